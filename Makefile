@@ -1,0 +1,43 @@
+# Two commands are all one needs: `make demo` and `make test`. Each sets everything up first.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format clean
+
+help:  ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+
+venv: $(STAMP)  ## a virtual environment with everything installed (a few minutes, once)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
+	  "agggen needs Python 3.11 or newer, this is %d.%d; try: make PYTHON=python3.12 $(MAKECMDGOALS)" % v[:2])'
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
+	  { echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: venv  ## train on the shipped corpus and watch the model plan and write
+	$(BIN)/agggen demo $(ARGS)
+
+# AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
+test: venv  ## run the tests (ARGS='-m "not slow"' to choose)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: venv  ## style, types, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv  ## put the code into its format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the virtual environment and all caches
+	rm -rf $(VENV) build dist agggen.egg-info platform/agggen.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find agggen platform tests -name __pycache__ -type d -prune -exec rm -rf {} +
