@@ -1,0 +1,238 @@
+"""The corpora that agggen knows: what they are, where their files lie, how they are read and prepared.
+
+Files lie below the data home (``AGGGEN_DATA_HOME``, else ``~/.cache/agggen/data``), one folder a corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
+from agggen.errors import CorpusError
+from agggen.records import Record
+
+Items = Iterator[Record | Reject]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A corpus of the catalogue; `folder` is below the data home, None for a corpus that is part of agggen."""
+
+    name: str
+    title: str
+    licence: str
+    citation: str
+    files: Mapping[str, str]
+    """The file or folder that a split is read from, below `folder`."""
+    read: Callable[[Path, str], Items]
+    folder: str | None
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits."""
+        return tuple(self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCounts:
+    """What one prepared split holds; `without_facts` counts references left without facts, where facts were asked."""
+
+    records: int
+    references: int
+    rejects: int
+    fingerprint: str
+    without_facts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareReport:
+    """What `prepare` wrote: ``OUT/{split}.parquet``, ``OUT/rejects.jsonl``, ``OUT/corpus.json``."""
+
+    corpus: str
+    out: Path
+    splits: dict[str, SplitCounts] = field(default_factory=dict)
+
+
+def _elements(_: Path, split: str) -> Items:
+    from agggen.corpora.elements import elements_records
+
+    return elements_records(split)
+
+
+def _e2e(path: Path, split: str) -> Items:
+    from agggen.corpora.e2e import read_e2e
+
+    return read_e2e(path, split, "e2e")
+
+
+def _e2e_cleaned(path: Path, split: str) -> Items:
+    from agggen.corpora.e2e import read_e2e
+
+    return read_e2e(path, split, "e2e-cleaned")
+
+
+def _webnlg(path: Path, split: str) -> Items:
+    from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
+
+    # "test" is seen + unseen: an entry has the same id in both.
+    part = {"test-seen": True, "test-unseen": False}.get(split)
+    for item in read_webnlg(path, split.split("-")[0]):
+        if isinstance(item, Reject) or part is None or part == (item.category in SEEN_CATEGORIES):
+            yield item
+
+
+_TEST = "test/testdata_with_lex.xml"
+_GARDENT = "Gardent, Shimorina, Narayan, Perez-Beltrachini (INLG 2017), The WebNLG Challenge"
+_CORPORA = (
+    Corpus(
+        "elements",
+        "The chemical elements, texts by a seeded grammar with gold facts and plans",
+        "Apache-2.0 (part of agggen)",
+        "agggen",
+        {"train": "", "dev": "", "test": ""},
+        _elements,
+        None,
+    ),
+    Corpus(
+        "e2e",
+        "E2E NLG, original: restaurant descriptions",
+        "CC BY-SA 4.0",
+        "Novikova, Dusek, Rieser (SIGDIAL 2017), The E2E Dataset",
+        {"train": "trainset.csv", "dev": "devset.csv", "test": "testset_w_refs.csv"},
+        _e2e,
+        "e2e",
+    ),
+    Corpus(
+        "e2e-cleaned",
+        "E2E NLG with corrected meaning representations",
+        "CC BY-SA 4.0",
+        "Dusek, Howcroft, Rieser (INLG 2019), Semantic Noise Matters",
+        {"train": "train-fixed.no-ol.csv", "dev": "devel-fixed.no-ol.csv", "test": "test-fixed.csv"},
+        _e2e_cleaned,
+        "e2e_cleaned",
+    ),
+    Corpus(
+        "webnlg",
+        "WebNLG challenge 2017: DBpedia triples in 15 categories",
+        "CC BY-NC-SA 4.0 (non-commercial)",
+        _GARDENT,
+        {"train": "train", "dev": "dev", "test": _TEST, "test-seen": _TEST, "test-unseen": _TEST},
+        _webnlg,
+        "webnlg_2017",
+    ),
+    Corpus(
+        "webnlg-1.6",
+        "WebNLG 1.6, enriched: human order and sentence split of each text as its plan",
+        "CC BY-NC-SA 4.0 (non-commercial)",
+        "Castro Ferreira, Moussallem, Wubben, Krahmer (INLG 2018), Enriching the WebNLG corpus",
+        {"train": "train", "dev": "dev"},
+        _webnlg,
+        "webnlg_enriched_1.6",
+    ),
+)
+
+
+def list_corpora() -> tuple[Corpus, ...]:
+    """All corpora of the catalogue."""
+    return _CORPORA
+
+
+def get_corpus(name: str) -> Corpus:
+    """The corpus called `name`.
+
+    Raises:
+        CorpusError: there is none; names the nearest.
+    """
+    names = [corpus.name for corpus in _CORPORA]
+    if name in names:
+        return _CORPORA[names.index(name)]
+    near = get_close_matches(name, names, 1)
+    raise CorpusError(
+        f"no corpus {name!r}; " + (f"did you mean {near[0]}? " if near else "") + f"There are {', '.join(names)}"
+    )
+
+
+def data_home(given: Path | str | None = None) -> Path:
+    """The folder of the corpora: `given`, else ``AGGGEN_DATA_HOME``, else ``~/.cache/agggen/data``."""
+    chosen = given or os.environ.get("AGGGEN_DATA_HOME") or Path("~/.cache/agggen/data")
+    return Path(chosen).expanduser()
+
+
+def load(name: str, split: str, home: Path | str | None = None) -> Items:
+    """The records of a split, with rejects in between.
+
+    Raises:
+        CorpusError: no such corpus or split, or its files are not there (says how to get them); further ones while
+            iterating, as the reader says.
+    """
+    corpus = get_corpus(name)
+    if split not in corpus.files:
+        raise CorpusError(f"{name} has no split {split!r}; it has {', '.join(corpus.splits)}")
+    if corpus.folder is None:
+        return corpus.read(Path(), split)
+    path = data_home(home) / corpus.folder / corpus.files[split]
+    if not path.exists():
+        raise CorpusError(
+            f"{name} {split} is not there: {path} is missing; run `agggen corpora fetch {name}`, or set "
+            "AGGGEN_DATA_HOME to the folder that holds it"
+        )
+    return corpus.read(path, split)
+
+
+def prepare(
+    name: str,
+    out: Path | str,
+    splits: Sequence[str] | None = None,
+    home: Path | str | None = None,
+    facts: str | None = None,
+    max_reject_share: float = 1.0,
+) -> PrepareReport:
+    """Reads the splits of a corpus (all by default) and writes them as Parquet, with rejects and counts beside them.
+
+    Args:
+        facts: ``release`` attaches the segmentation published with the AggGen paper where the release has one.
+        max_reject_share: more rejects than this share (0..1) of a split are an error.
+
+    Raises:
+        CorpusError: as `load`; too many rejects; or no released facts for any of the splits.
+    """
+    from agggen.corpora.prepared import fingerprint, write_records
+    from agggen.corpora.segmented import attach_release_facts, has_release_facts, release_facts
+
+    corpus = get_corpus(name)
+    chosen = tuple(splits or corpus.splits)
+    if facts not in (None, "release"):
+        raise CorpusError(f"no facts {facts!r}; there is 'release'")
+    if facts and not any(has_release_facts(name, split) for split in chosen):
+        raise CorpusError(f"the release has no facts for {name} {', '.join(chosen)}")
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    report = PrepareReport(name, out)
+    all_rejects: list[Reject] = []
+    for split in chosen:
+        records, rejects = split_rejects(load(name, split, home))
+        check_reject_share(len(records), rejects, max_reject_share, f"{name} {split}")
+        without = None
+        if facts and has_release_facts(name, split):
+            records, without = attach_release_facts(records, release_facts(data_home(home), name, split))
+        path = out / f"{split}.parquet"
+        write_records(path, records, name, split)
+        references = sum(len(record.references) for record in records)
+        report.splits[split] = SplitCounts(len(records), references, len(rejects), fingerprint(path), without)
+        all_rejects += rejects
+    write_rejects(out / "rejects.jsonl", all_rejects)
+    summary = {
+        "corpus": name,
+        "licence": corpus.licence,
+        "citation": corpus.citation,
+        "splits": {split: asdict(counts) for split, counts in report.splits.items()},
+    }
+    temporary = out / f"corpus.json.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(out / "corpus.json")
+    return report

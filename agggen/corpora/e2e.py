@@ -1,0 +1,84 @@
+"""E2E NLG, original (Novikova et al. 2017) and cleaned (Dusek et al. 2019): meaning representations to records.
+
+``name[The Vaults], eatType[pub], customer rating[5 out of 5]`` becomes triples with the name as subject:
+(The Vaults, eatType, pub), (The Vaults, customerRating, 5 out of 5). All texts of one meaning representation are the
+references of one record. In the cleaned set a slot may be missing or hold several values:
+
+- several values of a slot become several triples (eatType, eatType_2);
+- a second name becomes a triple (first name, name, second name);
+- a name alone becomes (name, name, name), so that its text is not lost (2 rows of the cleaned dev set);
+- without a name there is no subject: the rows are rejected (43 of train, 7 of dev, 3 of test).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agggen.corpora.delimited import read_rows
+from agggen.corpora.lines import Source, open_source
+from agggen.corpora.rejects import Reject
+from agggen.errors import AggGenError, RecordError
+from agggen.records import Record, Reference, Triple
+
+_SLOT = re.compile(r"\s*([^\[\],]+)\[([^\[\]]*)\]\s*(?:,|$)")
+
+
+def read_e2e(source: Source, split: str, corpus: str = "e2e", name: str | None = None) -> Iterator[Record | Reject]:
+    """Reads a csv with the columns mr and ref (others are ignored); rows of one MR need not be contiguous.
+
+    Records come in order of first appearance, with ids ``e2e-train-00001``; references in file order.
+
+    Raises:
+        CorpusError: the file is missing, empty, not UTF-8, or lacks mr or ref.
+    """
+    references: dict[str, list[Reference]] = {}
+    triples: dict[str, tuple[Triple, ...]] = {}
+    with open_source(source, name) as (stream, label):
+        for item in read_rows(stream, label, ("mr", "ref")):
+            if isinstance(item, Reject):
+                yield item
+                continue
+            line, row = item
+            meaning = row["mr"].strip()
+            try:
+                if meaning not in triples:
+                    triples[meaning] = parse_meaning(meaning)
+                references.setdefault(meaning, []).append(Reference(row["ref"].strip()))
+            except AggGenError as error:
+                yield Reject(label, line, None, str(error))
+    for number, (meaning, texts) in enumerate(references.items(), start=1):
+        yield Record(f"{corpus}-{split}-{number:05d}", triples[meaning], tuple(texts))
+
+
+def parse_meaning(meaning: str) -> tuple[Triple, ...]:
+    """The triples of one meaning representation.
+
+    Raises:
+        RecordError: malformed (names the column), a slot without a value, or no name.
+    """
+    slots: list[tuple[str, str]] = []
+    position = 0
+    while position < len(meaning) or not slots:
+        match = _SLOT.match(meaning, position)
+        if match is None:
+            raise RecordError(
+                f"column {position + 1} of the meaning representation {meaning!r:.100}: expected slot[value]"
+            )
+        attribute, value = match.group(1).strip(), match.group(2).strip()
+        if not attribute or not value:
+            raise RecordError(f"the slot {attribute!r} of the meaning representation {meaning!r:.100} has no value")
+        slots.append((_predicate(attribute), value))
+        position = match.end()
+    names = [value for attribute, value in slots if attribute == "name"]
+    if not names:
+        raise RecordError(f"the meaning representation {meaning!r:.100} has no name, so its triples have no subject")
+    subject = names[0]
+    slots.remove(("name", subject))
+    return tuple(Triple(subject, attribute, value) for attribute, value in slots or [("name", subject)])
+
+
+def _predicate(attribute: str) -> str:
+    """``customer rating`` as ``customerRating``, like the other slots of the corpus."""
+    first, *rest = attribute.split()
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)

@@ -1,0 +1,66 @@
+"""Lines of a file or stream, read with bounded memory: the ground on which the text readers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from agggen.corpora.rejects import Reject
+from agggen.errors import CorpusError
+
+MAX_LINE_BYTES = 10_000_000
+"""A longer line is rejected without ever being held in memory as a whole."""
+
+Source = Path | str | BinaryIO
+"""A path, or an open binary stream (standard input)."""
+
+
+@contextmanager
+def open_source(source: Source, name: str | None = None) -> Iterator[tuple[BinaryIO, str]]:
+    """The binary stream of `source` and the name by which errors call it; a stream that was given stays open.
+
+    Raises:
+        CorpusError: the file is missing, a folder, or may not be read.
+    """
+    if not isinstance(source, Path | str):
+        yield source, name or str(getattr(source, "name", "<stream>"))
+        return
+    try:
+        stream = Path(source).open("rb")  # noqa: SIM115 - closed by the `with` below; only opening may fail here
+    except OSError as error:
+        raise CorpusError(f"cannot read {source}: {error.strerror or error}") from error
+    with stream:
+        yield stream, name or str(source)
+
+
+def read_lines(stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str] | Reject]:
+    """Yields (line number from 1, text with its line end), or a Reject for a line with NUL bytes or over `max_bytes`.
+
+    Raises:
+        CorpusError: the stream is empty, or a line is not UTF-8 (names the line).
+    """
+    number = 0
+    while line := stream.readline(max_bytes + 1):
+        number += 1
+        if len(line) > max_bytes and not line.endswith(b"\n"):
+            while (more := stream.readline(1 << 20)) and not more.endswith(b"\n"):
+                pass
+            yield Reject(name, number, None, f"the line is longer than {max_bytes:,} bytes")
+            continue
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in line:
+            yield Reject(name, number, None, f"the line holds a NUL byte at position {line.index(0) + 1}")
+            continue
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CorpusError(
+                f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1}); "
+                "save the file as UTF-8"
+            ) from error
+        yield number, text
+    if number == 0:
+        raise CorpusError(f"{name} is empty")

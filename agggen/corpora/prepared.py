@@ -1,0 +1,206 @@
+"""Prepared corpora: records as Parquet, one file a split, lossless and written atomically.
+
+Columns, one row a record::
+
+    id          string
+    corpus      string                   the same on every row, so that splits can be concatenated and told apart
+    split       string
+    category    string | null
+    triples     list<struct<subject: string, predicate: string, object: string>>
+    references  list<struct<
+                  text:  string
+                  facts: list<struct<text: string, predicates: list<string> | null>> | null
+                  plan:  string | null   the notation [eatType] [near customerRating]
+                >>
+
+The file's key-value metadata holds ``agggen.format`` (the version of this layout), ``agggen.corpus``,
+``agggen.split`` and ``agggen.fingerprint`` (sha256 of the records' canonical JSON, one a line).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agggen.errors import CorpusError, RecordError
+from agggen.records import Fact, Plan, Record, Reference, Triple
+
+FORMAT = "1"
+_FORMAT_KEY, _CORPUS_KEY, _SPLIT_KEY = b"agggen.format", b"agggen.corpus", b"agggen.split"
+_FINGERPRINT_KEY = b"agggen.fingerprint"
+_ROWS = 1024  # records held at once while reading and writing
+
+
+def schema() -> pa.Schema:
+    """The Parquet schema of a prepared split, as documented at the top of this module."""
+    triple = pa.struct([pa.field(name, pa.string(), nullable=False) for name in ("subject", "predicate", "object")])
+    fact = pa.struct(
+        [pa.field("text", pa.string(), nullable=False), pa.field("predicates", pa.list_(pa.string()), nullable=True)]
+    )
+    reference = pa.struct(
+        [
+            pa.field("text", pa.string(), nullable=False),
+            pa.field("facts", pa.list_(fact), nullable=True),
+            pa.field("plan", pa.string(), nullable=True),
+        ]
+    )
+    return pa.schema(
+        [
+            pa.field("id", pa.string(), nullable=False),
+            pa.field("corpus", pa.string(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+            pa.field("category", pa.string(), nullable=True),
+            pa.field("triples", pa.list_(triple), nullable=False),
+            pa.field("references", pa.list_(reference), nullable=False),
+        ]
+    )
+
+
+def write_records(path: Path | str, records: Iterable[Record], corpus: str, split: str) -> int:
+    """Writes `records` to `path` by a temporary file and an atomic rename; returns how many there were.
+
+    Raises:
+        RecordError: a record holds text that is not Unicode (a lone surrogate); nothing is written then.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    digest = hashlib.sha256()
+    count = 0
+    try:
+        with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
+            rows: list[dict[str, Any]] = []
+            for record in records:
+                digest.update(_canonical(record))
+                rows.append(_row(record, corpus, split))
+                count += 1
+                if len(rows) == _ROWS:
+                    writer.write_table(pa.Table.from_pylist(rows, schema()))
+                    rows = []
+            writer.write_table(pa.Table.from_pylist(rows, schema()))
+            writer.add_key_value_metadata(
+                {
+                    _FORMAT_KEY: FORMAT.encode(),
+                    _CORPUS_KEY: corpus.encode(),
+                    _SPLIT_KEY: split.encode(),
+                    _FINGERPRINT_KEY: digest.hexdigest().encode(),
+                }
+            )
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def read_records(path: Path | str) -> list[Record]:
+    """The records of a prepared split, checked against the fingerprint in the file.
+
+    Raises:
+        CorpusError: the file is missing, no prepared split, of another format version, or was changed.
+    """
+    path = Path(path)
+    expected = fingerprint(path)
+    digest = hashlib.sha256()
+    records: list[Record] = []
+    try:
+        with pq.ParquetFile(path) as file:
+            if not file.schema_arrow.equals(schema()):
+                raise CorpusError(f"{path} does not have the columns of a prepared corpus; prepare the corpus again")
+            for record in _records(file):
+                digest.update(_canonical(record))
+                records.append(record)
+    except (pa.ArrowException, OSError, RecordError) as error:
+        raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
+    if digest.hexdigest() != expected:
+        raise CorpusError(f"{path} was changed after it was prepared (fingerprint mismatch); prepare the corpus again")
+    return records
+
+
+def fingerprint(path: Path | str) -> str:
+    """The sha256 of the records' content, as hexadecimal digits, from the file's metadata.
+
+    Raises:
+        CorpusError: the file is missing, no prepared split, or of another format version.
+    """
+    return describe(path)["fingerprint"]
+
+
+def describe(path: Path | str) -> dict[str, str]:
+    """What the file says of itself: format, corpus, split, fingerprint.
+
+    Raises:
+        CorpusError: the file is missing, no prepared split, or of another format version.
+    """
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except FileNotFoundError as error:
+        raise CorpusError(f"{path} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
+    except (pa.ArrowException, OSError) as error:
+        raise CorpusError(f"{path} is not a Parquet file ({error})") from error
+    version = metadata.get(_FORMAT_KEY)
+    if version is None or _FINGERPRINT_KEY not in metadata:
+        raise CorpusError(f"{path} is Parquet, but no prepared corpus; make one with: agggen corpora prepare")
+    if version.decode() != FORMAT:
+        raise CorpusError(f"{path} has format {version.decode()}, not {FORMAT}; prepare the corpus again")
+    keys = {"format": _FORMAT_KEY, "corpus": _CORPUS_KEY, "split": _SPLIT_KEY, "fingerprint": _FINGERPRINT_KEY}
+    return {name: metadata[key].decode() for name, key in keys.items()}
+
+
+def _canonical(record: Record) -> bytes:
+    text = json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise RecordError(f"record {record.id!r} holds {text[error.start]!r}, which is no Unicode character") from error
+
+
+def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "corpus": corpus,
+        "split": split,
+        "category": record.category,
+        "triples": [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples],
+        "references": [
+            {
+                "text": reference.text,
+                "facts": None if reference.facts is None else [_fact_row(fact) for fact in reference.facts],
+                "plan": None if reference.plan is None else str(reference.plan),
+            }
+            for reference in record.references
+        ],
+    }
+
+
+def _fact_row(fact: Fact) -> dict[str, Any]:
+    return {"text": fact.text, "predicates": None if fact.predicates is None else list(fact.predicates)}
+
+
+def _records(file: pq.ParquetFile) -> Iterator[Record]:
+    for batch in file.iter_batches(batch_size=_ROWS):
+        for row in batch.to_pylist():
+            yield Record(
+                row["id"],
+                tuple(Triple(t["subject"], t["predicate"], t["object"]) for t in row["triples"]),
+                tuple(_reference(reference) for reference in row["references"]),
+                row["category"],
+            )
+
+
+def _reference(row: dict[str, Any]) -> Reference:
+    facts, plan = row["facts"], row["plan"]
+    return Reference(
+        row["text"],
+        None if facts is None else tuple(_fact(fact) for fact in facts),
+        None if plan is None else Plan.parse(plan),
+    )
+
+
+def _fact(row: dict[str, Any]) -> Fact:
+    return Fact(row["text"], None if row["predicates"] is None else tuple(row["predicates"]))

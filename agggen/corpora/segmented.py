@@ -1,0 +1,224 @@
+"""Facts that someone has already cut: the segmentation and rule-based alignment published with the AggGen paper.
+
+Two uses. `read_segmented` reads the release as it is: tokenised texts with facts and their predicates.
+`attach_release_facts` carries only the fact boundaries over to the raw reference texts of a corpus, so that facts
+concatenate to the raw text byte for byte. The release states no licence: it is read where a user has it, never shipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher, get_close_matches
+from itertools import groupby, pairwise
+from pathlib import Path
+
+from agggen.corpora.lines import open_source, read_lines
+from agggen.corpora.rejects import Reject
+from agggen.errors import AggGenError, CorpusError, RecordError
+from agggen.records import Fact, Record, Reference, Triple
+
+_MARKS = {
+    '"': "\u201c\u201d\u201e",
+    "'": "\u2018\u2019`",
+    "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
+}  # quotes, dashes
+_SIMILAR = 0.85  # of the characters, where the segmenter dropped or moved some of the text
+_SAME = str.maketrans({mark: plain for plain, marks in _MARKS.items() for mark in marks})
+_CLOSERS = ",.;:!?)]}%"
+_FILES = {
+    ("webnlg", "train"): ("webnlg/webnlg_train_tgt.jsonl",),
+    ("webnlg", "dev"): ("webnlg/webnlg_dev_tgt.jsonl",),
+    ("webnlg", "test-seen"): tuple(f"webnlg/webnlg_test-seen_{number}_tgt.jsonl" for number in range(3)),
+    # Cleaning changed meaning representations, not texts: most original training texts are in the cleaned set.
+    ("e2e", "train"): ("e2e_cleaned/e2e_train_tgt.facts_only.jsonl",),
+    ("e2e", "dev"): ("e2e/e2e_dev_tgt.jsonl",),
+    ("e2e-cleaned", "train"): ("e2e_cleaned/e2e_train_tgt.facts_only.jsonl",),
+    ("e2e-cleaned", "dev"): ("e2e_cleaned/e2e_dev_tgt.jsonl",),
+}
+
+
+def has_release_facts(corpus: str, split: str) -> bool:
+    """Whether the release cuts the texts of this split into facts."""
+    return (corpus, split) in _FILES
+
+
+def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[str, ...]]:
+    """The released facts (tokenised) of each text of `split`; texts that the release left empty are skipped.
+
+    Raises:
+        CorpusError: the release has no facts for this split, or its file is missing.
+    """
+    if (corpus, split) not in _FILES:
+        have = ", ".join(f"{name} {part}" for name, part in _FILES)
+        raise CorpusError(f"the release has no facts for {corpus} {split}; it has {have}")
+    folder = Path(data_home) / "agggen_release" / "aligned"
+    facts: list[tuple[str, ...]] = []
+    for name in _FILES[corpus, split]:
+        if not (folder / name).exists():
+            raise CorpusError(f"{folder / name} is missing; the released facts are not fetched: copy data-alg there")
+        for _, columns in _rows(folder / name):
+            texts = tuple(text.strip() for text in (columns if "facts_only" in name else columns[2:]) if text.strip())
+            if texts:
+                facts.append(texts)
+    return facts
+
+
+def attach_release_facts(records: Sequence[Record], facts: Sequence[Sequence[str]]) -> tuple[list[Record], int]:
+    """`records` with the facts of the released segmentation, and how many references found none.
+
+    A text is looked up by its letters and digits alone (tokenisers move white space and swap quotes and dashes); the
+    few texts of which the segmenter dropped words by similarity. References without a match keep what they had.
+    """
+    by_letters = {_letters("".join(item)): tuple(item) for item in facts}
+    wanted = {_letters(reference.text) for record in records for reference in record.references}
+    unused = [letters for letters in by_letters if letters not in wanted]
+    missing = 0
+    result: list[Record] = []
+    for record in records:
+        references: list[Reference] = []
+        for reference in record.references:
+            letters = _letters(reference.text)
+            if letters not in by_letters and (close := get_close_matches(letters, unused, 1, _SIMILAR)):
+                letters = close[0]
+            texts = attach_facts(reference.text, by_letters[letters]) if letters in by_letters else None
+            if texts is None:
+                missing += 1
+                references.append(reference)
+            else:
+                references.append(replace(reference, facts=tuple(Fact(text) for text in texts)))
+        result.append(_with_references(record, tuple(references)))
+    return result, missing
+
+
+def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
+    """Cuts the raw `text` where the tokenised `facts` are cut; the pieces concatenate to `text` exactly.
+
+    White space at a boundary belongs to the piece before it, and the kind of a quote or dash does not matter. Where
+    the characters other than white space differ, the
+    boundaries are carried over a character alignment and moved to the start of a word.
+
+    Returns:
+        The pieces, or None if the two are not the same text (less than 85 % of the characters alike).
+    """
+    raw = [position for position, character in enumerate(text) if not character.isspace()]
+    # Only whole tokens are Penn Treebank quotes: in the raw text one character must stay one character.
+    solid = ["".join('"' if token in ("``", "''") else token for token in fact.split()) for fact in facts]
+    solid = [fact.translate(_SAME) for fact in solid if fact]
+    if not raw or not solid:
+        return None
+    ends: list[int] = []
+    for fact in solid[:-1]:
+        ends.append(len(fact) + (ends[-1] if ends else 0))
+    theirs, ours = "".join(solid), "".join(text[position] for position in raw).translate(_SAME)
+    if theirs != ours:
+        mapped = _carry(ends, theirs, ours, [later - earlier > 1 for earlier, later in pairwise(raw)])
+        if mapped is None:
+            return None
+        ends = mapped
+    cuts = [0, *(raw[end] for end in ends), len(text)]
+    return tuple(text[start:end] for start, end in pairwise(cuts))
+
+
+def _carry(ends: list[int], theirs: str, ours: str, space_after: list[bool]) -> list[int] | None:
+    """The positions in `ours` of boundaries in `theirs` (both without white space), or None if too different."""
+    matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
+    if matcher.ratio() < _SIMILAR:
+        return None
+    carried: list[int] = []
+    for end in ends:
+        # The last aligned character before the boundary; closing punctuation that was dropped stays with it.
+        block = max((b for b in matcher.get_matching_blocks() if b.a < end), key=lambda b: b.a, default=None)
+        if block is None or not block.size:
+            continue
+        position = block.b + min(end - block.a, block.size)
+        while position < len(ours) and ours[position] in _CLOSERS and theirs[end : end + 1] != ours[position]:
+            position += 1
+        while 0 < position < len(ours) and not space_after[position - 1] and ours[position - 1 :][:2].isalnum():
+            position -= 1
+        if (carried[-1] if carried else 0) < position < len(ours):
+            carried.append(position)
+    return carried
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
+
+
+def read_segmented(source: Path | str, target: Path | str, corpus: str, split: str) -> Iterator[Record | Reject]:
+    """Reads a pair ``*_src.jsonl``, ``*_tgt.jsonl`` (tab-separated) of the release: facts with aligned predicates.
+
+    Successive lines with the same triples form one record. Texts are tokenised; an empty alignment slot means that
+    the fact verbalises none of the triples.
+
+    Raises:
+        CorpusError: a file is missing or empty, or the two differ in length.
+    """
+    rows = list(_rows(Path(source)))
+    texts = list(_rows(Path(target)))
+    if len(rows) != len(texts):
+        raise CorpusError(f"{source} has {len(rows)} lines, {target} has {len(texts)}; they must correspond")
+    pairs = zip(rows, texts, strict=True)
+    for count, (columns, group) in enumerate(groupby(pairs, key=lambda pair: pair[0][1]), start=1):
+        identifier = f"{corpus}-{split}-{count:05d}"
+        targets = [row for _, row in group]
+        try:
+            record = _source_record(identifier, columns)
+        except AggGenError as error:
+            yield from (Reject(str(target), line, identifier, str(error)) for line, _ in targets)
+            continue
+        for line, target_columns in targets:
+            try:
+                record = _with_references(record, (*record.references, _aligned_reference(target_columns)))
+            except AggGenError as error:
+                yield Reject(str(target), line, identifier, str(error))
+        yield record
+
+
+def _with_references(record: Record, references: tuple[Reference, ...]) -> Record:
+    return Record(record.id, record.triples, references, record.category)
+
+
+def _source_record(identifier: str, columns: list[str]) -> Record:
+    *triples, relations = columns
+    names = relations.split("|")
+    if len(names) != len(triples):
+        raise RecordError(f"{len(triples)} triples but {len(names)} relations in the last column")
+    return Record(identifier, tuple(_split_triple(text, name) for text, name in zip(triples, names, strict=True)))
+
+
+def _split_triple(text: str, relation: str) -> Triple:
+    """Splits ``A Long Long Way author X`` at its relation, which is written without the suffix ``_2`` there."""
+    for name in (relation, re.sub(r"_\d+$", "", relation)):
+        # The first place with words on both sides: a subject that holds the relation as its own word is rare.
+        if found := re.search(rf"(?<=\S) {re.escape(name)} (?=\S)", text):
+            return Triple(text[: found.start()], name, text[found.end() :])
+    raise RecordError(f"the triple {text!r:.80} does not hold {relation!r} between a subject and an object")
+
+
+def _aligned_reference(columns: list[str]) -> Reference:
+    if len(columns) < 3:
+        raise RecordError("needs a tree, a plan and at least one fact, separated by tabs")
+    _, plan, *facts = columns
+    slots = plan.split("|")
+    if len(slots) != len(facts):
+        raise RecordError(f"the plan has {len(slots)} groups for {len(facts)} facts")
+    spaced = [fact.strip() + " " for fact in facts[:-1]] + [facts[-1].strip()]
+    return Reference(
+        "".join(spaced),
+        tuple(
+            Fact(text, tuple(name for name in slot.split("&&") if name))
+            for text, slot in zip(spaced, slots, strict=True)
+        ),
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The tab-separated columns of each line, with its number."""
+    with open_source(path) as (stream, name):
+        for item in read_lines(stream, name):
+            if isinstance(item, Reject):
+                raise CorpusError(str(item))
+            number, text = item
+            yield number, text.rstrip("\r\n").split("\t")

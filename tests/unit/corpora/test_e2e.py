@@ -1,0 +1,98 @@
+"""E2E meaning representations: slots to triples, rows to records, and rows that cannot be read."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.corpora.e2e import parse_meaning, read_e2e
+from agggen.corpora.rejects import Reject, split_rejects
+from agggen.errors import CorpusError, RecordError
+from agggen.records import Record, Triple
+
+
+def read(text: str) -> tuple[list[Record], list[Reject]]:
+    return split_rejects(read_e2e(io.BytesIO(text.encode()), "dev", name="dev.csv"))
+
+
+@pytest.mark.parametrize(
+    ("meaning", "triples"),
+    [
+        (
+            "name[Blue Door], customer rating[5 out of 5], near[Café X]",
+            [("Blue Door", "customerRating", "5 out of 5"), ("Blue Door", "near", "Café X")],
+        ),
+        ("food[Thai], name[A]", [("A", "food", "Thai")]),
+        ("name[A],eatType[pub] , eatType[bar]", [("A", "eatType", "pub"), ("A", "eatType", "bar")]),
+        ("name[A], name[B], area[city]", [("A", "name", "B"), ("A", "area", "city")]),
+        ("name[A]", [("A", "name", "A")]),
+        ("name[A], price range[less than £20, or so]", [("A", "priceRange", "less than £20, or so")]),
+    ],
+)
+def test_slots_become_triples(meaning: str, triples: list[tuple[str, str, str]]) -> None:
+    assert parse_meaning(meaning) == tuple(Triple(*parts) for parts in triples)
+
+
+@pytest.mark.parametrize(
+    ("meaning", "message"),
+    [
+        ("", "column 1 of the meaning representation"),
+        ("name", r"column 1 .* expected slot\[value\]"),
+        ("name[A], food", "column 9 "),
+        ("name[A], food[Thai", "column 9 "),
+        ("name[A] food[Thai]", "column 1 "),
+        ("name[A], food[Th[ai]]", "column 9 "),
+        ("name[A], food[ ]", "the slot 'food' .* has no value"),
+        ("food[Thai], area[city]", "has no name, so its triples have no subject"),
+    ],
+)
+def test_a_malformed_meaning_says_where(meaning: str, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        parse_meaning(meaning)
+
+
+WORD = st.text(st.characters(categories=["L", "Nd"]), min_size=1, max_size=5)
+
+
+@given(WORD, st.lists(st.tuples(WORD.filter(lambda word: word != "name"), WORD), min_size=1, max_size=6))
+def test_every_slot_becomes_one_triple(name: str, slots: list[tuple[str, str]]) -> None:
+    meaning = ", ".join(f"{slot}[{value}]" for slot, value in [("name", name), *slots])
+    assert parse_meaning(meaning) == tuple(Triple(name, slot, value) for slot, value in slots)
+
+
+def test_rows_of_one_meaning_form_one_record_wherever_they_stand() -> None:
+    records, rejects = read(
+        "mr,ref,fixed,orig_mr\n"
+        '"name[A], food[Thai]","First,\nin two lines.",0,x\n'
+        "name[B],About B.,1,x\n"
+        '"name[A], food[Thai]",Second.,0,y\n'
+    )
+    assert rejects == []
+    assert [record.id for record in records] == ["e2e-dev-00001", "e2e-dev-00002"]
+    assert [reference.text for reference in records[0].references] == ["First,\nin two lines.", "Second."]
+
+
+def test_a_repeated_slot_has_unique_predicates() -> None:
+    records, _ = read('mr,ref\n"name[A], eatType[pub], eatType[bar]",A is a pub and bar.\n')
+    assert records[0].predicates == ("eatType", "eatType_2")
+
+
+def test_bad_rows_are_rejected_with_the_line_they_start_at() -> None:
+    records, rejects = read(
+        'mr,ref\n"name[A], area[x]","Two\nlines."\nfood[Thai],No name.\n'
+        "name[B], area[x],Unquoted.\nname[C], \nname[D],Fine.\n"
+    )
+    assert [reference.text for record in records for reference in record.references] == ["Two\nlines.", "Fine."]
+    assert [reject.line for reject in rejects] == [4, 5, 6]
+    assert "no name" in rejects[0].reason
+    assert rejects[1].reason == "3 fields where the header has 2"
+    assert "text is empty" in rejects[2].reason
+    assert {reject.file for reject in rejects} == {"dev.csv"}
+
+
+def test_a_file_without_the_columns_is_refused() -> None:
+    with pytest.raises(CorpusError, match=r"dev\.csv, line 1: no column ref; it needs mr, ref and has mr"):
+        read("MR\nname[A]\n")

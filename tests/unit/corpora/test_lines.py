@@ -1,0 +1,106 @@
+"""Lines and rejects: bounded memory, NUL bytes, encodings, the reject file and its share."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from agggen.corpora.lines import open_source, read_lines
+from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
+from agggen.errors import CorpusError
+from agggen.records import Record, Triple
+
+
+class CountingStream(io.BytesIO):
+    """Remembers the longest read, to prove that no line is held as a whole."""
+
+    longest = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        self.longest = max(self.longest, len(line))
+        return line
+
+
+def test_lines_are_numbered_and_keep_their_ends() -> None:
+    assert list(read_lines(io.BytesIO("a\nbé\r\nc".encode()), "f")) == [(1, "a\n"), (2, "bé\r\n"), (3, "c")]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    assert list(read_lines(io.BytesIO(b"\xef\xbb\xbfid\n"), "f")) == [(1, "id\n")]
+
+
+def test_a_nul_byte_rejects_its_line_only() -> None:
+    assert list(read_lines(io.BytesIO(b"a\nb\0c\nd"), "f.txt")) == [
+        (1, "a\n"),
+        Reject("f.txt", 2, None, "the line holds a NUL byte at position 2"),
+        (3, "d"),
+    ]
+
+
+@pytest.mark.parametrize("end", [b"\nnext", b""])
+def test_a_long_line_is_rejected_without_being_held(end: bytes) -> None:
+    stream = CountingStream(b"ok\n" + b"x" * 5_000_000 + end)
+    items = list(read_lines(stream, "f", max_bytes=1000))
+    assert items[1] == Reject("f", 2, None, "the line is longer than 1,000 bytes")
+    assert items[2:] == ([(3, "next")] if end else [])
+    assert stream.longest <= 1 << 20
+
+
+def test_a_line_of_exactly_the_limit_passes() -> None:
+    assert list(read_lines(io.BytesIO(b"x" * 9 + b"\n" + b"y" * 10), "f", max_bytes=10)) == [
+        (1, "x" * 9 + "\n"),
+        (2, "y" * 10),
+    ]
+
+
+def test_bytes_that_are_not_utf8_name_the_line() -> None:
+    with pytest.raises(CorpusError, match=r"f\.csv, line 2: not UTF-8 \(byte 0xe9 at position 4\)"):
+        list(read_lines(io.BytesIO(b"a\ncaf\xe9\n"), "f.csv"))
+
+
+def test_an_empty_stream_is_an_error() -> None:
+    with pytest.raises(CorpusError, match=r"^f is empty$"):
+        list(read_lines(io.BytesIO(b""), "f"))
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"nothing\.csv: No such file"), open_source(tmp_path / "nothing.csv"):
+        pass
+    with pytest.raises(CorpusError, match="cannot read"), open_source(tmp_path):
+        pass
+
+
+def test_a_given_stream_stays_open() -> None:
+    stream = io.BytesIO(b"a")
+    with open_source(stream, "standard input") as (opened, name):
+        assert (opened, name) == (stream, "standard input")
+    assert not stream.closed
+
+
+def test_rejects_are_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "rejects.jsonl"
+    assert write_rejects(path, [Reject("f", 3, None, "bad \ud800"), Reject("g", None, "1", "é")]) == 2
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == {"file": "f", "line": 3, "id": None, "reason": "bad \ud800"}
+    assert rows[1] == {"file": "g", "line": None, "id": "1", "reason": "é"}
+    assert [file.name for file in tmp_path.iterdir()] == ["rejects.jsonl"]
+
+
+def test_too_large_a_share_of_rejects_is_an_error() -> None:
+    rejects = [Reject("f.csv", 7, "b", "the ref is empty")]
+    check_reject_share(3, rejects, 0.25, "mine")
+    check_reject_share(0, [], 0.0, "mine")
+    with pytest.raises(
+        CorpusError, match=r"mine: 1 of 4 records were rejected \(25.0%, at most 20.0% allowed\)"
+    ) as error:
+        check_reject_share(3, rejects, 0.2, "mine")
+    assert "the first: f.csv:7: record 'b': the ref is empty" in str(error.value)
+
+
+def test_records_and_rejects_are_told_apart() -> None:
+    record, reject = Record("1", (Triple("a", "b", "c"),)), Reject("f", 1, None, "x")
+    assert split_rejects([reject, record, reject]) == ([record], [reject, reject])

@@ -1,0 +1,154 @@
+"""The Parquet form: lossless, atomic, and refused when damaged, changed or foreign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.corpora.prepared import describe, fingerprint, read_records, schema, write_records
+from agggen.errors import CorpusError, RecordError
+from agggen.records import Fact, Plan, Record, Reference, Triple
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(lambda text: text.strip())
+
+
+@st.composite
+def references(draw: st.DrawFn, predicates: tuple[str, ...]) -> Reference:
+    pieces = draw(st.lists(TEXT, min_size=1, max_size=3))
+    known = st.none() | st.lists(st.sampled_from(predicates), max_size=3).map(tuple)
+    facts = draw(st.none() | st.tuples(*(known.map(lambda names, p=piece: Fact(p, names)) for piece in pieces)))
+    order = draw(st.permutations(predicates))
+    cut = draw(st.integers(0, len(order) - 1))
+    plan = draw(
+        st.sampled_from([None, Plan(tuple(state for state in (tuple(order[:cut]), tuple(order[cut:])) if state))])
+    )
+    return Reference("".join(pieces), facts, plan)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    triples = tuple(draw(st.lists(st.builds(Triple, TEXT, TEXT, TEXT), min_size=1, max_size=4)))
+    bare = Record("x", triples)
+    texts = tuple(draw(st.lists(references(bare.predicates), max_size=3)))
+    return Record(draw(TEXT), triples, texts, draw(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
+
+
+@settings(max_examples=60)
+@given(st.lists(records(), max_size=5))
+def test_the_round_trip_is_lossless(given_records: list[Record]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "train.parquet"
+        assert write_records(path, iter(given_records), "mine", "train") == len(given_records)
+        assert read_records(path) == given_records
+
+
+RECORDS = [
+    Record(
+        f"r{number}",
+        (Triple("s", "p q", str(number)),),
+        (Reference("a b", (Fact("a "), Fact("b", ())), Plan.parse('["p q"]')),),
+    )
+    for number in range(2500)
+]
+
+
+def test_more_records_than_one_batch_keep_their_order(tmp_path: Path) -> None:
+    write_records(tmp_path / "x.parquet", RECORDS, "mine", "dev")
+    assert read_records(tmp_path / "x.parquet") == RECORDS
+
+
+def test_the_file_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_records(path, RECORDS[:3], "mine", "dev")
+    assert pq.read_schema(path).equals(schema())
+    assert pq.read_table(path).to_pylist()[1] == {
+        "id": "r1",
+        "corpus": "mine",
+        "split": "dev",
+        "category": None,
+        "triples": [{"subject": "s", "predicate": "p q", "object": "1"}],
+        "references": [
+            {
+                "text": "a b",
+                "facts": [{"text": "a ", "predicates": None}, {"text": "b", "predicates": []}],
+                "plan": '["p q"]',
+            }
+        ],
+    }
+    said = describe(path)
+    assert (said["format"], said["corpus"], said["split"]) == ("1", "mine", "dev")
+
+
+def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    write_records(paths[0], RECORDS[:3], "mine", "dev")
+    write_records(paths[1], RECORDS[:3], "other", "train")
+    write_records(paths[2], RECORDS[:2], "mine", "dev")
+    first, same, other = map(fingerprint, paths)
+    assert first == same != other
+    assert len(first) == 64
+
+
+def test_a_changed_record_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_records(path, RECORDS[:3], "mine", "dev")
+    table = pq.read_table(path)
+    changed = table.set_column(0, table.schema.field("id"), pa.array(["r0", "r1", "changed"]))
+    pq.write_table(changed.replace_schema_metadata(pq.read_metadata(path).metadata), path)
+    with pytest.raises(CorpusError, match="was changed after it was prepared"):
+        read_records(path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({}, "no prepared corpus"),
+        (
+            {"agggen.format": "9", "agggen.fingerprint": "0", "agggen.corpus": "c", "agggen.split": "s"},
+            "has format 9, not 1",
+        ),
+        (
+            {"agggen.format": "1", "agggen.fingerprint": "0", "agggen.corpus": "c", "agggen.split": "s"},
+            "does not have the columns",
+        ),
+    ],
+)
+def test_foreign_parquet_is_refused(tmp_path: Path, metadata: dict[str, str], message: str) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(metadata), path)
+    with pytest.raises(CorpusError, match=message):
+        read_records(path)
+
+
+def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not exist; make it with: agggen corpora prepare"):
+        read_records(tmp_path / "nothing.parquet")
+    (tmp_path / "x.parquet").write_text("id,text")
+    with pytest.raises(CorpusError, match="is not a Parquet file"):
+        read_records(tmp_path / "x.parquet")
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_records(path, RECORDS, "mine", "dev")
+    data = bytearray(path.read_bytes())
+    for position in range(50, 450):
+        data[position] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(CorpusError, match="prepare the corpus again"):
+        read_records(path)
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_records(path, RECORDS[:1], "mine", "dev")
+    with pytest.raises(RecordError, match=r"record 'bad' holds '\\ud800'"):
+        write_records(path, [*RECORDS, Record("bad", (Triple("a\ud800", "b", "c"),))], "mine", "dev")
+    assert read_records(path) == RECORDS[:1]
+    assert [file.name for file in tmp_path.iterdir()] == ["x.parquet"]

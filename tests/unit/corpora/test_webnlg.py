@@ -1,0 +1,132 @@
+"""WebNLG XML: triples, texts, human plans of 1.6, and files that are not what they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.webnlg import read_webnlg
+from agggen.errors import CorpusError
+from agggen.records import Plan, Record, Triple
+
+
+def entry(triples: list[str], lexes: str, eid: str = "Id1") -> str:
+    inner = "".join(f"<mtriple>{triple}</mtriple>" for triple in triples)
+    return (
+        f'<entry category="City" eid="{eid}" size="{len(triples)}">\n'
+        f"<originaltripleset><otriple>x | y | z</otriple></originaltripleset>\n"
+        f"<modifiedtripleset>{inner}</modifiedtripleset>\n{lexes}\n</entry>\n"
+    )
+
+
+def read(tmp_path: Path, *entries: str) -> tuple[list[Record], list[Reject]]:
+    path = tmp_path / "City.xml"
+    path.write_text(f"<benchmark>\n<entries>\n{''.join(entries)}</entries>\n</benchmark>\n", encoding="utf-8")
+    return split_rejects(read_webnlg(path, "train"))
+
+
+def test_an_entry_is_a_record_with_raw_triples(tmp_path: Path) -> None:
+    records, rejects = read(
+        tmp_path,
+        entry(
+            ['Old_Town | part of | "Upper &amp; Lower"'], '<lex lid="Id1"> It is old. </lex><lex lid="Id2">Old.</lex>'
+        ),
+    )
+    assert rejects == []
+    assert records[0].id == "webnlg-train-1-City-Id1"
+    assert records[0].triples == (Triple("Old_Town", "part of", '"Upper & Lower"'),)
+    assert [reference.text for reference in records[0].references] == ["It is old.", "Old."]
+    assert records[0].category == "City"
+
+
+def enriched(*sentences: list[str]) -> str:
+    inner = "".join(f"<sentence>{''.join(f'<striple>{t}</striple>' for t in s)}</sentence>" for s in sentences)
+    return f'<lex lid="Id1"><sortedtripleset>{inner}</sortedtripleset><text>A text.</text></lex>'
+
+
+A, B, C = "T | isPartOf | A", "T | isPartOf | B", "T | area | 5"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "plan"),
+    [
+        (([C, A], [B]), "[area isPartOf] [isPartOf_2]"),
+        # Only the object tells the repeated predicate apart.
+        (([B], [A, C]), "[isPartOf_2] [isPartOf area]"),
+        (([], ["T  | isPartOf | B", A, C]), "[isPartOf_2 isPartOf area]"),
+        (([A, B],), None),
+        (([A, B, C, C],), None),
+        (([A, B, "T | area | 6"],), None),
+        ((), None),
+    ],
+)
+def test_sentences_become_the_states_of_a_complete_plan(
+    tmp_path: Path, sentences: tuple[list[str], ...], plan: str | None
+) -> None:
+    records, _ = read(tmp_path, entry([A, B, C], enriched(*sentences)))
+    assert records[0].references[0].plan == (plan and Plan.parse(plan))
+
+
+def test_a_bad_entry_is_rejected_with_its_line(tmp_path: Path) -> None:
+    good = '<lex lid="Id1">Good.</lex>'
+    records, rejects = read(
+        tmp_path,
+        entry(["a | b | c"], good),
+        entry(["a | b"], good, "Id2"),
+        entry([], good, "Id3"),
+        entry(["a | b | c"], good),
+        entry(["a | b | c"], good + '<lex lid="Id2"> </lex>', "Id5"),
+    )
+    assert [record.id[-3:] for record in records] == ["Id1", "Id5"]
+    assert [(reject.line, reject.id) for reject in rejects] == [
+        (8, "webnlg-train-1-City-Id2"),
+        (13, "webnlg-train-0-City-Id3"),
+        (18, "webnlg-train-1-City-Id1"),
+        (23, "webnlg-train-1-City-Id5-Id2"),
+    ]
+    reasons = [reject.reason for reject in rejects]
+    assert "this has 2" in reasons[0]
+    assert "no triples" in reasons[1]
+    assert "second entry" in reasons[2]
+    assert reasons[3] == "the text is empty"
+
+
+def test_a_folder_is_read_by_size_then_name(tmp_path: Path) -> None:
+    for size, name in (("2triples", "A"), ("1triples", "B"), ("1triples", "A")):
+        (tmp_path / size).mkdir(exist_ok=True)
+        text = entry(["a | b | c"], '<lex lid="Id1">T.</lex>', f"{size}{name}")
+        (tmp_path / size / f"{name}.xml").write_text(f"<benchmark>{text}</benchmark>")
+    records, _ = split_rejects(read_webnlg(tmp_path, "dev"))
+    assert [record.id.split("-")[-1] for record in records] == ["1triplesA", "1triplesB", "2triplesA"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"<benchmark>\n<entries>\n</benchmark>", r"line 3, column 3: not well-formed XML \(mismatched tag\)"),
+        (b"<benchmark>\n<entr", "line 2, .*not well-formed"),
+        (b"", "the file is empty"),
+        (b"<html/>", "root element is <html>, not <benchmark>"),
+        (b"<benchmark>\n<a>caf\xe9</a></benchmark>", "line 2, column 7: not well-formed"),
+        (
+            b'<!DOCTYPE b [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<benchmark>&b;</benchmark>',
+            "line 1: a DOCTYPE is refused",
+        ),
+        (b'\n<!DOCTYPE b SYSTEM "file:///etc/hostname">\n<benchmark/>', "line 2: a DOCTYPE is refused"),
+    ],
+)
+def test_a_file_that_is_broken_as_a_whole_names_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "City.xml"
+    path.write_bytes(content)
+    with pytest.raises(CorpusError, match=message) as error:
+        list(read_webnlg(path, "train"))
+    assert "City.xml" in str(error.value)
+
+
+def test_no_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"holds no \.xml file"):
+        list(read_webnlg(tmp_path, "train"))
+    with pytest.raises(CorpusError, match="No such file"):
+        list(read_webnlg(tmp_path / "a.xml", "train"))
