@@ -1,0 +1,69 @@
+"""One fact a sentence, by rules: after ``.``, ``!`` or ``?`` before a word that can open a sentence.
+
+A full stop ends no sentence after a title or abbreviation ("Dr.", "St."), an initial ("J. R. R. Tolkien"), within
+dotted initials unless a usual opener follows ("the U.S. Navy", but "in the U.S. It ..."), or within a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from agggen.facts import cut, rules_fingerprint
+
+# The names of people and works that come after these are capitalised too, so the capital proves nothing.
+_TITLES = (
+    "Mr Mrs Ms Dr Prof St Ste Mt Ft Gen Col Lt Sgt Capt Cmdr Adm Gov Sen Rep Rev Hon Pres Jr Sr vs "
+    "approx ca cf al Fig Trans Inf Syst Admin Sci Abh Math Phys Chem Proc Univ Semin"
+)
+_BEFORE_NUMBERS = "No Nos Vol Op pp p"
+# Words that open a new sentence even after dotted initials.
+_OPENERS = (
+    "The This That These Those It Its It's He She His Her They Their There In On At One Another As With From "
+    "Where Which Who While Although However Also And But A An"
+)
+_END = r"[.!?]+[\"'\u201d\u2019)\]]*"
+_BOUNDARY = (
+    rf"(?P<end>{_END})\s+(?=[\"'\u201c\u2018(\[]*[A-Z\u00c0-\u00de0-9])"
+    r"|(?<=[a-z0-9)])(?P<glued>\.)(?=(?:The|It|He|She|They|Its|There)\s)"  # "... in 1990.It has ..."
+)
+
+_FIND = re.compile(_BOUNDARY)
+_TITLE = re.compile(rf"(?<![\w.])(?:{'|'.join(_TITLES.split())})$")
+_BEFORE_NUMBER = re.compile(rf"(?<![\w.])(?:{'|'.join(_BEFORE_NUMBERS.split())})$")
+_INITIAL = re.compile(r"(?<![\w'])[A-Z\u00c0-\u00de]$")
+_DOTTED = re.compile(r"(?:\b[A-Za-z]\.){1,}\s?[A-Za-z]$")
+_OPENS = re.compile(rf"[\"'(\[]*(?:{'|'.join(_OPENERS.split())})\b")
+
+
+class SentenceSegmenter:
+    """A segmenter with one fact a sentence (the whole sentence, whatever it says)."""
+
+    name = "sentences"
+
+    @property
+    def fingerprint(self) -> str:
+        return rules_fingerprint(
+            self.name, _BOUNDARY, _TITLES, _BEFORE_NUMBERS, _OPENERS, _INITIAL.pattern, _DOTTED.pattern
+        )
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The sentences of each text; the white space between two belongs to the first."""
+        return [cut(text, sentence_starts(text)) for text in texts]
+
+
+def sentence_starts(text: str) -> Iterator[int]:
+    """The offsets at which the second and later sentences of `text` begin."""
+    for match in _FIND.finditer(text):
+        if match["glued"] or match["end"][0] != "." or _ends_a_sentence(text, match.start("end"), match.end()):
+            yield match.end()
+
+
+def _ends_a_sentence(text: str, stop: int, following: int) -> bool:
+    """Whether the full stop at `stop` ends a sentence when the text goes on at `following`."""
+    before = text[max(0, stop - 24) : stop]
+    if _TITLE.search(before) or (text[following].isdigit() and _BEFORE_NUMBER.search(before)):
+        return False
+    if _INITIAL.search(before) or _DOTTED.search(before):
+        return _OPENS.match(text, following) is not None
+    return True

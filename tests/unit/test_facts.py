@@ -1,0 +1,139 @@
+"""Facts: cutting a text into clauses or sentences loses nothing, and cuts where people would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.corpora.segmented import attach_release_facts, release_facts
+from agggen.corpora.webnlg import read_webnlg
+from agggen.errors import AggGenError, ConfigError
+from agggen.facts import SEGMENTERS, FactSegmenter, check_facts, cut, segmenter
+from agggen.records import Record
+
+PIECES = (
+    "Bolt who is and was written by J. R. R. Tolkien , it It serves food; but while which has near U.S. 3.5 . ! \n \t "
+    "« » The they that located in serving - \u00a0 \u2003 Ünï"
+)
+WORDS = st.sampled_from(PIECES.split(" "))
+
+
+@pytest.mark.parametrize("name", SEGMENTERS)
+@given(text=st.one_of(st.text(), st.lists(WORDS, max_size=30).map(" ".join)))
+def test_facts_concatenate_to_the_text(name: str, text: str) -> None:
+    (facts,) = segmenter(name).segment([text])
+    assert "".join(facts) == (text if text.strip() else "")
+    assert all(fact.strip() for fact in facts)
+    assert bool(facts) == bool(text.strip())
+
+
+@given(text=st.text(), starts=st.lists(st.integers(0, 40)))
+def test_cutting_anywhere_keeps_white_space_with_the_fact_before(text: str, starts: list[int]) -> None:
+    facts = cut(text, [start for start in starts if start <= len(text)])
+    assert "".join(facts) == (text if text.strip() else "")
+    assert not any(fact[0].isspace() for fact in facts[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("J. R. R. Tolkien wrote it. He died.", ["J. R. R. Tolkien wrote it. ", "He died."]),
+        ("Dr. Who met Mr. Bean. Fine!", ["Dr. Who met Mr. Bean. ", "Fine!"]),
+        (
+            "The U.S. Navy sails. It is in the U.S. It floats.",
+            ["The U.S. Navy sails. ", "It is in the U.S. ", "It floats."],
+        ),
+        ("It is 3.5 m long. 20 people fit.", ["It is 3.5 m long. ", "20 people fit."]),
+        ('He said "No." Then he left.', ['He said "No." ', "Then he left."]),
+        ("Opened in 1990.It has a bar.", ["Opened in 1990.", "It has a bar."]),
+        ("St. Louis is in the U.S., e.g. near water.", ["St. Louis is in the U.S., e.g. near water."]),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert segmenter("sentences").segment([text]) == [tuple(sentences)]
+
+
+@pytest.mark.parametrize(
+    ("text", "clauses"),
+    [
+        (
+            "The Fig is a pub near Café Rouge that serves Thai food and it has a low rating, but kids aren't welcome.",
+            [
+                "The Fig is a pub near Café Rouge ",
+                "that serves Thai food ",
+                "and it has a low rating, ",
+                "but kids aren't welcome.",
+            ],
+        ),
+        (
+            "Bolt, who was drawn by Ann Roe, is a comic character and was published in 1990; its editor is Jo Poe.",
+            [
+                "Bolt, who was drawn by Ann Roe, ",
+                "is a comic character ",
+                "and was published in 1990; ",
+                "its editor is Jo Poe.",
+            ],
+        ),
+        ("The Fig serves fish and chips.", ["The Fig serves fish and chips."]),
+        ("Salt and water are ingredients of bread.", ["Salt and water are ingredients of bread."]),
+        (
+            "The Fig is a pub located in the city centre. It is family friendly.",
+            ["The Fig is a pub ", "located in the city centre. ", "It is family friendly."],
+        ),
+        ("The fan sold No. 5. Then he left.", ["The fan sold No. 5. ", "Then he left."]),
+        ("The town, in which Ann was born, is big.", ["The town, in which Ann was born, ", "is big."]),
+    ],
+)
+def test_clauses(text: str, clauses: list[str]) -> None:
+    assert segmenter("clauses").segment([text]) == [tuple(clauses)]
+
+
+def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None:
+    both = [segmenter(name) for name in SEGMENTERS]
+    assert all(isinstance(one, FactSegmenter) for one in both)
+    assert [one.name for one in both] == list(SEGMENTERS)
+    assert len({one.fingerprint for one in both}) == 2
+    assert segmenter("clauses").fingerprint == segmenter("clauses").fingerprint
+
+
+def test_an_unknown_segmenter_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown fact segmenter 'clause'; there are clauses, sentences"):
+        segmenter("clause")
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "message"),
+    [
+        ("a b", ["a", "b"], "do not concatenate"),
+        ("a b", ["a b", ""], "fact 2 .* nothing but white space"),
+        ("a b", [], "at least one"),
+        (" ", [" "], "blank text has no facts"),
+    ],
+)
+def test_what_is_no_segmentation_is_refused(text: str, facts: list[str], message: str) -> None:
+    with pytest.raises(AggGenError, match=message):
+        check_facts(text, facts)
+
+
+def _boundaries(facts: tuple[str, ...]) -> set[int]:
+    """Positions of the inner boundaries, counted in characters that are no white space."""
+    lengths = [len("".join(fact.split())) for fact in facts]
+    return {sum(lengths[: number + 1]) for number in range(len(lengths) - 1)}
+
+
+def test_clauses_come_near_the_released_facts(data_home: Path) -> None:
+    """Golden: inner boundaries on WebNLG's development texts against the facts from semantic role labels."""
+    records = [item for item in read_webnlg(data_home / "webnlg_2017" / "dev", "dev") if isinstance(item, Record)]
+    records, _ = attach_release_facts(records, release_facts(data_home, "webnlg", "dev"))
+    references = [reference for record in records for reference in record.references if reference.facts]
+    ours = segmenter("clauses").segment([reference.text for reference in references])
+    found = [_boundaries(facts) for facts in ours]
+    gold = [_boundaries(tuple(fact.text for fact in reference.facts or ())) for reference in references]
+    right = sum(len(a & b) for a, b in zip(found, gold, strict=True))
+    precision, recall = right / sum(map(len, found)), right / sum(map(len, gold))
+    assert len(references) == 2268
+    assert precision > 0.90
+    assert recall > 0.79
