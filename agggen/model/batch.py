@@ -1,0 +1,133 @@
+"""Encoded examples as padded tensors, and the mask of states that the hard alignment leaves (METHOD 4).
+
+An `Example` is one record with one text, as numbers. `collate` pads a list of them; nothing in a batch depends on the
+other examples but the amount of padding, so an example scores the same alone and in company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from agggen.model.lattice import Lattice
+
+PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
+"""Ids of the special tokens: FACT opens a fact, LAST opens a text's last fact, END closes either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One record, and one of its texts unless it is only to be generated from.
+
+    `source`, `triple` and `role` have one entry a source token: its id (ids from the vocabulary's size on are words of
+    this record alone), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
+    3 object). `predicates` has one predicate-table id a triple. `facts` are the texts' token ids without marks.
+    `kept` says which of the given facts these are (one in which no word starts is left out). `required` and `forbidden`
+    are per fact bit masks over triples; `max_size` caps the size of a state.
+    """
+
+    id: str
+    source: tuple[int, ...]
+    triple: tuple[int, ...]
+    role: tuple[int, ...]
+    predicates: tuple[int, ...]
+    facts: tuple[tuple[int, ...], ...] = ()
+    kept: tuple[int, ...] = ()
+    required: tuple[int, ...] = ()
+    forbidden: tuple[int, ...] = ()
+    max_size: int = 99
+
+    @property
+    def n_target(self) -> int:
+        """Scored positions of the text: its tokens and one end mark a fact."""
+        return sum(map(len, self.facts)) + len(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A padded batch; the target fields are empty tensors where the examples hold no text."""
+
+    source: Tensor  # (B, M) token ids
+    triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
+    role: Tensor  # (B, M)
+    predicates: Tensor  # (B, J) predicate ids
+    counts: Tensor  # (B,) number of triples
+    inputs: Tensor  # (B, N) decoder inputs: a mark, then the fact's tokens, fact after fact
+    targets: Tensor  # (B, N) what follows each input: the fact's tokens, then END; PAD beyond the text
+    fact_start: Tensor  # (B, T) position of the fact's mark
+    fact_length: Tensor  # (B, T) scored positions of the fact; 0 beyond the text's facts
+    n_facts: Tensor  # (B,)
+    required: Tensor  # (B, T) bit masks over triples
+    forbidden: Tensor  # (B, T)
+    max_size: Tensor  # (B,)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
+
+    def source_mask(self) -> Tensor:
+        """(B, M), True on tokens."""
+        return self.source != PAD
+
+
+def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    width = max(map(len, rows), default=0)
+    padded = [[*row, *[fill] * (width - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.long).reshape(len(rows), width)
+
+
+def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
+    """Pads examples into a batch.
+
+    Args:
+        examples: at least one.
+        whole: take each text as a single fact; this is the plain Transformer's view of the data.
+    """
+    inputs, targets, starts, lengths = [], [], [], []
+    for example in examples:
+        facts = [tuple(t for fact in example.facts for t in fact)] if whole and example.facts else list(example.facts)
+        marks = [FACT] * (len(facts) - 1) + [LAST]
+        inputs.append([t for mark, fact in zip(marks, facts, strict=False) for t in (mark, *fact)])
+        targets.append([t for fact in facts for t in (*fact, END)])
+        lengths.append([len(fact) + 1 for fact in facts])
+        starts.append([sum(lengths[-1][:t]) for t in range(len(facts))])
+    no_constraint = [[0] * len(row) for row in starts]
+    return Batch(
+        source=_padded([e.source for e in examples], PAD),
+        triple=_padded([e.triple for e in examples], -1),
+        role=_padded([e.role for e in examples], 0),
+        predicates=_padded([e.predicates for e in examples], 0),
+        counts=torch.tensor([len(e.predicates) for e in examples]),
+        inputs=_padded(inputs, PAD),
+        targets=_padded(targets, PAD),
+        fact_start=_padded(starts, 0),
+        fact_length=_padded(lengths, 0),
+        n_facts=torch.tensor([len(row) for row in starts]),
+        required=_padded(no_constraint if whole else [e.required or [0] * len(e.facts) for e in examples], 0),
+        forbidden=_padded(no_constraint if whole else [e.forbidden or [0] * len(e.facts) for e in examples], 0),
+        max_size=torch.tensor([e.max_size for e in examples]),
+    )
+
+
+def allowed_sets(batch: Batch, lattice: Lattice) -> Tensor:
+    """(B, T, C): which sets may have emitted each fact, after pruning by hard alignment.
+
+    A set must hold every predicate that is required of the fact, none that is forbidden, and no more than the record's
+    cap. A fact that this would leave without any set keeps all sets of the record within the cap ("never prune a fact
+    to nothing"), and without the cap where even that leaves none.
+    """
+    bits, sizes = lattice.set_bits, lattice.set_size
+    missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
+    of_record = (bits & missing[:, None]) == 0  # (B, C)
+    required, forbidden = batch.required[..., None], batch.forbidden[..., None]
+    fits = ((bits & required) == required) & ((bits & forbidden) == 0)  # (B, T, C)
+    small = of_record & (sizes <= batch.max_size[:, None])
+    keep = fits & small[:, None]
+    for fallback in (small, of_record):
+        keep = torch.where(keep.any(-1, keepdim=True), keep, fallback[:, None])
+    return keep & (batch.fact_length > 0)[..., None]

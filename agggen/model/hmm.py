@@ -1,0 +1,124 @@
+"""The HMM's dynamic programs as pure functions of log-potentials (paper section 3.3, METHOD 2).
+
+One backward recursion serves the likelihood, the best path and the k best paths: only the semiring changes. Posteriors
+and paths are gradients of the result with respect to the node potentials, so nothing is written twice.
+
+p_out sees only the last predicate of one state and the first of the next. The backward variable therefore depends on
+z_{t-1} through its last predicate alone, and a step costs O(S + J^2) instead of O(S^2):
+
+    m_t(o)      = sum over states s that begin with o of  node_t(s) * beta_t(last(s))
+    beta_t-1(p) = sum over o of  out(p, o) * m_t(o)
+
+See `agggen.model` for the shape legend. No function loops over states or examples, only over facts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from agggen.model.lattice import IMPOSSIBLE, Lattice
+
+
+class Potentials(NamedTuple):
+    """Log-potentials of a ragged batch; impossible entries hold `lattice.IMPOSSIBLE`."""
+
+    start: Tensor  # (B, J) log p_out(first predicate | start)
+    out: Tensor  # (B, J, J) log p_out(first of z_t | last of z_t-1); rows are the last predicates
+    node: Tensor  # (B, T, S) log p(rest of the state, its length | its first) + log p(y_t | state)
+    lengths: Tensor  # (B,) number of facts, 1..T
+
+
+class Semiring(Protocol):
+    """Messages carry one trailing dimension: 1 value, or the k best."""
+
+    width: int
+
+    def sum(self, messages: Tensor, dim: int) -> Tensor:
+        """Reduces dimension `dim` of messages (..., width)."""
+        ...
+
+
+class Log:
+    """Sums in log space: the recursion yields log p(y | x)."""
+
+    width = 1
+
+    def sum(self, messages: Tensor, dim: int) -> Tensor:
+        return torch.logsumexp(messages, dim)
+
+
+class KMax:
+    """Keeps the k best values in falling order, equal ones of different paths each: k = 1 is Viterbi."""
+
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+
+    def sum(self, messages: Tensor, dim: int) -> Tensor:
+        merged = messages.movedim(dim, -2).flatten(-2)
+        return merged.topk(self.width, dim=-1).values
+
+
+def backward(potentials: Potentials, lattice: Lattice, semiring: Semiring) -> Tensor:
+    """The backward recursion over all facts; returns (B, width) total potentials of whole paths."""
+    start, out, node, lengths = potentials
+    batch, n_facts, _ = node.shape
+    one = node.new_full((batch, 1, semiring.width), IMPOSSIBLE)
+    one[..., 0] = 0.0
+    beta = one.expand(batch, lattice.n_predicates, semiring.width)
+
+    def arrive(t: int, beta: Tensor) -> Tensor:  # m_t: (B, J, width)
+        through = node[:, t, :, None] + beta[:, lattice.last]
+        grouped = through.unflatten(1, (lattice.n_predicates, lattice.per_first))
+        return semiring.sum(grouped, 2)
+
+    for t in range(n_facts - 1, 0, -1):
+        earlier = semiring.sum(out[..., None] + arrive(t, beta)[:, None], 2)
+        beta = torch.where((t < lengths)[:, None, None], earlier, beta)
+    return semiring.sum(start[..., None] + arrive(0, beta), 1)
+
+
+def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
+    """log p(y | x), (B,): the sum over all state sequences (paper section 3.3, `beta_0`)."""
+    return backward(potentials, lattice, Log()).squeeze(-1)
+
+
+def _differentiable(potentials: Potentials) -> Potentials:
+    """Copies apart from any graph, with gradients for the nodes alone; copies, since inference tensors allow none."""
+    copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
+    copies.node.requires_grad_()
+    return copies
+
+
+def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
+    """p(z_t = s | y, x), (B, T, S); facts beyond a text's length hold zeros."""
+    with torch.inference_mode(False), torch.enable_grad():
+        free = _differentiable(potentials)
+        (marginals,) = torch.autograd.grad(log_likelihood(free, lattice).sum(), free.node)
+    return marginals
+
+
+def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tensor, Tensor]:
+    """The k best state sequences of each text: log-potentials (B, k) in falling order and states (B, k, T).
+
+    Facts beyond a text's length hold -1, and so does every fact of a path that does not exist (fewer than k paths;
+    its log-potential is at or below `IMPOSSIBLE` / 2). A path's states are where the gradient of its value is one.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        free = _differentiable(potentials)
+        totals = backward(free, lattice, KMax(k))
+        paths = [
+            torch.autograd.grad(totals[:, rank].sum(), free.node, retain_graph=rank + 1 < k)[0] for rank in range(k)
+        ]
+    chosen = torch.stack(paths, 1)  # (B, k, T, S)
+    states = torch.where(chosen.sum(-1) > 0.5, chosen.argmax(-1), -1)
+    exists = totals > IMPOSSIBLE / 2
+    return totals.detach(), torch.where(exists[..., None], states, -1)
+
+
+def viterbi(potentials: Potentials, lattice: Lattice) -> tuple[Tensor, Tensor]:
+    """The best state sequence: log-potential (B,) and states (B, T), -1 beyond a text's length."""
+    totals, states = k_best_paths(potentials, lattice, 1)
+    return totals[:, 0], states[:, 0]

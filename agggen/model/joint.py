@@ -1,0 +1,283 @@
+"""The joint model: p(y, z | x) = transitions over plans times emissions of facts (paper section 3, METHOD 2-3).
+
+Emission: the decoder writes fact t token by token, attending across only to the tokens of the triples in z_t and back
+to all earlier tokens of the text. It depends on the *set* of triples, so each distinct set is scored once a fact, in
+one batched pass over rows (fact, set), and shared by the set's orderings.
+
+History, two named variants (METHOD 3): `shared` encodes y_1..t-1 once under the mask of all triples and lets every set
+and every later fact read it; `masked` encodes it anew under each z_t's mask, as the original does.
+
+The plain Transformer (the paper's baseline) is the same network with the whole text as a single fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from agggen.errors import ConfigError
+from agggen.model.batch import CLS, FACT, LAST, PAD, SEP, UNK, Batch, allowed_sets
+from agggen.model.hmm import Potentials, log_likelihood
+from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
+from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
+from agggen.model.transitions import Transitions, TransitionScores, Variant
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and named variants of the model; the defaults are the paper's for WebNLG (appendix D)."""
+
+    width: int = 256
+    heads: int = 4
+    layers: int = 2
+    feed_forward: int = 512
+    dropout: float = 0.2
+    predicate_dim: int = 128
+    max_state: int = 3  # L: the largest number of triples that share a fact
+    transition: Variant = "normalised"
+    history: Literal["shared", "masked"] = "shared"
+    copy: bool = True  # point at source words beside writing words of the vocabulary
+    predicate_dropout: float = 0.02  # how often training shows a predicate as unknown, so that row 0 learns something
+
+    def __post_init__(self) -> None:
+        for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_state"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+        if self.width % self.heads or self.width % 2:
+            raise ConfigError(f"model.width {self.width} must be even and a multiple of the {self.heads} heads")
+        for name in ("dropout", "predicate_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} must lie in 0..1 (without 1), not at {getattr(self, name)}")
+
+
+class Memory(NamedTuple):
+    """An encoded batch of sources, ready to be attended to."""
+
+    ids: Tensor  # (B, M) source token ids, for copying
+    triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
+    cross: list[KeysValues]  # per decoder layer, (B, H, M, D / H) each
+    copy_keys: Tensor  # (B, M, D)
+
+    def rows(self, index: Tensor) -> Memory:
+        """The memory of the records `index` (R,), one a row."""
+        return Memory(
+            self.ids[index],
+            self.triple[index],
+            [(key[index], value[index]) for key, value in self.cross],
+            self.copy_keys[index],
+        )
+
+    def triples(self) -> Tensor:
+        """(B, M), True on the tokens of any triple."""
+        return self.triple >= 0
+
+    def tokens_of(self, members: Tensor) -> Tensor:
+        """(R, M), True on tokens of the triples in `members` (R, J)."""
+        return members.gather(1, self.triple.clamp(min=0)) & self.triples()
+
+
+class JointModel(nn.Module):
+    """Encoder, decoder, copying and transitions; `n_words` source and target words, the first `n_output` writable."""
+
+    def __init__(self, config: ModelConfig, n_words: int, n_output: int, n_predicates: int) -> None:
+        super().__init__()
+        self.config, self.n_words, self.n_output = config, n_words, n_output
+        self.embedding = nn.Embedding(n_words, config.width)
+        nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
+        self.role = nn.Embedding(4, config.width)
+        self.encoder = nn.ModuleList(
+            EncoderLayer(config.width, config.heads, config.feed_forward, config.dropout) for _ in range(config.layers)
+        )
+        self.encoder_norm = nn.LayerNorm(config.width)
+        self.decoder = Decoder(config.layers, config.width, config.heads, config.feed_forward, config.dropout)
+        self.output_bias = nn.Parameter(torch.zeros(n_output))
+        self.copy_query = nn.Linear(config.width, config.width)
+        self.copy_key = nn.Linear(config.width, config.width)
+        self.copy_gate = nn.Linear(config.width, 1)
+        self.transitions = Transitions(n_predicates, config.predicate_dim, config.max_state, config.transition)
+        self.dropout = nn.Dropout(config.dropout)
+        self.positions: Tensor
+        self.register_buffer("positions", sinusoids(512, config.width), persistent=False)
+
+    # --- the source -------------------------------------------------------------------------------------------------
+
+    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings of token ids (any shape); words of one record alone look like UNK."""
+        if int(positions.max()) >= len(self.positions):  # sinusoids are a formula: grow the table when a text is longer
+            self.positions = sinusoids(int(positions.max()) * 2, self.config.width).to(self.positions)
+        words = self.embedding(torch.where(ids < self.n_words, ids, UNK))
+        return words * self.config.width**0.5 + self.positions[positions]
+
+    def encode(self, batch: Batch) -> Memory:
+        """Encodes the sources of a batch once, for any number of rows."""
+        mask = batch.source_mask()
+        x = self._embed(batch.source, torch.arange(batch.source.shape[1], device=batch.source.device))
+        x = self.dropout(x + self.role(batch.role))
+        for layer in self.encoder:
+            x = layer(x, mask[:, None, None])
+        x = self.encoder_norm(x)
+        return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def embed_target(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Decoder inputs for token ids (R, n) at text positions (R, n) or (n,)."""
+        return self.dropout(self._embed(ids, positions))
+
+    def word_logits(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V) over the writable words; the weights are tied to the embedding."""
+        return F.linear(hidden, self.embedding.weight[: self.n_output], self.output_bias)
+
+    def copy_attention(self, hidden: Tensor, memory: Memory, visible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Where hidden (R, n, D) would copy from: log-attention (R, n, M), log-gates of writing and copying (R, n)."""
+        scores = full_precision(self.copy_query(hidden) @ memory.copy_keys.mT) * self.config.width**-0.5
+        attention = torch.log_softmax(scores.masked_fill(~visible[:, None], IMPOSSIBLE), -1)
+        gate = full_precision(self.copy_gate(hidden).squeeze(-1))
+        return attention, F.logsigmoid(gate), F.logsigmoid(-gate)
+
+    def token_log_probs(
+        self, hidden: Tensor, targets: Tensor, scored: Tensor, memory: Memory, visible: Tensor, smoothing: float = 0.0
+    ) -> Tensor:
+        """log p of target tokens (R, n) after hidden (R, n, D); zeros where `scored` (R, n) is False.
+
+        A word that can be neither written nor copied from a visible token scores as UNK: the likelihood stays finite.
+        With `smoothing`, that share of each score is the mean log-probability of all writable words.
+        """
+        packed = targets[scored]
+        writable = packed < self.n_output
+        logits = full_precision(self.word_logits(hidden[scored]))
+        result = -F.cross_entropy(logits, torch.where(writable, packed, UNK), reduction="none")
+        if self.config.copy:
+            attention, write, point = self.copy_attention(hidden, memory, visible)
+            same = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
+            copied = torch.logsumexp(attention.masked_fill(~same, IMPOSSIBLE), -1)
+            written = result.masked_fill(~writable & same.any(-1)[scored], IMPOSSIBLE)
+            result = torch.logaddexp(write[scored] + written, (point + copied)[scored])
+        if smoothing:
+            uniform = logits.mean(-1) - torch.logsumexp(logits, -1)
+            result = (1 - smoothing) * result + smoothing * uniform
+        return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).masked_scatter(scored, result)
+
+    def next_log_probs(self, hidden: Tensor, memory: Memory, visible: Tensor, n_ids: int) -> Tensor:
+        """log p of every id as the next word (R, n, n_ids) after hidden (R, n, D); what no text may hold is IMPOSSIBLE.
+
+        Ids from `n_output` on (words of the source alone, and of one record alone) can only be copied. UNK and the
+        marks but END are impossible, so the rest sums to less than one by what the model gave to them.
+        """
+        written = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
+        result = written.new_full((*hidden.shape[:2], n_ids), IMPOSSIBLE)
+        if self.config.copy:
+            attention, write, point = self.copy_attention(hidden, memory, visible)
+            torch.add(written, write[..., None], out=result[..., : self.n_output])
+            same = (memory.ids[:, None] == memory.ids[:, :, None]).to(attention.dtype)  # a word may stand at two places
+            copied = torch.log((attention + point[..., None]).exp() @ same)
+            ids = memory.ids[:, None].expand_as(copied)
+            result.scatter_(2, ids, torch.logaddexp(result.gather(2, ids), copied))
+        else:
+            result[..., : self.n_output] = written
+        result[..., [PAD, UNK, CLS, SEP, FACT, LAST]] = IMPOSSIBLE
+        return result
+
+    def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        """log p(y | x) of each text by the plain Transformer, (B,); `batch` is collated with `whole=True`."""
+        memory = self.encode(batch)
+        visible = memory.triples()
+        x = self.embed_target(batch.inputs, torch.arange(batch.inputs.shape[1], device=batch.inputs.device))
+        hidden, _ = self.decoder(x, memory.cross, visible[:, None, None])
+        return self.token_log_probs(hidden, batch.targets, batch.targets != PAD, memory, visible, smoothing).sum(1)
+
+    # --- the joint likelihood ---------------------------------------------------------------------------------------
+
+    def lattice_of(self, batch: Batch) -> Lattice:
+        """The lattice that holds the states of every record in the batch."""
+        return lattice(batch.predicates.shape[1], self.config.max_state, str(batch.predicates.device))
+
+    def transition_scores(self, batch: Batch, states: Lattice) -> TransitionScores:
+        predicates = batch.predicates
+        if self.training and self.config.predicate_dropout:
+            hidden = torch.rand(predicates.shape, device=predicates.device) < self.config.predicate_dropout
+            predicates = torch.where(hidden, 0, predicates)
+        return self.transitions(predicates, batch.counts, states)
+
+    def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
+        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False."""
+        memory = self.encode(batch)
+        rows = allowed.nonzero()  # (R, 3): record, fact, set
+        lengths = batch.fact_length[rows[:, 0], rows[:, 1]]
+        if self.config.history == "masked":
+            lengths = lengths + batch.fact_start[rows[:, 0], rows[:, 1]]
+            history = None
+        else:
+            x = self.embed_target(batch.inputs, torch.arange(batch.inputs.shape[1], device=batch.inputs.device))
+            history = self.decoder.keys_values_only(x, memory.cross, memory.triples()[:, None, None])
+        order = torch.argsort(lengths, stable=True)  # rows of like length go together: little padding
+        scores = [
+            self._score_rows(batch, memory, history, rows[chunk], states)
+            for chunk in _chunks(order, lengths[order].tolist())
+        ]
+        values = torch.cat(scores)
+        return values.new_full(allowed.shape, IMPOSSIBLE).index_put(tuple(rows[order].T), values)
+
+    def _score_rows(
+        self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, states: Lattice
+    ) -> Tensor:
+        """log p of the facts in `rows` (R, 3), each under its set: (R,)."""
+        record, fact, group = rows.T
+        start, length = batch.fact_start[record, fact], batch.fact_length[record, fact]
+        own = memory.rows(record)
+        visible = own.tokens_of(states.set_members[group])
+        if history is None:  # everything from the text's beginning, under this set's mask
+            position = torch.arange(int((start + length).max()), device=rows.device).expand(len(rows), -1)
+            in_text = position < (start + length)[:, None]
+            scored = in_text & (position >= start[:, None])
+            past, mask = None, None
+        else:
+            offset = torch.arange(int(length.max()), device=rows.device)
+            position = start[:, None] + offset
+            in_text = scored = offset < length[:, None]
+            n_past = int(start.max())
+            past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
+            before = torch.arange(n_past, device=rows.device) < start[:, None]
+            earlier = before[:, None].expand(-1, len(offset), -1)
+            mask = torch.cat((earlier, _causal(len(offset), len(rows), rows.device)), -1)[:, None]
+        position = torch.where(in_text, position, 0)
+        inputs, targets = batch.inputs[record[:, None], position], batch.targets[record[:, None], position]
+        hidden, _ = self.decoder(self.embed_target(inputs, position), own.cross, visible[:, None, None], past, mask)
+        return self.token_log_probs(hidden, targets, scored, own, visible).sum(1)
+
+    def potentials(self, batch: Batch, prune: bool = True) -> tuple[Potentials, Lattice]:
+        """All log-potentials of the HMM for a batch of segmented texts; `prune` applies the hard alignment."""
+        states = self.lattice_of(batch)
+        if prune:
+            allowed = allowed_sets(batch, states)
+        else:
+            absent = torch.arange(states.n_predicates, device=batch.counts.device) >= batch.counts[:, None]
+            of_record = ~(states.set_members & absent[:, None]).any(-1)
+            allowed = of_record[:, None] & (batch.fact_length > 0)[..., None]
+        scores = self.transition_scores(batch, states)
+        emission = self.emissions(batch, allowed, states)[..., states.set_of]
+        weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
+        node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
+        return Potentials(scores.start, scores.out, node, batch.n_facts), states
+
+    def log_likelihood(self, batch: Batch, prune: bool = True) -> Tensor:
+        """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3)."""
+        return log_likelihood(*self.potentials(batch, prune))
+
+
+def _causal(length: int, rows: int, device: torch.device) -> Tensor:
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)
+
+
+def _chunks(order: Tensor, lengths: list[int], budget: int = 4096) -> list[Tensor]:
+    """Splits rows sorted by length into runs of at most `budget` padded positions."""
+    chunks, begin = [], 0
+    for end in range(1, len(lengths) + 1):
+        if end == len(lengths) or lengths[end] * (end + 1 - begin) > budget:
+            chunks.append(order[begin:end])
+            begin = end
+    return chunks

@@ -1,0 +1,83 @@
+"""The states of a record: all ordered tuples of 1..L of its predicates, and the distinct sets behind them.
+
+For J predicates there are J + J(J-1) + J(J-1)(J-2) ordered states at L = 3 but far fewer sets (METHOD 1). A lattice
+depends on (J, L) only, so it is built once and shared: records with fewer predicates use the same lattice with the
+states that name a missing predicate masked out. States are laid out grouped by their first predicate, equally many
+each, so a reduction over "all states that begin with o" is a reshape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+IMPOSSIBLE = -1e9
+"""Log-potential of what cannot be. Finite, so that no recursion or gradient ever meets inf - inf."""
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """States and sets over J predicates. Index tensors are int64 on the device they were asked for."""
+
+    n_predicates: int
+    max_size: int
+    states: tuple[tuple[int, ...], ...]  # S tuples, grouped by first predicate
+    first: Tensor  # (S,) first predicate
+    last: Tensor  # (S,) last predicate
+    size: Tensor  # (S,) number of predicates
+    prefix: Tensor  # (S,) index of the state without its last predicate; -1 for singletons
+    members: Tensor  # (S, J) bool
+    set_of: Tensor  # (S,) index of the state's set
+    set_bits: Tensor  # (C,) each set as a bit mask
+    set_members: Tensor  # (C, J) bool
+    set_size: Tensor  # (C,)
+
+    @property
+    def per_first(self) -> int:
+        """Number of states that begin with any one predicate."""
+        return len(self.states) // self.n_predicates
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # cached for training too, where autograd refuses tensors made in inference mode
+def lattice(n_predicates: int, max_size: int, device: str = "cpu") -> Lattice:
+    """The lattice of `n_predicates` predicates with states of at most `max_size` (the paper's L).
+
+    Raises:
+        ValueError: fewer than one predicate, or a size below one.
+    """
+    if n_predicates < 1 or max_size < 1:
+        raise ValueError(f"a lattice needs at least one predicate and size 1, not {n_predicates} and {max_size}")
+    sizes = range(1, min(max_size, n_predicates) + 1)
+    states = sorted((s for k in sizes for s in permutations(range(n_predicates), k)), key=lambda s: (s[0], len(s), s))
+    index = {state: i for i, state in enumerate(states)}
+    sets = sorted({frozenset(state) for state in states}, key=lambda c: (len(c), sorted(c)))
+    set_index = {members: i for i, members in enumerate(sets)}
+
+    def integers(values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=device)
+
+    def membership(groups: list[tuple[int, ...]]) -> Tensor:
+        matrix = torch.zeros(len(groups), n_predicates, dtype=torch.bool)
+        for row, group in enumerate(groups):
+            matrix[row, list(group)] = True
+        return matrix.to(device)
+
+    return Lattice(
+        n_predicates,
+        max_size,
+        tuple(states),
+        first=integers([s[0] for s in states]),
+        last=integers([s[-1] for s in states]),
+        size=integers([len(s) for s in states]),
+        prefix=integers([index.get(s[:-1], -1) for s in states]),
+        members=membership(states),
+        set_of=integers([set_index[frozenset(s)] for s in states]),
+        set_bits=integers([sum(1 << o for o in c) for c in sets]),
+        set_members=membership([tuple(c) for c in sets]),
+        set_size=integers([len(c) for c in sets]),
+    )

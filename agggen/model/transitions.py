@@ -1,0 +1,112 @@
+"""Transition distributions over predicates (paper section 3.2, equation 3; METHOD 2).
+
+Two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, plus a start state.
+Rows are softmaxed over the record's own predicates only. Two named variants:
+
+`normalised` (default): a proper distribution. Within a state the next predicate is drawn from those of the record that
+the state does not hold yet, and a learned stop probability (by last predicate, size and number of triples) gives the
+length: p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop.
+
+`paper`: T2 and T3 as printed: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}), and the transition multiplies
+p(z_{t-1}) in again, so every state but the last counts twice and the start is p(z_1) alone. No length model.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from agggen.model.lattice import IMPOSSIBLE, Lattice
+from agggen.model.transformer import full_precision
+
+Variant = Literal["normalised", "paper"]
+
+
+class TransitionScores(NamedTuple):
+    """Log-probabilities of a batch of records; see `agggen.model` for the shapes."""
+
+    start: Tensor  # (B, J) log p_out(first predicate of the text | start); zeros in variant `paper`
+    out: Tensor  # (B, J, J) log p_out; every row sums to one over the record's predicates
+    inside_start: Tensor  # (B, J) log p_in(. | start)
+    inside: Tensor  # (B, J, J) logits of p_in, IMPOSSIBLE on the diagonal (a state holds no predicate twice)
+    within: Tensor  # (B, S) log-probability of a state given its first predicate; IMPOSSIBLE where not of the record
+
+
+class Transitions(nn.Module):
+    """Embeddings of K predicates (index 0 stands for predicates never seen in training) and a start state."""
+
+    def __init__(self, n_predicates: int, dim: int, max_size: int, variant: Variant = "normalised") -> None:
+        super().__init__()
+        self.variant, self.max_size = variant, max_size
+        scale = dim**-0.5
+        self.a_in = nn.Parameter(torch.randn(n_predicates + 1, dim) * scale)  # the last row is the start state
+        self.b_in = nn.Parameter(torch.randn(n_predicates, dim) * scale)
+        self.a_out = nn.Parameter(torch.randn(n_predicates + 1, dim) * scale)
+        self.b_out = nn.Parameter(torch.randn(n_predicates, dim) * scale)
+        # Logits of stopping after a state's l-th predicate, l = 1..L-1: by that predicate, and by the record's size.
+        self.stop = nn.Parameter(torch.zeros(n_predicates, max(max_size - 1, 1)))
+        self.stop_by_size = nn.Parameter(torch.zeros(_SIZES, max(max_size - 1, 1)))
+
+    def forward(self, predicates: Tensor, counts: Tensor, lattice: Lattice) -> TransitionScores:
+        """Scores of records given as predicate ids (B, J), padded with any id beyond `counts` (B,)."""
+        present = torch.arange(predicates.shape[1], device=predicates.device) < counts[:, None]  # (B, J)
+        start_row = self.a_in.shape[0] - 1
+        out = _log_softmax(self.a_out[predicates] @ self.b_out[predicates].mT, present[:, None])
+        start = _log_softmax(self.b_out[predicates] @ self.a_out[start_row], present)
+        inside_start = _log_softmax(self.b_in[predicates] @ self.a_in[start_row], present)
+        logits = full_precision(self.a_in[predicates] @ self.b_in[predicates].mT)
+        logits = logits.masked_fill(~present[:, None], IMPOSSIBLE)
+        same = torch.eye(predicates.shape[1], dtype=torch.bool, device=predicates.device)
+        logits = logits.masked_fill(same, IMPOSSIBLE)
+        if self.variant == "paper":
+            within = self._paper(inside_start, logits, lattice, present)
+            return TransitionScores(torch.zeros_like(start), out, inside_start, logits, within)
+        stop = self.stop[predicates] + self.stop_by_size[counts.clamp(max=_SIZES - 1)][:, None]  # (B, J, L-1)
+        return TransitionScores(start, out, inside_start, logits, self._normalised(logits, stop, lattice, present))
+
+    def _normalised(self, logits: Tensor, stop: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
+        """log p(rest of the state and its length | its first predicate), (B, S)."""
+        counts = present.sum(1)
+        size, last = lattice.size, lattice.last
+        allowed = present[:, None] & ~lattice.members[None]  # (B, S, J) what may follow the state
+        choice = torch.logsumexp(logits[:, last].masked_fill(~allowed, IMPOSSIBLE), -1)  # (B, S)
+        stop_logit = stop[:, last, (size - 1).clamp(max=stop.shape[-1] - 1)]  # (B, S)
+        may_grow = size < torch.clamp(counts, max=lattice.max_size)[:, None]
+        ends = torch.where(may_grow, nn.functional.logsigmoid(stop_logit), 0.0)
+        grows = nn.functional.logsigmoid(-stop_logit) - choice
+        grown = torch.zeros_like(ends)  # log-probability of having reached the state, its end not yet decided
+        for k in range(2, min(lattice.max_size, lattice.n_predicates) + 1):
+            prefix = lattice.prefix.clamp(min=0)
+            step = grown[:, prefix] + grows[:, prefix] + logits[:, last[prefix], last]
+            grown = torch.where(size == k, step, grown)
+        return torch.where(_of_record(lattice, present), grown + ends, IMPOSSIBLE)
+
+    def _paper(self, inside_start: Tensor, logits: Tensor, lattice: Lattice, present: Tensor) -> Tensor:
+        """log p(z) of T2, (B, S)."""
+        p_in = _log_softmax(logits, present[:, None])
+        total = inside_start[:, lattice.first]
+        for k in range(2, min(lattice.max_size, lattice.n_predicates) + 1):
+            prefix = lattice.prefix.clamp(min=0)
+            step = total[:, prefix] + p_in[:, lattice.last[prefix], lattice.last]
+            total = torch.where(lattice.size == k, step, total)
+        return torch.where(_of_record(lattice, present), total, IMPOSSIBLE)
+
+    def node_weights(self, lengths: Tensor, n_facts: int) -> Tensor:
+        """How often the state of fact t is multiplied into a path, (B, T): once, or in `paper` twice but at the end."""
+        facts = torch.arange(n_facts, device=lengths.device)
+        once = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
+        return once + (facts < lengths[:, None] - 1) if self.variant == "paper" else once
+
+
+_SIZES = 16  # records with more triples share the last row of stop_by_size
+
+
+def _log_softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    return torch.log_softmax(full_precision(logits).masked_fill(~mask, IMPOSSIBLE), -1)
+
+
+def _of_record(lattice: Lattice, present: Tensor) -> Tensor:
+    """(B, S): whether all predicates of the state belong to the record."""
+    return ~(lattice.members[None] & ~present[:, None]).any(-1)

@@ -1,0 +1,201 @@
+"""The dynamic programs against enumeration of all state sequences (METHOD 9), in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior, viterbi
+from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
+from tests.unit.model.enumeration import log_sum, marginals, paths_of
+
+MOST_PATHS = 2000  # per record: enumeration stays within milliseconds
+
+
+def random_potentials(
+    seed: int, counts: list[int], lengths: list[int], max_size: int, prune: bool
+) -> tuple[Potentials, Lattice]:
+    """Potentials of a ragged batch: absent predicates are impossible, pruning leaves each fact some of its states.
+
+    Where paths would be too many to enumerate, fewer states stay. Facts beyond a record's own hold arbitrary numbers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return 3 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    states = lattice(max(counts), max_size)
+    start, out = draw(len(counts), max(counts)), draw(len(counts), max(counts), max(counts))
+    node = draw(len(counts), max(lengths), len(states.states))
+    for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+        start[row, count:], out[row, :, count:] = IMPOSSIBLE, IMPOSSIBLE
+        possible = [i for i, state in enumerate(states.states) if max(state) < count]
+        few = max(1, int(MOST_PATHS ** (1 / length)))
+        for t in range(length):
+            order = torch.randperm(len(possible), generator=generator).tolist()
+            keep = int(torch.randint(1, len(possible) + 1, (1,), generator=generator)) if prune else len(possible)
+            kept = {possible[i] for i in order[: min(keep, few)]}
+            node[row, t, [i not in kept for i in range(len(states.states))]] = IMPOSSIBLE
+    return Potentials(start, out, node, torch.tensor(lengths)), states
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Potentials, Lattice]:
+    size = draw(st.integers(1, 3))
+    counts = draw(st.lists(st.integers(1, 5), min_size=size, max_size=size))
+    lengths = draw(st.lists(st.integers(1, 4), min_size=size, max_size=size))
+    return random_potentials(draw(st.integers(0, 9999)), counts, lengths, draw(st.integers(1, 3)), draw(st.booleans()))
+
+
+everything = settings(deadline=None, max_examples=50)
+
+
+@given(problems())
+@everything
+def test_log_likelihood_is_the_sum_over_all_paths(problem: tuple[Potentials, Lattice]) -> None:
+    potentials, states = problem
+    for row, value in enumerate(log_likelihood(potentials, states).tolist()):
+        assert value == pytest.approx(log_sum(total for total, _ in paths_of(potentials, states, row)), abs=1e-9)
+
+
+@given(problems())
+@everything
+def test_posterior_is_the_share_of_paths_through_a_state(problem: tuple[Potentials, Lattice]) -> None:
+    potentials, states = problem
+    result = posterior(potentials, states)
+    for row, length in enumerate(potentials.lengths.tolist()):
+        paths = paths_of(potentials, states, row)
+        for t in range(result.shape[1]):
+            if t >= length:
+                assert not result[row, t].any()
+                continue
+            visited = {path[t] for _, path in paths}
+            for state, value in zip(states.states, result[row, t].tolist(), strict=True):
+                expected = marginals(paths, t, state) if state in visited else 0.0
+                assert value == pytest.approx(expected, abs=1e-9)
+
+
+@given(problems(), st.integers(1, 6))
+@everything
+def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, Lattice], k: int) -> None:
+    potentials, states = problem
+    totals, chosen = k_best_paths(potentials, states, k)
+    for row, length in enumerate(potentials.lengths.tolist()):
+        paths = paths_of(potentials, states, row)[:k]
+        for rank in range(k):
+            found = chosen[row, rank].tolist()
+            if rank >= len(paths):
+                assert totals[row, rank] <= IMPOSSIBLE / 2
+                assert set(found) == {-1}
+                continue
+            total, path = paths[rank]
+            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
+            assert tuple(states.states[s] for s in found[:length]) == path
+            assert set(found[length:]) <= {-1}
+
+
+@given(problems())
+@everything
+def test_viterbi_is_the_best_path(problem: tuple[Potentials, Lattice]) -> None:
+    potentials, states = problem
+    totals, chosen = viterbi(potentials, states)
+    for row, length in enumerate(potentials.lengths.tolist()):
+        total, path = paths_of(potentials, states, row)[0]
+        assert totals[row].item() == pytest.approx(total, abs=1e-9)
+        assert tuple(states.states[s] for s in chosen[row, :length].tolist()) == path
+
+
+def test_seven_triples_without_pruning() -> None:
+    potentials, states = random_potentials(5, [7], [1], 3, prune=False)
+    assert len(paths_of(potentials, states, 0)) == 259
+    expected = log_sum(total for total, _ in paths_of(potentials, states, 0))
+    assert log_likelihood(potentials, states).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_more_facts_than_triples() -> None:
+    potentials, states = random_potentials(6, [2], [4], 3, prune=False)
+    paths = paths_of(potentials, states, 0)
+    assert len(paths) == 4**4
+    assert log_likelihood(potentials, states).item() == pytest.approx(log_sum(t for t, _ in paths), abs=1e-9)
+    assert tuple(states.states[s] for s in viterbi(potentials, states)[1][0].tolist()) == paths[0][1]
+
+
+def test_one_triple_has_one_path() -> None:
+    potentials, states = random_potentials(7, [1], [3], 3, prune=False)
+    totals, chosen = k_best_paths(potentials, states, 2)
+    assert chosen.tolist() == [[[0, 0, 0], [-1, -1, -1]]]
+    assert totals[0, 0].item() == pytest.approx(log_likelihood(potentials, states).item(), abs=1e-9)
+
+
+def test_equal_paths_are_all_kept() -> None:
+    states = lattice(2, 1)
+    potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
+    totals, chosen = k_best_paths(potentials, states, 4)
+    assert totals.tolist() == [[0.0] * 4]
+    assert sorted(map(tuple, chosen[0].tolist())) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@given(problems())
+@everything
+def test_an_example_scores_alone_as_in_its_batch_in_any_order(problem: tuple[Potentials, Lattice]) -> None:
+    potentials, states = problem
+    together = log_likelihood(potentials, states)
+    reverse = Potentials(*(tensor.flip(0) for tensor in potentials))
+    torch.testing.assert_close(log_likelihood(reverse, states), together.flip(0), atol=1e-9, rtol=0)
+    for row, length in enumerate(potentials.lengths.tolist()):
+        start, out, node, lengths = (tensor[row : row + 1] for tensor in potentials)
+        alone = log_likelihood(Potentials(start, out, node[:, :length], lengths), states)
+        assert alone.item() == pytest.approx(together[row].item(), abs=1e-9)
+
+
+def test_gradients_pass_gradcheck() -> None:
+    potentials, states = random_potentials(8, [3, 3], [3, 2], 2, prune=False)
+
+    def likelihood(start: torch.Tensor, out: torch.Tensor, node: torch.Tensor) -> torch.Tensor:
+        return log_likelihood(Potentials(start, out, node, potentials.lengths), states)
+
+    assert torch.autograd.gradcheck(likelihood, tuple(tensor.clone().requires_grad_() for tensor in potentials[:3]))
+
+
+def test_gradients_of_a_pruned_ragged_batch() -> None:
+    """What is possible has the slope of finite differences; what is not stays without gradient (no NaN)."""
+    potentials, states = random_potentials(8, [2, 3], [3, 2], 2, prune=True)
+    inputs = [tensor.clone().requires_grad_() for tensor in potentials[:3]]
+
+    def likelihood(values: list[torch.Tensor]) -> torch.Tensor:
+        return log_likelihood(Potentials(values[0], values[1], values[2], potentials.lengths), states).sum()
+
+    gradients = torch.autograd.grad(likelihood(inputs), inputs)
+    for number, (value, gradient) in enumerate(zip(inputs, gradients, strict=True)):
+        assert torch.isfinite(gradient).all()
+        assert not gradient[value <= IMPOSSIBLE / 2].any()
+        for place in map(tuple, (value > IMPOSSIBLE / 2).nonzero().tolist()):
+            moved = [[tensor.detach().clone() for tensor in inputs] for _ in range(2)]
+            moved[0][number][place] += 1e-5
+            moved[1][number][place] -= 1e-5
+            slope = (likelihood(moved[0]) - likelihood(moved[1])).item() / 2e-5
+            assert gradient[place].item() == pytest.approx(slope, abs=1e-6)
+
+
+def test_paths_and_posteriors_in_inference_mode() -> None:
+    """They are gradients, which a server's inference mode switches off."""
+    potentials, states = random_potentials(9, [3, 2], [2, 3], 3, prune=True)
+    expected = posterior(potentials, states), *k_best_paths(potentials, states, 3)
+    with torch.inference_mode():
+        inside = Potentials(*(tensor.clone() for tensor in potentials))
+        found = posterior(inside, states), *k_best_paths(inside, states, 3)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_posterior_leaves_the_callers_graph_alone() -> None:
+    potentials, states = random_potentials(10, [2], [2], 2, prune=False)
+    start = potentials.start.requires_grad_()
+    result = posterior(potentials, states)
+    assert start.grad is None
+    assert not result.requires_grad
+    assert math.isclose(result.sum().item(), 2.0)

@@ -1,0 +1,352 @@
+"""The joint model against slow twins, in float64: emissions a token at a time, likelihood over every state sequence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.model.batch import CLS, FACT, LAST, PAD, SEP, UNK, Example, allowed_sets, collate
+from agggen.model.hmm import k_best_paths, posterior
+from agggen.model.joint import JointModel, _chunks
+from agggen.model.lattice import IMPOSSIBLE
+from tests.unit.model.enumeration import (
+    EmissionTwin,
+    State,
+    TransitionTwin,
+    all_paths,
+    kept_sets,
+    log_sum,
+    marginals,
+    ordered_states,
+    random_example,
+    tiny_model,
+)
+
+histories = pytest.mark.parametrize("history", ["shared", "masked"])
+copying = pytest.mark.parametrize("copy", [True, False])
+variants = pytest.mark.parametrize("transition", ["normalised", "paper"])
+
+BATCH = [random_example(1, 3, [2, 4, 1]), random_example(2, 1, [3]), random_example(3, 2, [1, 3, 2, 2])]
+"""Ragged in everything; the last has more facts than triples."""
+
+
+def emissions(model: JointModel, examples: list[Example]) -> list[list[dict[frozenset[int], float]]]:
+    """Per example and fact, the score of each allowed set."""
+    batch = collate(examples)
+    states = model.lattice_of(batch)
+    allowed = allowed_sets(batch, states)
+    with torch.no_grad():
+        scores = model.emissions(batch, allowed, states)
+    assert (scores[~allowed] == IMPOSSIBLE).all()
+    assert (scores[allowed] > IMPOSSIBLE / 2).all()
+    sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
+    return [
+        [
+            {sets[c]: scores[row, t, c].item() for c in allowed[row, t].nonzero().flatten().tolist()}
+            for t in range(len(example.facts))
+        ]
+        for row, example in enumerate(examples)
+    ]
+
+
+def likelihood(model: JointModel, examples: list[Example], prune: bool = True) -> list[float]:
+    with torch.no_grad():
+        return model.log_likelihood(collate(examples), prune).tolist()
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+# --- emissions ---
+
+
+@histories
+@copying
+def test_emissions_equal_a_token_at_a_time(history: str, copy: bool) -> None:
+    model = tiny_model(history=history, copy=copy)
+    for example, facts in zip(BATCH, emissions(model, BATCH), strict=True):
+        with torch.no_grad():
+            twin = EmissionTwin(model, example)
+            for fact, scores in enumerate(facts):
+                assert len(scores) == 2 ** len(example.predicates) - 1
+                for group, score in scores.items():
+                    assert score == pytest.approx(twin(fact, group), abs=1e-9), (example.id, fact, group)
+
+
+def test_histories_agree_on_the_first_fact_and_on_the_set_of_all_triples_only() -> None:
+    """Without a history, or where the set is the record, re-encoding changes nothing; elsewhere it must."""
+    shared, masked = (emissions(tiny_model(history=history), BATCH[:1])[0] for history in ("shared", "masked"))
+    everything = frozenset({0, 1, 2})
+    for fact in range(3):
+        for group, score in shared[fact].items():
+            if fact == 0 or group == everything:
+                assert score == pytest.approx(masked[fact][group], abs=1e-9)
+            else:
+                assert abs(score - masked[fact][group]) > 1e-6
+
+
+@histories
+def test_an_emission_depends_on_earlier_facts_but_on_no_later_one(history: str) -> None:
+    model, example = tiny_model(history=history), BATCH[0]
+    first, second, last = example.facts
+    given_ = emissions(model, [example])[0]
+    other_end = emissions(model, [replace(example, facts=(first, second, (9, 9, 9)))])[0]
+    other_start = emissions(model, [replace(example, facts=((9, 9), second, last))])[0]
+    for group in given_[0]:
+        assert other_end[0][group] == pytest.approx(given_[0][group], abs=1e-9)
+        assert other_end[1][group] == pytest.approx(given_[1][group], abs=1e-9)
+        assert abs(other_start[1][group] - given_[1][group]) > 1e-6
+
+
+@histories
+@copying
+def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
+    """Over all writable words, and the other words that the set's triples show."""
+    model, example, group = tiny_model(history=history, copy=copy), BATCH[0], frozenset({0, 2})
+    shown = {w for w, t in zip(example.source, example.triple, strict=True) if t in group and copy}
+    assert not copy or any(word >= model.n_words for word in shown), "the example has no word of its own"
+    sayable = sorted(set(range(model.n_output)) | shown)
+    memory = model.encode(collate([example]))
+    hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64).expand(1, len(sayable), -1)
+    visible = torch.tensor([[t in group for t in example.triple]])
+    targets = torch.tensor([sayable])
+    with torch.no_grad():
+        found = model.token_log_probs(hidden, targets, torch.ones_like(targets, dtype=torch.bool), memory, visible)[0]
+        twin = EmissionTwin(model, example).next_token(hidden[0, 0], group)
+    assert found.exp().sum().item() == pytest.approx(1, abs=1e-12)
+    for token, score in zip(sayable, found.tolist(), strict=True):
+        assert math.exp(score) == pytest.approx(twin[token], abs=1e-12)
+
+
+@copying
+def test_a_word_that_the_set_cannot_say_is_unknown_to_it(copy: bool) -> None:
+    """It scored -1e9: one such fact made a corpus's mean loss meaningless, and copy=False could read no own word."""
+    model = tiny_model(copy=copy)
+    example = Example("r", (2, 8, 26, 3, 9, 27, 3), (-1, 0, 0, 0, 1, 1, 1), (0, 1, 3, 0, 1, 3, 0), (1, 2), ((26, 27),))
+    memory, hidden = model.encode(collate([example])), torch.randn(1, 1, model.config.width, dtype=torch.float64)
+    visible, scored = memory.triple == 0, torch.ones(1, 1, dtype=torch.bool)
+
+    def score(word: int) -> float:
+        return model.token_log_probs(hidden, torch.tensor([[word]]), scored, memory, visible).item()
+
+    assert score(27) == pytest.approx(score(UNK), abs=1e-12)
+    assert copy == (abs(score(26) - score(UNK)) > 1e-6)
+    assert likelihood(model, [example])[0] > -100
+
+
+def test_next_log_probs_are_the_token_scores_of_what_may_be_generated() -> None:
+    model, example, group, n_ids = tiny_model(), BATCH[0], frozenset({0, 2}), 30
+    hidden = torch.randn(1, 1, model.config.width, dtype=torch.float64)
+    visible = torch.tensor([[t in group for t in example.triple]])
+    with torch.no_grad():
+        twin = EmissionTwin(model, example).next_token(hidden[0, 0], group)
+        found = model.next_log_probs(hidden, model.encode(collate([example])), visible, n_ids)[0, 0]
+    for token in range(n_ids):
+        if token in twin and token not in (PAD, UNK, CLS, SEP, FACT, LAST):
+            assert found[token].item() == pytest.approx(math.log(twin[token]), abs=1e-9)
+        else:
+            assert found[token].item() == IMPOSSIBLE
+
+
+def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
+    model, example = tiny_model(copy=False), BATCH[1]
+    memory, hidden = model.encode(collate([example])), torch.randn(1, 1, 8, dtype=torch.float64)
+    visible, scored = memory.triples(), torch.ones(1, 1, dtype=torch.bool)
+
+    def score(word: int, smoothing: float) -> float:
+        return model.token_log_probs(hidden, torch.tensor([[word]]), scored, memory, visible, smoothing).item()
+
+    mean = sum(score(word, 0.0) for word in range(model.n_output)) / model.n_output
+    assert score(9, 0.1) == pytest.approx(0.9 * score(9, 0.0) + 0.1 * mean, abs=1e-12)
+
+
+@histories
+@copying
+def test_the_whole_text_is_one_fact_with_the_set_of_all_triples(history: str, copy: bool) -> None:
+    model = tiny_model(history=history, copy=copy)
+    with torch.no_grad():
+        texts = model.text_log_probs(collate(BATCH, whole=True)).tolist()
+    for example, text in zip(BATCH, texts, strict=True):
+        one_fact = replace(example, facts=(tuple(token for fact in example.facts for token in fact),))
+        everything = frozenset(range(len(example.predicates)))
+        assert emissions(model, [one_fact])[0][0][everything] == pytest.approx(text, abs=1e-9)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 120))
+@settings(deadline=None)
+def test_chunks_keep_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    order = torch.argsort(torch.tensor(lengths), stable=True)
+    ascending = [lengths[i] for i in order.tolist()]
+    chunks = [chunk.tolist() for chunk in _chunks(order, ascending, budget)]
+    assert [row for chunk in chunks for row in chunk] == order.tolist()
+    costs = [max(lengths[row] for row in chunk) * len(chunk) for chunk in chunks]
+    assert all(len(chunk) == 1 or cost <= budget for chunk, cost in zip(chunks, costs, strict=True))
+    for chunk, following in pairwise(chunks):  # none could have taken the next row too
+        assert lengths[following[0]] * (len(chunk) + 1) > budget
+
+
+def test_scores_do_not_depend_on_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    expected = likelihood(model, BATCH)
+    monkeypatch.setattr("agggen.model.joint._chunks", lambda order, lengths: _chunks(order, lengths, 1))
+    assert likelihood(model, BATCH) == pytest.approx(expected, abs=1e-9)
+
+
+# --- the joint likelihood ---
+
+
+def enumerate_paths(model: JointModel, example: Example, prune: bool) -> list[tuple[float, tuple[State, ...]]]:
+    """Every plan of the text with log p(y, z | x), from the twins alone."""
+    size, most = len(example.predicates), model.config.max_state
+    observed = []
+    with torch.no_grad():
+        emission = EmissionTwin(model, example)
+        for t in range(len(example.facts)):
+            masks = (example.required, example.forbidden) if prune and example.required else ([0] * 9, [0] * 9)
+            required, forbidden = (frozenset(o for o in range(size) if mask[t] >> o & 1) for mask in masks)
+            kept = kept_sets(size, most, example.max_size if prune else 99, required, forbidden)
+            by_set = {group: emission(t, group) for group in kept}
+            observed.append({z: by_set[frozenset(z)] for z in ordered_states(size, most) if frozenset(z) in kept})
+        return all_paths(observed, TransitionTwin(model.transitions, example.predicates).log_weight)
+
+
+PRUNED = [
+    replace(random_example(4, 3, [2, 1, 2]), required=(1, 0, 2), forbidden=(2, 3, 5), max_size=2),
+    replace(random_example(5, 2, [2, 2]), required=(0, 3), forbidden=(1, 3)),
+    random_example(6, 1, [1, 2]),
+]
+
+
+@variants
+@histories
+@pytest.mark.parametrize("prune", [True, False])
+def test_likelihood_posterior_and_best_paths_equal_enumeration(transition: str, history: str, prune: bool) -> None:
+    model, batch = tiny_model(transition=transition, history=history), collate(PRUNED)
+    with torch.no_grad():
+        potentials, states = model.potentials(batch, prune)
+        found = model.log_likelihood(batch, prune)
+    shares = posterior(potentials, states)
+    totals, chosen = k_best_paths(potentials, states, 3)
+    for row, example in enumerate(PRUNED):
+        paths, facts = enumerate_paths(model, example, prune), range(len(example.facts))
+        assert found[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
+        for t in facts:
+            visited = {path[t] for _, path in paths}
+            for state, share in zip(states.states, shares[row, t].tolist(), strict=True):
+                assert share == pytest.approx(marginals(paths, t, state) if state in visited else 0, abs=1e-9)
+        for rank, (total, path) in enumerate(paths[:3]):
+            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
+            assert tuple(states.states[chosen[row, rank, t]] for t in facts) == path
+
+
+@pytest.mark.parametrize("max_state", [1, 2])
+def test_likelihood_with_smaller_states(max_state: int) -> None:
+    model = tiny_model(max_state=max_state)
+    for example, value in zip(PRUNED, likelihood(model, PRUNED), strict=True):
+        assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True)), abs=1e-9)
+
+
+def test_seven_triples() -> None:
+    model, example = tiny_model(), random_example(7, 7, [2])
+    paths = enumerate_paths(model, example, prune=False)
+    assert len(paths) == 259
+    assert likelihood(model, [example]) == [pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)]
+
+
+@given(st.permutations(range(4)))
+@settings(deadline=None, max_examples=8)
+def test_an_example_scores_alone_as_in_a_batch_in_any_order(order: list[int]) -> None:
+    model = tiny_model()
+    examples = [*BATCH, PRUNED[0]]
+    together = likelihood(model, [examples[i] for i in order])
+    for place, i in enumerate(order):
+        assert likelihood(model, [examples[i]])[0] == pytest.approx(together[place], abs=1e-9)
+
+
+def test_whole_texts_score_alone_as_in_a_batch() -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        together = model.text_log_probs(collate(BATCH, whole=True)).tolist()
+        alone = [model.text_log_probs(collate([example], whole=True)).item() for example in BATCH]
+    assert together == pytest.approx(alone, abs=1e-9)
+
+
+@histories
+def test_text_longer_than_the_position_table(history: str) -> None:
+    """Sinusoids are a formula: a text of more than 512 positions grows the table, whatever came before."""
+    model, example = tiny_model(history=history), random_example(8, 2, [300, 300])
+    long_first = likelihood(model, [example])[0]
+    assert math.isfinite(long_first)
+    assert likelihood(model, [BATCH[0]])[0] == pytest.approx(likelihood(tiny_model(history=history), [BATCH[0]])[0])
+    assert likelihood(model, [example])[0] == pytest.approx(long_first, abs=1e-9)
+
+
+@variants
+@histories
+def test_gradients_equal_finite_differences(transition: str, history: str) -> None:
+    model, batch = tiny_model(transition=transition, history=history, predicate_dropout=0.0), collate(PRUNED)
+    model.log_likelihood(batch).sum().backward()
+    generator = torch.Generator().manual_seed(0)
+    slopes = 0
+    for name, parameter in model.named_parameters():
+        if transition == "paper" and name.startswith("transitions.stop"):
+            assert parameter.grad is None
+            continue
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        steepest = int(gradient.abs().argmax())
+        for place in {steepest, int(torch.randint(len(flat), (1,), generator=generator))}:
+            before = flat[place].item()
+            flat[place] = before + 1e-5
+            up = sum(likelihood(model, PRUNED))
+            flat[place] = before - 1e-5
+            down = sum(likelihood(model, PRUNED))
+            flat[place] = before
+            slope = (up - down) / 2e-5
+            assert gradient[place].item() == pytest.approx(slope, abs=2e-6, rel=1e-6), (name, place)
+        slopes += abs(gradient[steepest].item()) > 1e-4
+    assert slopes > 40  # nearly every parameter matters
+
+
+def test_predicate_dropout_acts_in_training_only() -> None:
+    model = tiny_model(predicate_dropout=1.0)
+    batch = collate([BATCH[0]])
+    states = model.lattice_of(batch)
+    unknown = replace(BATCH[0], predicates=(0, 0, 0))
+    hidden = model.train().transition_scores(batch, states)
+    expected = model.eval().transition_scores(collate([unknown]), states)
+    torch.testing.assert_close(hidden.within, expected.within)
+    assert not torch.allclose(model.transition_scores(batch, states).within, expected.within)
+
+
+def test_a_source_word_of_one_record_reads_as_unknown() -> None:
+    """Which id it happened to get must not show, beyond where it can be copied."""
+    model = tiny_model()
+    example = Example("r", (2, 8, 26, 3), (-1, 0, 0, 0), (0, 1, 3, 0), (1,), ((26, 9),))
+    renamed = replace(example, source=(2, 8, 29, 3), facts=((29, 9),))
+    assert likelihood(model, [example])[0] == pytest.approx(likelihood(model, [renamed])[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_float32_stays_close_to_float64(prune: bool) -> None:
+    expected = likelihood(tiny_model(), PRUNED, prune)
+    assert likelihood(tiny_model().float(), PRUNED, prune) == pytest.approx(expected, abs=1e-3)
+
+
+def test_bfloat16_autocast_gives_finite_float32_scores() -> None:
+    model = tiny_model().float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = model.log_likelihood(collate(PRUNED))
+    assert scores.dtype == torch.float32
+    assert scores.tolist() == pytest.approx(likelihood(tiny_model(), PRUNED), rel=0.05)
+    scores.sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())

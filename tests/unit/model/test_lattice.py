@@ -1,0 +1,146 @@
+"""The states of a record, and their pruning by hard alignment, against enumeration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.model.batch import Example, allowed_sets, collate
+from agggen.model.hmm import Potentials, log_likelihood
+from agggen.model.lattice import lattice
+from tests.unit.model.enumeration import distinct_sets, kept_sets, ordered_states
+
+
+@pytest.mark.parametrize(("n_predicates", "states", "sets"), [(1, 1, 1), (3, 15, 7), (5, 85, 25), (7, 259, 63)])
+def test_counts_of_the_paper(n_predicates: int, states: int, sets: int) -> None:
+    built = lattice(n_predicates, 3)
+    assert len(built.states) == states
+    assert len(built.set_bits) == sets
+
+
+@given(st.integers(1, 6), st.integers(1, 4))
+@settings(deadline=None, max_examples=24)
+def test_lattice_holds_every_state_and_set_once(n_predicates: int, max_size: int) -> None:
+    built = lattice(n_predicates, max_size)
+    assert sorted(built.states) == sorted(ordered_states(n_predicates, max_size))
+    sets = [frozenset(o for o, held in enumerate(row) if held) for row in built.set_members.tolist()]
+    assert len(sets) == len(set(sets))
+    assert set(sets) == distinct_sets(n_predicates, max_size)
+    assert built.set_bits.tolist() == [sum(2**o for o in group) for group in sets]
+    assert built.set_size.tolist() == [len(group) for group in sets]
+    for index, state in enumerate(built.states):
+        assert (int(built.first[index]), int(built.last[index])) == (state[0], state[-1])
+        assert int(built.size[index]) == len(state)
+        assert built.members[index].nonzero().flatten().tolist() == sorted(state)
+        assert sets[built.set_of[index]] == frozenset(state)
+        prefix = int(built.prefix[index])
+        assert prefix == -1 if len(state) == 1 else built.states[prefix] == state[:-1]
+
+
+def test_states_lie_in_equal_groups_by_first_predicate() -> None:
+    built = lattice(5, 3)
+    grouped = built.first.unflatten(0, (5, built.per_first))
+    assert (grouped == torch.arange(5)[:, None]).all()
+
+
+@pytest.mark.parametrize(("n_predicates", "max_size"), [(0, 3), (3, 0)])
+def test_a_lattice_of_nothing_is_refused(n_predicates: int, max_size: int) -> None:
+    with pytest.raises(ValueError, match=f"at least one predicate and size 1, not {n_predicates} and {max_size}"):
+        lattice(n_predicates, max_size)
+
+
+def test_lattice_first_built_in_inference_mode_serves_training() -> None:
+    """It is cached: autograd refused the index tensors once a server's inference mode had made them."""
+    lattice.cache_clear()
+    with torch.inference_mode():
+        built = lattice(3, 2)
+    node = torch.zeros(1, 2, len(built.states), requires_grad=True)
+    log_likelihood(Potentials(torch.zeros(1, 3), torch.zeros(1, 3, 3), node, torch.tensor([2])), built).sum().backward()
+    assert node.grad is not None
+    assert node.grad.sum().item() == pytest.approx(2)
+
+
+# --- pruning ---
+
+
+def example(n_triples: int, required: list[int], forbidden: list[int], max_size: int = 99) -> Example:
+    return Example(
+        id="r",
+        source=(2,) + (3,) * n_triples,
+        triple=(-1, *range(n_triples)),
+        role=(0,) * (n_triples + 1),
+        predicates=(0,) * n_triples,
+        facts=((7,),) * len(required),
+        required=tuple(required),
+        forbidden=tuple(forbidden),
+        max_size=max_size,
+    )
+
+
+@st.composite
+def constrained(draw: st.DrawFn) -> Example:
+    n_triples, n_facts = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    masks = st.lists(st.integers(0, 2**n_triples - 1), min_size=n_facts, max_size=n_facts)
+    return example(n_triples, draw(masks), draw(masks), draw(st.sampled_from([0, 1, 2, 3, 99])))
+
+
+def bits(mask: int) -> frozenset[int]:
+    return frozenset(o for o in range(8) if mask >> o & 1)
+
+
+@given(st.lists(constrained(), min_size=1, max_size=3), st.integers(1, 3))
+@settings(deadline=None, max_examples=60)
+def test_allowed_sets_equal_enumeration(examples: list[Example], max_state: int) -> None:
+    batch = collate(examples)
+    built = lattice(batch.predicates.shape[1], max_state)
+    allowed = allowed_sets(batch, built)
+    for row, item in enumerate(examples):
+        for fact in range(allowed.shape[1]):
+            kept = {
+                frozenset(o for o, held in enumerate(built.set_members[c].tolist()) if held)
+                for c in allowed[row, fact].nonzero().flatten().tolist()
+            }
+            if fact >= len(item.facts):
+                assert not kept
+                continue
+            required, forbidden = bits(item.required[fact]), bits(item.forbidden[fact])
+            assert kept == kept_sets(len(item.predicates), max_state, item.max_size, required, forbidden)
+            assert kept, "a fact was pruned to nothing"
+
+
+def sets_of(item: Example, max_state: int = 3) -> set[int]:
+    """The allowed sets of the first fact, as bit masks."""
+    batch = collate([item])
+    built = lattice(batch.predicates.shape[1], max_state)
+    return set(built.set_bits[allowed_sets(batch, built)[0, 0]].tolist())
+
+
+def test_required_predicates_are_in_every_set() -> None:
+    assert sets_of(example(3, required=[0b001], forbidden=[0])) == {0b001, 0b011, 0b101, 0b111}
+
+
+def test_forbidden_predicates_are_in_no_set() -> None:
+    assert sets_of(example(3, required=[0b001], forbidden=[0b100])) == {0b001, 0b011}
+
+
+def test_a_cap_holds_beside_the_alignment() -> None:
+    assert sets_of(example(3, required=[0b001], forbidden=[0], max_size=2)) == {0b001, 0b011, 0b101}
+
+
+def test_a_contradiction_leaves_all_sets_within_the_cap() -> None:
+    assert sets_of(example(3, required=[0b001], forbidden=[0b001], max_size=1)) == {0b001, 0b010, 0b100}
+
+
+def test_more_required_predicates_than_a_state_holds_leave_all_sets() -> None:
+    assert sets_of(example(3, required=[0b111], forbidden=[0]), max_state=2) == {1, 2, 3, 4, 5, 6}
+
+
+def test_a_cap_below_one_is_no_cap() -> None:
+    assert sets_of(example(2, required=[0], forbidden=[0], max_size=0)) == {1, 2, 3}
+
+
+def test_whole_texts_are_not_constrained() -> None:
+    batch = collate([example(2, required=[1, 2], forbidden=[2, 1])], whole=True)
+    assert allowed_sets(batch, lattice(2, 3)).tolist() == [[[True, True, True]]]

@@ -1,0 +1,142 @@
+"""Attention, caches and masks of the Transformer: cached decoding equals uncached decoding, and masks hide."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from agggen.model.transformer import Attention, Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
+
+WIDTH, HEADS = 8, 2
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def decoder(layers: int = 2) -> Decoder:
+    torch.manual_seed(3)
+    return Decoder(layers, WIDTH, HEADS, 12, 0.0).double().eval()
+
+
+def look(*rows: list[bool]) -> Tensor:
+    return torch.tensor(rows)[:, None, None]
+
+
+def test_attention_equals_its_formula() -> None:
+    """softmax(q k' / sqrt(d)) v per head, head after head."""
+    torch.manual_seed(1)
+    attention = Attention(WIDTH, HEADS).double()
+    x, y = draw(1, 3, WIDTH), draw(1, 4, WIDTH, seed=1)
+    visible = [True, False, True, True]
+    found = attention(x, attention.keys_values(y), look(visible))
+    query, (key, value) = attention.query(x)[0].detach(), attention.key_value(y)[0].detach().chunk(2, dim=-1)
+    d = WIDTH // HEADS
+    mixed = torch.zeros(3, WIDTH, dtype=torch.float64)
+    for head in range(HEADS):
+        part = slice(head * d, (head + 1) * d)
+        for i in range(3):
+            weights = [math.exp(float(query[i, part] @ key[j, part]) / math.sqrt(d)) * visible[j] for j in range(4)]
+            mixed[i, part] = sum(w / sum(weights) * value[j, part] for j, w in enumerate(weights))
+    torch.testing.assert_close(found[0], attention.output(mixed), atol=1e-12, rtol=0)
+
+
+def test_a_width_that_heads_do_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="width 10 is not a multiple of its 4 heads"):
+        Attention(10, 4)
+
+
+def test_encoder_padding_changes_nothing() -> None:
+    torch.manual_seed(2)
+    layer = EncoderLayer(WIDTH, HEADS, 12, 0.0).double().eval()
+    x, padding = draw(1, 3, WIDTH), draw(1, 2, WIDTH, seed=5)
+    alone = layer(x, look([True] * 3))
+    padded = layer(torch.cat((x, padding), 1), look([True] * 3 + [False] * 2))
+    torch.testing.assert_close(padded[:, :3], alone, atol=1e-12, rtol=0)
+
+
+def append(past: list[KeysValues] | None, fresh: list[KeysValues]) -> list[KeysValues]:
+    if past is None:
+        return fresh
+    return [(torch.cat((k, a), 2), torch.cat((v, b), 2)) for (k, v), (a, b) in zip(past, fresh, strict=True)]
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(1, 3))
+@settings(deadline=None, max_examples=20)
+def test_cached_decoding_equals_uncached(pieces: list[int], layers: int) -> None:
+    """Any cut of the text into pieces, each run over the caches of those before, gives what one causal pass gives."""
+    model, length = decoder(layers), sum(pieces)
+    x, source = draw(2, length, WIDTH), draw(2, 4, WIDTH, seed=1)
+    memory, visible = model.memory_keys_values(source), look([True] * 4, [True, False, True, False])
+    whole, caches = model(x, memory, visible)
+    past, hidden, begin = None, [], 0
+    for size in pieces:
+        causal = torch.ones(length, length, dtype=torch.bool).tril()[begin : begin + size, : begin + size]
+        now, fresh = model(x[:, begin : begin + size], memory, visible, past, causal[None, None])
+        past, begin = append(past, fresh), begin + size
+        hidden.append(now)
+    torch.testing.assert_close(torch.cat(hidden, 1), whole, atol=1e-12, rtol=0)
+    assert past is not None
+    for one, other in zip(past, caches, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_keys_values_only_are_the_caches_of_a_causal_pass(layers: int) -> None:
+    model = decoder(layers)
+    x, memory, visible = draw(2, 5, WIDTH), model.memory_keys_values(draw(2, 3, WIDTH, seed=1)), look([True] * 3)
+    for one, other in zip(model.keys_values_only(x, memory, visible), model(x, memory, visible)[1], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+
+
+def test_a_position_sees_neither_later_ones_nor_hidden_source_tokens() -> None:
+    model = decoder()
+    x, source, visible = draw(1, 4, WIDTH), draw(1, 3, WIDTH, seed=1), look([True, False, True])
+    given_, _ = model(x, model.memory_keys_values(source), visible)
+    later, hidden, seen = x.clone(), source.clone(), source.clone()
+    later[0, 3, 0] += 1
+    hidden[0, 1, 0] += 1
+    seen[0, 2, 0] += 1
+    changed, _ = model(later, model.memory_keys_values(source), visible)
+    assert torch.equal(changed[0, :3], given_[0, :3])
+    assert not torch.allclose(changed[0, 3], given_[0, 3])
+    assert torch.equal(model(x, model.memory_keys_values(hidden), visible)[0], given_)
+    assert not torch.allclose(model(x, model.memory_keys_values(seen), visible)[0], given_)
+
+
+def test_a_past_needs_a_mask() -> None:
+    """Without one, the causal default would let a new position look at the first old ones alone."""
+    model = decoder()
+    memory, visible = model.memory_keys_values(draw(1, 3, WIDTH)), look([True] * 3)
+    _, past = model(draw(1, 2, WIDTH), memory, visible)
+    with pytest.raises(AssertionError, match="with a past"):
+        model(draw(1, 1, WIDTH), memory, visible, past)
+
+
+@pytest.mark.parametrize("width", [8, 7])
+def test_sinusoids_are_those_of_the_paper(width: int) -> None:
+    table = sinusoids(20, width)
+    for position, i in [(0, 0), (3, 0), (3, 1), (17, 2), (19, 3)]:
+        angle = position / 10_000 ** (2 * i / width)
+        assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+        if 2 * i + 1 < width:
+            assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+def test_full_precision_widens_halves_and_narrows_nothing(given_: torch.dtype, expected: torch.dtype) -> None:
+    """Scores were once cut to float32 whatever the model, so no check in float64 could hold."""
+    assert full_precision(torch.zeros(1, dtype=given_)).dtype == expected

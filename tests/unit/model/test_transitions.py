@@ -1,0 +1,239 @@
+"""Transition distributions against the formulas of METHOD 2 and of the paper's section 3.2, in float64."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.model.hmm import Potentials, k_best_paths, log_likelihood
+from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
+from agggen.model.transitions import Transitions, TransitionScores, Variant
+from tests.unit.model.enumeration import TransitionTwin, all_paths, log_sum, ordered_states
+
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+variants = pytest.mark.parametrize("variant", VARIANTS)
+N_PREDICATES = 9
+
+
+def transitions(variant: Variant = "normalised", max_size: int = 3, seed: int = 0) -> Transitions:
+    """Random parameters, the stop logits too (they start at zero)."""
+    generator = torch.Generator().manual_seed(seed)
+    module = Transitions(N_PREDICATES, 4, max_size, variant).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(1.5 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return module
+
+
+def score(module: Transitions, records: list[list[int]]) -> tuple[TransitionScores, Lattice]:
+    """Scores of records given as predicate ids; padding is an id that could be a predicate of a record."""
+    width = max(map(len, records))
+    padded = torch.tensor([ids + [1] * (width - len(ids)) for ids in records])
+    states = lattice(width, module.max_size)
+    with torch.no_grad():
+        return module(padded, torch.tensor([len(ids) for ids in records]), states), states
+
+
+records = st.lists(st.lists(st.integers(0, N_PREDICATES - 1), min_size=1, max_size=5), min_size=1, max_size=3)
+everything = settings(deadline=None, max_examples=40)
+
+
+@variants
+@given(records)
+@everything
+def test_rows_sum_to_one_over_the_records_predicates_and_equal_the_twin(
+    variant: Variant, batch: list[list[int]]
+) -> None:
+    module = transitions(variant)
+    scores, _ = score(module, batch)
+    for row, ids in enumerate(batch):
+        twin, n = TransitionTwin(module, ids), len(ids)
+        assert not scores.out[row, :n, n:].exp().any()
+        assert not scores.inside[row, :n, n:].exp().any()
+        assert not scores.inside_start[row, n:].exp().any()
+        for before in range(n):
+            p_out = scores.out[row, before].exp()
+            assert p_out.sum().item() == pytest.approx(1, abs=1e-12)
+            assert p_out[:n].tolist() == pytest.approx(list(twin.p_out(before).values()), abs=1e-12)
+            others = [o for o in range(n) if o != before]
+            if others:  # p_in to another predicate: a state holds none twice
+                p_in = torch.softmax(scores.inside[row, before], -1)
+                assert p_in.sum().item() == pytest.approx(1, abs=1e-12)
+                assert p_in[before] == 0
+                assert p_in[others].tolist() == pytest.approx(list(twin.p_in(before, others).values()), abs=1e-12)
+        from_start = scores.inside_start[row].exp()
+        assert from_start.sum().item() == pytest.approx(1, abs=1e-12)
+        assert from_start[:n].tolist() == pytest.approx(list(twin.p_in(None, range(n)).values()), abs=1e-12)
+        if variant == "normalised":
+            assert scores.start[row].exp().sum().item() == pytest.approx(1, abs=1e-12)
+            assert scores.start[row, :n].exp().tolist() == pytest.approx(list(twin.p_out(None).values()), abs=1e-12)
+
+
+@given(records, st.integers(1, 4))
+@everything
+def test_the_normalised_distribution_over_states_sums_to_one(batch: list[list[int]], max_size: int) -> None:
+    scores, states = score(transitions(max_size=max_size), batch)
+    for row, ids in enumerate(batch):
+        rest = scores.within[row].exp()
+        for first in range(len(ids)):
+            assert rest[states.first == first].sum().item() == pytest.approx(1, abs=1e-10)
+        for p_out in (scores.start[row], *scores.out[row, : len(ids)]):
+            assert (p_out[states.first].exp() * rest).sum().item() == pytest.approx(1, abs=1e-10)
+
+
+def test_a_record_larger_than_the_stop_table_is_normalised_too() -> None:
+    scores, states = score(transitions(max_size=2), [[o % N_PREDICATES for o in range(20)], [3, 4]])
+    total = (scores.start[:, states.first] + scores.within).exp().sum(1)
+    assert total.tolist() == pytest.approx([1, 1], abs=1e-9)
+
+
+@variants
+@given(records, st.integers(1, 4))
+@everything
+def test_states_equal_the_formulas(variant: Variant, batch: list[list[int]], max_size: int) -> None:
+    module = transitions(variant, max_size)
+    scores, states = score(module, batch)
+    for row, ids in enumerate(batch):
+        twin = TransitionTwin(module, ids)
+        own = set(ordered_states(len(ids), max_size))
+        for state, value in zip(states.states, scores.within[row].tolist(), strict=True):
+            if state in own:
+                expected = twin.p_rest(state) if variant == "normalised" else twin.p_state(state)
+                assert value == pytest.approx(math.log(expected), abs=1e-9)
+            else:
+                assert value <= IMPOSSIBLE
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int, int]:
+    """Records, their numbers of facts, L and a seed, few enough paths to enumerate."""
+    size, n_facts = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    ids = st.integers(0, N_PREDICATES - 1)
+    largest = {1: 5, 2: 4, 3: 2, 4: 2}[n_facts]
+    batch = [draw(st.lists(ids, min_size=1, max_size=largest)) for _ in range(size)]
+    lengths = [draw(st.integers(1, n_facts)) for _ in range(size)]
+    return batch, lengths, draw(st.integers(1, 3)), draw(st.integers(0, 999))
+
+
+@variants
+@given(chains())
+@everything
+def test_chains_equal_enumeration(variant: Variant, chain: tuple[list[list[int]], list[int], int, int]) -> None:
+    """p(z_1) prod p(z_t | z_t-1) p(y_t | z_t) over all state sequences: the sum, and the best ones."""
+    batch, lengths, max_size, seed = chain
+    module = transitions(variant, max_size, seed)
+    scores, states = score(module, batch)
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(batch), max(lengths), len(states.states))
+    emission = 3 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    weights = module.node_weights(torch.tensor(lengths), max(lengths))
+    node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
+    potentials = Potentials(scores.start, scores.out, node, torch.tensor(lengths))
+    totals, chosen = k_best_paths(potentials, states, 3)
+    likelihood = log_likelihood(potentials, states)
+    for row, (ids, length) in enumerate(zip(batch, lengths, strict=True)):
+        own = ordered_states(len(ids), max_size)
+        index = {state: i for i, state in enumerate(states.states)}
+        observed = [{state: emission[row, t, index[state]].item() for state in own} for t in range(length)]
+        paths = all_paths(observed, TransitionTwin(module, ids).log_weight)
+        assert likelihood[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
+        for rank, (total, path) in enumerate(paths[:3]):
+            assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
+            if len({round(t, 9) for t, _ in paths[:4]}) == len(paths[:4]):  # equal ids make equal paths: any order
+                assert tuple(states.states[s] for s in chosen[row, rank, :length].tolist()) == path
+
+
+def test_the_papers_transition_multiplies_the_previous_state_in_again() -> None:
+    assert transitions("paper").node_weights(torch.tensor([3, 1]), 3).tolist() == [[2, 2, 1], [1, 1, 1]]
+    assert transitions("normalised").node_weights(torch.tensor([3, 1]), 3).tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+@variants
+@given(records)
+@everything
+def test_a_record_scores_alone_as_in_its_batch(variant: Variant, batch: list[list[int]]) -> None:
+    module = transitions(variant)
+    together, states = score(module, batch)
+    for row, ids in enumerate(batch):
+        alone, own = score(module, [ids])
+        n = len(ids)
+        torch.testing.assert_close(alone.start[0], together.start[row, :n], atol=1e-9, rtol=0)
+        torch.testing.assert_close(alone.out[0], together.out[row, :n, :n], atol=1e-9, rtol=0)
+        place = [states.states.index(state) for state in own.states]
+        torch.testing.assert_close(alone.within[0], together.within[row, place], atol=1e-9, rtol=0)
+
+
+@variants
+@given(st.permutations(range(4)))
+@settings(deadline=None, max_examples=24)
+def test_permuting_the_triples_permutes_nothing_but_indices(variant: Variant, order: list[int]) -> None:
+    module, ids = transitions(variant), [2, 7, 0, 5]
+    given, states = score(module, [ids])
+    permuted, _ = score(module, [[ids[o] for o in order]])
+    torch.testing.assert_close(permuted.start[0], given.start[0, order], atol=1e-12, rtol=0)
+    torch.testing.assert_close(permuted.inside_start[0], given.inside_start[0, order], atol=1e-12, rtol=0)
+    torch.testing.assert_close(permuted.out[0], given.out[0][order][:, order], atol=1e-12, rtol=0)
+    torch.testing.assert_close(permuted.inside[0], given.inside[0][order][:, order], atol=1e-12, rtol=0)
+    place = [states.states.index(tuple(order[o] for o in state)) for state in states.states]
+    torch.testing.assert_close(permuted.within[0], given.within[0, place], atol=1e-12, rtol=0)
+
+
+@variants
+def test_gradients_through_the_parameters_equal_finite_differences(variant: Variant) -> None:
+    module = transitions(variant, max_size=3, seed=4)
+    predicates, counts, lengths = torch.tensor([[2, 7, 5], [4, 2, 0]]), torch.tensor([3, 2]), torch.tensor([2, 3])
+    states = lattice(3, 3)
+    emission = torch.randn(2, 3, len(states.states), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def likelihood() -> torch.Tensor:
+        scores = module(predicates, counts, states)
+        weights = module.node_weights(lengths, 3)
+        node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
+        return log_likelihood(Potentials(scores.start, scores.out, node, lengths), states).sum()
+
+    likelihood().backward()
+    moved = 0
+    for name, parameter in module.named_parameters():
+        gradient = parameter.grad
+        if variant == "paper" and name.startswith("stop"):
+            assert gradient is None, "the paper has no length model"
+            continue
+        assert gradient is not None
+        with torch.no_grad():
+            for place in map(tuple, torch.cartesian_prod(*map(torch.arange, parameter.shape)).tolist()):
+                before = parameter[place].item()
+                parameter[place] = before + 1e-5
+                up = likelihood().item()
+                parameter[place] = before - 1e-5
+                down = likelihood().item()
+                parameter[place] = before
+                assert gradient[place].item() == pytest.approx((up - down) / 2e-5, abs=1e-7), (name, place)
+                moved += gradient[place].item() != 0
+    assert moved > 40  # the check saw more than zeros
+    assert variant == "paper" or module.stop.grad is not None
+
+
+def test_padding_has_no_gradient() -> None:
+    """Row 0, with which records are padded, learns only from unknown predicates."""
+    module, states = transitions(), lattice(3, 3)
+    scores = module(torch.tensor([[2, 0, 0], [3, 4, 5]]), torch.tensor([1, 3]), states)
+    kept = [value[value > IMPOSSIBLE / 2].sum() for value in (scores.start, scores.within)]
+    torch.stack(kept).sum().backward()
+    for parameter in (module.a_in, module.b_in, module.b_out, module.stop):
+        assert parameter.grad is not None
+        assert not parameter.grad[0].any()
+        assert torch.isfinite(parameter.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_parameters_give_full_precision_distributions(dtype: torch.dtype) -> None:
+    """-1e9 does not fit into float16: masking has to come after widening."""
+    scores, states = score(transitions().to(dtype), [[2, 7, 5], [4, 2]])
+    assert scores.out.dtype == scores.within.dtype == torch.float32
+    total = (scores.start[:, states.first] + scores.within).exp().sum(1)
+    assert total.tolist() == pytest.approx([1, 1], abs=5e-3)
