@@ -1,0 +1,205 @@
+"""A model on disk: one folder with weights, vocabulary, predicate table, configuration and a manifest of hashes.
+
+    bundle.json            format, configuration, metrics, fingerprints of the sources
+    weights.safetensors    the model's parameters
+    vocabulary.json        words, and byte-pair merges where used
+    predicates.json        the predicate table
+    manifest.json          size and SHA-256 of each of these
+
+Nothing in it is a pickle, so a bundle from a stranger can run no code. A file that differs from the manifest is
+refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agggen.encoding import Encoder
+from agggen.errors import BundleError
+from agggen.generation.generator import Generator, InferenceConfig
+from agggen.generation.search import BeamConfig
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.text import Vocabulary
+
+FORMAT = 1
+T = TypeVar("T")
+_DESCRIBED = {"model", "inference", "facts", "max_state", "config", "metrics", "sources"}
+FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A loaded model with all that belongs to it."""
+
+    model: JointModel
+    encoder: Encoder
+    inference: InferenceConfig
+    config: Mapping[str, Any] = field(default_factory=dict)  # the resolved configuration of the run that made it
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
+    facts: str = "clauses"  # the segmenter whose facts the model was trained on
+
+    def generator(self, device: str = "cpu") -> Generator:
+        """A generator with this bundle's model and inference settings."""
+        return Generator(self.model.to(device), self.encoder, self.inference)
+
+
+def save_bundle(path: Path | str, bundle: Bundle) -> str:
+    """Writes the bundle to the folder `path`, which must not exist yet, and returns its fingerprint.
+
+    The folder appears under its name only when it is whole.
+
+    Raises:
+        BundleError: `path` exists.
+    """
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    if path.exists():
+        raise BundleError(
+            f"{path} exists already; a bundle is never overwritten, so choose another folder or remove it"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    described = {
+        "format": FORMAT,
+        "model": asdict(bundle.model.config),
+        "inference": asdict(bundle.inference),
+        "facts": bundle.facts,
+        "max_state": bundle.encoder.max_state,
+        "config": dict(bundle.config),
+        "metrics": dict(bundle.metrics),
+        "sources": dict(bundle.sources),
+    }
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.state_dict().items()}
+        save_file(weights, beside / "weights.safetensors")
+        _write_json(beside / "bundle.json", described)
+        _write_json(beside / "vocabulary.json", bundle.encoder.vocabulary.to_json())
+        _write_json(beside / "predicates.json", list(bundle.encoder.predicates))
+        _write_json(beside / "manifest.json", {name: _measure(beside / name) for name in FILES})
+        beside.chmod(0o755)
+        os.rename(beside, path)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return fingerprint(path)
+
+
+def fingerprint(path: Path | str) -> str:
+    """SHA-256 of the bundle's manifest: it names the bundle's exact content."""
+    return _sha256(Path(path) / "manifest.json")
+
+
+def check_bundle(path: Path | str) -> None:
+    """Passes if every file of the bundle is as its manifest says.
+
+    Raises:
+        BundleError: names the first file that is missing or was changed.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its place")
+    if not (path / "manifest.json").is_file():
+        raise BundleError(f"{path} is no bundle: it lacks manifest.json")
+    manifest = _read_json(path / "manifest.json")
+    if not isinstance(manifest, dict) or _as_json(manifest).encode() != (path / "manifest.json").read_bytes():
+        raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved; it is refused")
+    for name in FILES:
+        file = path / name
+        if not file.is_file():
+            raise BundleError(f"the bundle {path} is incomplete: {name} is missing")
+        if manifest.get(name) != _measure(file):
+            raise BundleError(
+                f"{file} is not what {path / 'manifest.json'} says (size or SHA-256 differ): one of them was changed "
+                "after the bundle was saved, and it is refused"
+            )
+
+
+def describe_bundle(path: Path | str) -> dict[str, Any]:
+    """The content of bundle.json, after the check of hashes."""
+    check_bundle(path)
+    described = _read_json(Path(path) / "bundle.json")
+    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        found = described.get("format") if isinstance(described, dict) else None
+        raise BundleError(f"{path} has bundle format {found}; this version reads {FORMAT}")
+    return described
+
+
+def load_bundle(path: Path | str) -> Bundle:
+    """Reads a bundle after checking its hashes.
+
+    Raises:
+        BundleError: a file is missing, was changed, or does not fit the others.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = Path(path)
+    described = describe_bundle(path)
+    if missing := sorted(_DESCRIBED - set(described)):
+        raise BundleError(f"{path}/bundle.json lacks {missing[0]!r}")
+    vocabulary = Vocabulary.from_json(_read_json(path / "vocabulary.json"))
+    encoder = Encoder(vocabulary, tuple(_read_json(path / "predicates.json")), described["max_state"])
+    config = _build(ModelConfig, described["model"], path)
+    inference = dict(described["inference"])
+    inference["beam"] = _build(BeamConfig, inference["beam"], path)
+    model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    try:
+        model.load_state_dict(load_file(path / "weights.safetensors"))
+    except (RuntimeError, SafetensorError) as error:
+        raise BundleError(f"{path}/weights.safetensors does not fit the bundle's configuration: {error}") from error
+    return Bundle(
+        model.eval(),
+        encoder,
+        _build(InferenceConfig, inference, path),
+        described["config"],
+        described["metrics"],
+        described["sources"],
+        described["facts"],
+    )
+
+
+def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - known):
+        raise BundleError(
+            f"{path}/bundle.json holds {unknown[0]!r}, which this version's {kind.__name__} does not know"
+        )
+    return kind(**values)
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(_as_json(value), encoding="utf-8")
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BundleError(f"{path} is not valid JSON: {error}") from error
+
+
+def _measure(path: Path) -> dict[str, object]:
+    """A file's entry in the manifest."""
+    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,212 @@
+"""From records to a bundle: segment, align, train the baseline, train the joint model, save.
+
+This is the one pipeline behind the command line, the demo and (later) the cluster jobs; it needs nothing but torch and
+runs on any bare machine. A run owns a folder:
+
+    checkpoints/{baseline,joint}.safetensors    the loop's whole state; a run with the same configuration continues
+    bundle/                                     the model
+
+The folder of a finished run is not trained again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from agggen.bundle import Bundle, save_bundle
+from agggen.encoding import Constraints, Encoder, segmented, training_examples
+from agggen.errors import ConfigError, RecordError, TrainingError
+from agggen.facts import segmenter
+from agggen.generation.generator import MAX_TRIPLES, InferenceConfig
+from agggen.model.batch import Example
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Record
+from agggen.text import Vocabulary
+from agggen.training.callbacks import Callback, CheckpointEvery
+from agggen.training.checkpoints import load_checkpoint, save_checkpoint
+from agggen.training.loop import StageConfig, Trainer
+from agggen.training.objectives import ObjectiveName
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Which records to train on."""
+
+    name: str = "elements"
+    train: str = "train"
+    dev: str = "dev"
+    test: str = "test"
+    limit: int = 0  # use only so many training records (0: all), for trials
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ConfigError(f"limit must be at least 0, not {self.limit}")
+
+
+@dataclass(frozen=True)
+class FactsConfig:
+    """How texts are cut into facts, and which states the hard alignment rules out (METHOD 3a, 4)."""
+
+    source: Literal["corpus", "clauses", "sentences"] = "clauses"  # corpus: the facts that its references carry
+    constraints: Constraints = "release"
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """How open values reach the text: words with copying, or byte-pair pieces (README, "Open values")."""
+
+    unit: Literal["word", "subword"] = "word"
+    min_count: int = 2
+    merges: int = 2000  # subword only
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The two stages; see StageConfig."""
+
+    seed: int = 1
+    device: str = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    threads: int = 0  # torch threads on CPU (0: torch's own choice)
+    baseline: StageConfig = field(default_factory=StageConfig)
+    joint: StageConfig = field(default_factory=StageConfig)
+
+    def __post_init__(self) -> None:
+        if self.seed < 0 or self.threads < 0:
+            raise ConfigError(f"training.seed and threads must be 0 or more, not {self.seed} and {self.threads}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All that decides a run's result."""
+
+    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    facts: FactsConfig = field(default_factory=FactsConfig)
+    text: TextConfig = field(default_factory=TextConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+
+def device_of(config: TrainingConfig) -> torch.device:
+    """The device that `config` asks for; auto is a GPU if there is one.
+
+    Raises:
+        ConfigError: the device does not exist here.
+    """
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"training.device {name!r} is not usable here: {error}") from error
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Examples for training, and what turned records into them."""
+
+    encoder: Encoder
+    train: list[Example]
+    dev: list[Example]
+
+
+def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -> Prepared:
+    """Segments, builds vocabulary and predicate table from the training records, aligns and encodes.
+
+    Raises:
+        TrainingError: no training or development record has a reference text.
+        RecordError: a record has more triples than can be planned, or no facts where the corpus should give them.
+    """
+    train = [record for record in train if record.references][: config.corpus.limit or None]
+    dev = [record for record in dev if record.references]
+    if not train or not dev:
+        raise TrainingError(
+            f"{len(train)} training and {len(dev)} development records have reference texts; both need at least one"
+        )
+    for record in (*train, *dev):
+        if len(record.triples) > MAX_TRIPLES:
+            raise RecordError(
+                f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned "
+                "at once, so split it into several records, or leave it out"
+            )
+    cut = None if config.facts.source == "corpus" else segmenter(config.facts.source)
+    train, dev = segmented(train, cut), segmented(dev, cut)
+    vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)
+    constraints = config.facts.constraints
+    return Prepared(
+        encoder,
+        list(training_examples(train, encoder, constraints)),
+        list(training_examples(dev, encoder, constraints)),
+    )
+
+
+def train(
+    config: RunConfig,
+    train_records: Sequence[Record],
+    dev_records: Sequence[Record],
+    folder: Path,
+    listen: Callable[[ObjectiveName], Sequence[Callback]] = lambda stage: (),
+    sources: Mapping[str, str] | None = None,
+    resolved: Mapping[str, Any] | None = None,
+) -> Bundle:
+    """Trains both stages and writes ``folder/bundle``; continues where an earlier call of the same config was cut off.
+
+    Args:
+        config: the whole configuration.
+        train_records: with references; dev_records likewise.
+        folder: the run's folder.
+        listen: makes the callbacks of a stage.
+        sources: fingerprints to store in the bundle.
+        resolved: the configuration as plain data to store in the bundle (the config itself where None).
+
+    Raises:
+        TrainingError: the run is finished already, or a callback asked to stop; see `prepare`, `Trainer.run` and
+            `load_checkpoint` too.
+    """
+    if (folder / "bundle").exists():
+        raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train anew")
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    torch.manual_seed(config.training.seed)
+    data = prepare(config, train_records, dev_records)
+    device = device_of(config.training)
+    vocabulary = data.encoder.vocabulary
+    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates)).to(device)
+    metrics: dict[str, float] = {}
+    stages: list[tuple[ObjectiveName, StageConfig]] = [
+        ("baseline", config.training.baseline),
+        ("joint", config.training.joint),
+    ]
+    for stage, settings in stages:
+        if not settings.epochs:
+            continue
+        checkpoint = folder / "checkpoints" / f"{stage}.safetensors"
+        trainer = Trainer(
+            model,
+            data.train,
+            data.dev,
+            stage,
+            settings,
+            config.training.seed,
+            [*listen(stage), CheckpointEvery(checkpoint)],
+            config.training.precision,
+        )
+        if checkpoint.exists():
+            load_checkpoint(checkpoint, trainer)
+        progress = trainer.run()
+        if not progress.done:
+            save_checkpoint(checkpoint, trainer)
+            raise TrainingError(f"{stage} was stopped after update {progress.step}; the same call continues there")
+        metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
+    described = dict(resolved) if resolved is not None else json.loads(json.dumps(asdict(config)))
+    facts = dict(sources or {}) | {"vocabulary": vocabulary.fingerprint}
+    bundle = Bundle(model.cpu(), data.encoder, config.inference, described, metrics, facts, facts=config.facts.source)
+    save_bundle(folder / "bundle", bundle)
+    return bundle

@@ -1,0 +1,28 @@
+"""The two losses, as sums over a batch: the loop divides by the number of scored positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor
+
+from agggen.model.batch import Batch
+from agggen.model.joint import JointModel
+
+ObjectiveName = Literal["baseline", "joint"]
+Objective = Callable[[JointModel, Batch], Tensor]
+
+
+def objective(name: ObjectiveName, label_smoothing: float = 0.0) -> Objective:
+    """`baseline`: -log p(y | x) of the plain Transformer, smoothed in training only; its batches are collated with
+    `whole=True`. `joint`: -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch.
+    """
+
+    def baseline(model: JointModel, batch: Batch) -> Tensor:
+        return -model.text_log_probs(batch, label_smoothing if model.training else 0.0).sum()
+
+    def joint(model: JointModel, batch: Batch) -> Tensor:
+        return -model.log_likelihood(batch).sum()
+
+    return baseline if name == "baseline" else joint

@@ -1,0 +1,299 @@
+"""The pipeline from records to a bundle, on a toy corpus: what it writes, how it continues, what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agggen.bundle import Bundle, load_bundle
+from agggen.errors import ConfigError, RecordError, TrainingError
+from agggen.generation.generator import InferenceConfig
+from agggen.model.joint import ModelConfig
+from agggen.records import Fact, Record, Reference, Triple
+from agggen.run import CorpusConfig, FactsConfig, RunConfig, TextConfig, TrainingConfig, device_of, prepare, train
+from agggen.training.callbacks import Callback, Metrics, Silent
+from agggen.training.loop import StageConfig, Trainer
+from agggen.training.objectives import ObjectiveName
+
+NAMES = ("Oda", "Nils", "Ida", "Per", "Liv", "Jon", "Eva", "Kim", "Una", "Rolf", "Tora", "Arne")
+TOWNS = ("Bergen", "Ulm", "Como")
+TOOLS = ("cello", "flute", "harp", "viola")
+
+
+def person(index: int) -> Record:
+    name, town, tool = NAMES[index], TOWNS[index % 3], TOOLS[index % 4]
+    triples = (Triple(name, "birthPlace", town), Triple(name, "instrument", tool))
+    apart = Reference(
+        f"{name} was born in {town}. She plays the {tool}.",
+        (Fact(f"{name} was born in {town}. "), Fact(f"She plays the {tool}.")),
+    )
+    together = f"{name} from {town} plays the {tool}."
+    return Record(f"person-{index}", triples, (apart, Reference(together, (Fact(together),))))
+
+
+TRAIN, DEV = [person(index) for index in range(9)], [person(index) for index in range(9, 12)]
+STAGE = StageConfig(epochs=2, learning_rate=5e-3, warmup=3, max_records=6, patience=9, log_every=1)
+CONFIG = RunConfig(
+    CorpusConfig(name="people"),
+    FactsConfig(source="corpus"),
+    TextConfig(min_count=1),
+    ModelConfig(width=8, heads=2, layers=1, feed_forward=8, dropout=0.2, predicate_dim=3, predicate_dropout=0.1),
+    TrainingConfig(seed=3, device="cpu", baseline=STAGE, joint=STAGE),
+)
+
+
+class Follow(Silent):
+    """Counts updates by stage, and interferes at one of them."""
+
+    def __init__(
+        self, stage: ObjectiveName, updates: dict[str, int], at: tuple[str, int], act: Callable[[Trainer], None]
+    ):
+        self.stage, self.updates, self.at, self.act = stage, updates, at, act
+
+    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+        self.updates[self.stage] = self.updates.get(self.stage, 0) + 1
+        if self.at == (self.stage, trainer.progress.step):
+            self.act(trainer)
+
+
+def killed(trainer: Trainer) -> None:
+    raise KeyboardInterrupt
+
+
+def stop(trainer: Trainer) -> None:
+    trainer.stop_requested = True
+
+
+def run(
+    folder: Path,
+    config: RunConfig = CONFIG,
+    at: tuple[str, int] = ("", 0),
+    act: Callable[[Trainer], None] = killed,
+    **settings: Any,
+) -> tuple[Bundle, dict[str, int]]:
+    updates: dict[str, int] = {}
+
+    def listen(stage: ObjectiveName) -> Sequence[Callback]:
+        return [Follow(stage, updates, at, act)]
+
+    return train(config, TRAIN, DEV, folder, listen, **settings), updates
+
+
+def same_weights(one: Bundle, other: Bundle) -> bool:
+    here, there = one.model.state_dict(), other.model.state_dict()
+    return here.keys() == there.keys() and all(torch.equal(here[name], there[name]) for name in here)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, int], Path]:
+    """An uninterrupted run."""
+    folder = tmp_path_factory.mktemp("run")
+    bundle, updates = run(folder, sources={"people/train": "12ab"})
+    return bundle, updates, folder
+
+
+# --- what a run writes ---
+
+
+def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, int], Path]) -> None:
+    bundle, updates, folder = whole
+    assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == [
+        *(f"bundle/{name}" for name in ("bundle.json", "manifest.json", "predicates.json", "vocabulary.json")),
+        "bundle/weights.safetensors",
+        "checkpoints/baseline.safetensors",
+        "checkpoints/joint.safetensors",
+    ]
+    found = load_bundle(folder / "bundle")
+    assert same_weights(found, bundle) and not bundle.model.training
+    assert found.encoder.predicates == ("[unknown]", "birthPlace", "instrument")
+    assert found.facts == "corpus" and found.inference == CONFIG.inference
+    assert found.sources == {"people/train": "12ab", "vocabulary": bundle.encoder.vocabulary.fingerprint}
+    assert found.config["training"]["seed"] == 3 and found.config["model"]["width"] == 8
+    assert updates == {"baseline": 6, "joint": 6}
+    assert (found.metrics["baseline.updates"], found.metrics["joint.updates"]) == (6.0, 6.0)
+    assert found.metrics["baseline.dev_loss"] > 0 and found.metrics["joint.dev_loss"] > 0
+    assert len(found.generator().generate(DEV)) == 3
+
+
+def test_the_resolved_configuration_is_stored_where_it_is_given(tmp_path: Path) -> None:
+    skipped = replace(CONFIG.training, baseline=replace(STAGE, epochs=0), joint=replace(STAGE, epochs=0))
+    bundle, updates = run(tmp_path, replace(CONFIG, training=skipped), resolved={"from": "a preset"})
+    assert load_bundle(tmp_path / "bundle").config == {"from": "a preset"}
+    assert not updates and not bundle.metrics, "a stage of 0 epochs is skipped"
+
+
+def test_a_run_follows_from_its_seed(whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path) -> None:
+    torch.rand(5)
+    again, _ = run(tmp_path / "again")
+    assert same_weights(again, whole[0])
+    other, _ = run(tmp_path / "other", replace(CONFIG, training=replace(CONFIG.training, seed=4)))
+    assert not same_weights(other, whole[0])
+
+
+# --- how it continues ---
+
+
+@pytest.mark.parametrize(
+    ("at", "second"),
+    [
+        (("baseline", 5), {"baseline": 3, "joint": 6}),  # its last checkpoint is that of the first evaluation
+        (("joint", 1), {"joint": 6}),
+        (("joint", 4), {"joint": 3}),
+    ],
+)
+def test_a_run_that_was_killed_continues_and_ends_like_one_that_was_not(
+    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int], second: dict[str, int]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, at=at)
+    assert not (tmp_path / "bundle").exists()
+    torch.manual_seed(99)
+    bundle, updates = run(tmp_path)
+    assert updates == second, "what was done is not done again"
+    assert same_weights(bundle, whole[0])
+    assert bundle.metrics == whole[0].metrics
+
+
+def test_a_run_killed_before_its_bundle_was_written_only_writes_it(
+    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, bundle: Bundle) -> str:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+        patch.setattr("agggen.run.save_bundle", full)
+        run(tmp_path)
+    bundle, updates = run(tmp_path)
+    assert not updates and same_weights(bundle, whole[0]) and not bundle.model.training
+
+
+@pytest.mark.parametrize("at", [("baseline", 2), ("baseline", 3), ("joint", 5)])
+def test_a_run_that_was_asked_to_stop_writes_no_bundle_and_continues_there(
+    whole: tuple[Bundle, dict[str, int], Path], tmp_path: Path, at: tuple[str, int]
+) -> None:
+    """A stopped stage was once taken for a finished one: the next stage began, and a bundle was written."""
+    stage, step = at
+    with pytest.raises(TrainingError, match=f"{stage} was stopped after update {step}; the same call continues there"):
+        run(tmp_path, at=at, act=stop)
+    assert not (tmp_path / "bundle").exists()
+    bundle, updates = run(tmp_path)
+    assert updates == ({"baseline": 6 - step, "joint": 6} if stage == "baseline" else {"joint": 6 - step})
+    assert same_weights(bundle, whole[0])
+
+
+def test_a_finished_run_is_refused_before_anything_is_trained(whole: tuple[Bundle, dict[str, int], Path]) -> None:
+    def listen(stage: ObjectiveName) -> Sequence[Callback]:
+        pytest.fail(f"{stage} begins")
+
+    with pytest.raises(TrainingError, match="bundle exists already: this run is finished"):
+        train(CONFIG, TRAIN, DEV, whole[2], listen)
+
+
+def test_a_folder_of_another_configuration_or_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, at=("joint", 4))
+    with pytest.raises(TrainingError, match=r"baseline\.safetensors was written with seed 3, this run has 4"):
+        run(tmp_path, replace(CONFIG, training=replace(CONFIG.training, seed=4)))
+    with pytest.raises(TrainingError, match=r"joint\.safetensors was written with config\.epochs 2, this run has 5"):
+        run(tmp_path, replace(CONFIG, training=replace(CONFIG.training, joint=replace(STAGE, epochs=5))))
+    with pytest.raises(TrainingError, match=r"baseline\.safetensors was written with texts"):
+        train(CONFIG, TRAIN[::-1], DEV, tmp_path)
+
+
+# --- preparing ---
+
+
+def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
+    data = prepare(CONFIG, TRAIN, DEV)
+    assert (len(data.train), len(data.dev)) == (18, 6)
+    limited = prepare(replace(CONFIG, corpus=CorpusConfig(limit=4)), TRAIN, DEV)
+    assert (len(limited.train), len(limited.dev)) == (8, 6)
+    assert {example.id for example in limited.train} == {f"person-{index}" for index in range(4)}
+    assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), "it knows the words of those alone"
+
+
+def test_limit_counts_records_with_texts() -> None:
+    silent = Record("silent", TRAIN[0].triples)
+    limited = prepare(replace(CONFIG, corpus=CorpusConfig(limit=2)), [silent, *TRAIN], [silent, *DEV])
+    assert [example.id for example in limited.train] == ["person-0"] * 2 + ["person-1"] * 2
+    assert len(limited.dev) == 6
+
+
+def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
+    stranger = Record(
+        "s", (Triple("Mo", "hobby", "chess"),), (Reference("Mo likes chess.", (Fact("Mo likes chess."),)),)
+    )
+    data = prepare(CONFIG, TRAIN, [stranger])
+    assert "hobby" not in data.encoder.predicates and "chess" not in data.encoder.vocabulary.words
+    assert data.dev[0].predicates == (0,)
+
+
+@pytest.mark.parametrize("source", ["clauses", "sentences"])
+def test_facts_are_those_of_the_configured_segmenter(source: Any) -> None:
+    bare = [Record(r.id, r.triples, tuple(Reference(x.text) for x in r.references)) for r in TRAIN]
+    data = prepare(replace(CONFIG, facts=FactsConfig(source=source)), bare, bare)
+    assert [len(example.facts) for example in data.train] == [2, 1] * 9
+
+
+def test_constraints_are_the_configured_ones() -> None:
+    free = prepare(replace(CONFIG, facts=FactsConfig("corpus", "none")), TRAIN, DEV).train[0]
+    hard = prepare(CONFIG, TRAIN, DEV).train[0]
+    assert (free.required, free.max_size) == ((), 99)
+    assert hard.required == (0b01, 0b10) and hard.forbidden == (0b10, 0b01)
+
+
+@pytest.mark.parametrize(("keep", "lost"), [("train", "dev"), ("dev", "train"), ("", "both")])
+def test_a_run_without_texts_is_refused(tmp_path: Path, keep: str, lost: str) -> None:
+    bare = [Record(record.id, record.triples) for record in TRAIN]
+    train_records, dev_records = (TRAIN if keep == "train" else bare), (DEV if keep == "dev" else bare)
+    counts = rf"{9 if keep == 'train' else 0} training and {3 if keep == 'dev' else 0} development records"
+    with pytest.raises(TrainingError, match=f"{counts} have reference texts; both need at least one"):
+        train(CONFIG, train_records, dev_records, tmp_path / "run")
+    assert not (tmp_path / "run").exists(), lost
+
+
+def test_facts_that_the_corpus_does_not_have_are_refused() -> None:
+    bare = Record("bare", TRAIN[0].triples, (Reference("Oda is here."),))
+    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; name a segmenter"):
+        prepare(CONFIG, [*TRAIN, bare], DEV)
+
+
+def test_a_record_of_forty_triples_is_refused_by_its_id() -> None:
+    many = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (Reference("x", (Fact("x"),)),))
+    with pytest.raises(RecordError, match="record 'vast' has 40 triples; at most 24 can be planned at once"):
+        prepare(CONFIG, [*TRAIN, many], DEV)
+
+
+def test_a_negative_limit_is_refused() -> None:
+    """It once cut records off the end."""
+    with pytest.raises(ConfigError, match="limit must be at least 0, not -5"):
+        CorpusConfig(limit=-5)
+
+
+def test_a_device_that_is_not_here_is_refused() -> None:
+    assert device_of(TrainingConfig(device="cpu")).type == "cpu"
+    for name in ("abacus", "cuda:77"):
+        with pytest.raises(ConfigError, match=f"training.device '{name}' is not usable here"):
+            device_of(TrainingConfig(device=name))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (ModelConfig, {"heads": 0}, "model.heads must be at least 1"),
+        (ModelConfig, {"width": 15, "heads": 3}, "model.width 15 must be even"),
+        (ModelConfig, {"heads": 3}, "a multiple of the 3 heads"),
+        (ModelConfig, {"dropout": 2.0}, "model.dropout must lie in 0..1"),
+        (TrainingConfig, {"threads": -1}, "threads must be 0 or more"),
+        (InferenceConfig, {"rows": 0}, "rows must be at least 1"),
+        (InferenceConfig, {"plan_weight": float("nan")}, "plan_weight must be a number"),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind: type, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kind(**values)

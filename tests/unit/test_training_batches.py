@@ -1,0 +1,156 @@
+"""Which examples train together, what they cost, and the learning rate of each update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.model.batch import Example
+from agggen.training.batches import epoch_batches, fingerprint, joint_costs, text_costs
+from agggen.training.schedules import ScheduleName, schedule
+from tests.unit.model.enumeration import kept_sets, random_example
+
+
+@st.composite
+def corpora(draw: st.DrawFn) -> list[Example]:
+    """Examples of 1..4 triples and 1..3 facts with random constraints; some facts are left without a fitting set."""
+    examples = []
+    for seed in range(draw(st.integers(1, 12))):
+        n = draw(st.integers(1, 4))
+        lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+        masks = st.lists(st.integers(0, 2**n - 1), min_size=len(lengths), max_size=len(lengths)).map(tuple)
+        example = random_example(seed, n, lengths)
+        if draw(st.booleans()):
+            cap = draw(st.integers(1, 4))
+            example = replace(example, required=draw(masks), forbidden=draw(masks), max_size=cap)
+        examples.append(example)
+    return examples
+
+
+def members(mask: int) -> frozenset[int]:
+    return frozenset(index for index in range(8) if mask >> index & 1)
+
+
+def cost_twin(example: Example, max_state: int) -> int:
+    """What `joint_costs` counts, a fact at a time."""
+    total = 0
+    for fact, tokens in enumerate(example.facts):
+        required = members(example.required[fact]) if example.required else frozenset()
+        forbidden = members(example.forbidden[fact]) if example.forbidden else frozenset()
+        sets = kept_sets(len(example.predicates), max_state, example.max_size, required, forbidden)
+        total += (len(sets) + 1) * (len(tokens) + 1)
+    return total
+
+
+@given(corpora(), st.integers(1, 3))
+@settings(max_examples=40)
+def test_joint_costs_equal_enumeration_whatever_the_company(examples: list[Example], max_state: int) -> None:
+    assert joint_costs(examples, max_state) == [cost_twin(example, max_state) for example in examples]
+    assert [cost for example in examples for cost in joint_costs([example], max_state)] == joint_costs(
+        examples, max_state
+    )
+
+
+def test_joint_costs_of_more_examples_than_are_counted_at_once() -> None:
+    examples = [random_example(seed, 1 + seed % 4, [2, 3]) for seed in range(40)] * 20
+    assert joint_costs(examples, 2) == [cost_twin(example, 2) for example in examples[:40]] * 20
+
+
+def test_the_plain_transformer_decodes_a_text_and_one_end_mark() -> None:
+    assert text_costs([random_example(0, 2, [3, 4]), random_example(1, 2, [5])]) == [8, 6]
+
+
+@given(corpora(), st.integers(1, 60), st.integers(1, 5), st.integers(0, 3), st.integers(0, 3))
+def test_an_epoch_holds_every_example_once_within_the_budget(
+    examples: list[Example], budget: int, max_records: int, seed: int, epoch: int
+) -> None:
+    costs = text_costs(examples)
+    batches = epoch_batches(examples, costs, budget, max_records, seed, epoch)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(examples)))
+    for batch in batches:
+        assert 1 <= len(batch) <= max_records
+        assert len(batch) == 1 or sum(costs[index] for index in batch) <= budget
+
+
+def many() -> Sequence[Example]:
+    return [random_example(seed, 1 + seed % 3, [1 + seed % 5, 2]) for seed in range(60)]
+
+
+def test_batches_follow_from_seed_and_epoch() -> None:
+    examples = many()
+    costs = text_costs(examples)
+    orders = {
+        (seed, epoch): epoch_batches(examples, costs, 30, 8, seed, epoch) for seed in range(3) for epoch in range(3)
+    }
+    assert all(order == epoch_batches(examples, costs, 30, 8, *key) for key, order in orders.items())
+    assert len({str(order) for order in orders.values()}) == len(orders)
+
+
+def test_examples_keep_no_fixed_company_in_a_corpus_smaller_than_a_window() -> None:
+    """Ties of length were once broken by index, so a small corpus had the same batches in every epoch."""
+    examples = many()
+    epochs = [epoch_batches(examples, text_costs(examples), 30, 8, 1, epoch) for epoch in range(4)]
+    assert len({frozenset(map(frozenset, batches)) for batches in epochs}) == len(epochs)
+
+
+def test_like_lengths_go_together() -> None:
+    examples = many()
+    batches = epoch_batches(examples, text_costs(examples), 1000, 6, 1, 0)
+
+    def spread(groups: Sequence[Sequence[int]]) -> float:
+        triples = [[len(examples[i].predicates) for i in group] for group in groups]
+        return sum(max(group) - min(group) for group in triples)
+
+    in_order = [list(range(begin, begin + 6)) for begin in range(0, 60, 6)]
+    assert spread(batches) < spread(in_order) / 4
+
+
+def test_a_fingerprint_tells_texts_and_their_order_apart() -> None:
+    examples = many()
+    assert fingerprint(examples) == fingerprint(list(many()))
+    assert fingerprint(examples) != fingerprint(examples[::-1])
+    assert fingerprint(examples) != fingerprint([replace(examples[0], max_size=1), *examples[1:]])
+
+
+# --- schedules ---
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "peak", "middle", "end"),
+    [
+        ("noam", 50**-1.5, 50**-0.5, 125**-0.5, 200**-0.5),
+        ("linear", 1 / 50, 1.0, 0.5, 0.01),
+        ("cosine", 1 / 50, 1.0, 0.5, 0.01),
+        ("constant", 1 / 50, 1.0, 1.0, 1.0),
+    ],
+)
+def test_schedules_at_their_first_update_warmup_middle_and_end(
+    name: ScheduleName, first: float, peak: float, middle: float, end: float
+) -> None:
+    rate = schedule(name, warmup=50, total=200)
+    assert [rate(step) for step in (1, 50, 125, 200)] == pytest.approx([first, peak, middle, end])
+    rates = [rate(step) for step in range(1, 201)]
+    assert max(rates) == pytest.approx(peak)
+    assert all(0 < later <= peak for later in rates)
+    assert rates[:50] == sorted(rates[:50]), "rising"
+    assert rates[49:] == sorted(rates[49:], reverse=True), "falling"
+
+
+@pytest.mark.parametrize(("factor", "warmup", "peak"), [(0.1, 8000, 1.118e-3), (0.005, 5000, 7.07e-5)])
+def test_noam_peaks_where_the_original_did(factor: float, warmup: int, peak: float) -> None:
+    """METHOD 5: no model-size term, so the "learning rate" 0.1 peaks at 1.1e-3."""
+    rate = schedule("noam", warmup, 10**6)
+    assert factor * rate(warmup) == pytest.approx(peak, rel=1e-3)
+    assert rate(warmup) == pytest.approx(warmup**-0.5)
+
+
+@pytest.mark.parametrize("name", ["noam", "linear", "cosine", "constant"])
+@given(warmup=st.integers(0, 40), total=st.integers(0, 40))
+def test_a_rate_is_positive_and_finite_even_beyond_the_end(name: ScheduleName, warmup: int, total: int) -> None:
+    rate = schedule(name, warmup, total)
+    assert all(0 < rate(step) <= 1 and math.isfinite(rate(step)) for step in range(1, 100))

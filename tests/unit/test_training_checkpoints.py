@@ -1,0 +1,248 @@
+"""Exact resume: a run cut off anywhere ends like one that was not; a checkpoint of anything else is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from agggen.errors import TrainingError
+from agggen.model.joint import JointModel
+from agggen.training import checkpoints
+from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.checkpoints import load_checkpoint, save_checkpoint
+from agggen.training.loop import StageConfig, Trainer
+from agggen.training.objectives import ObjectiveName
+from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+
+# --- resume ---
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stop_at", [1, 5, 7, 12])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
+    tmp_path: Path, stage: ObjectiveName, stop_at: int, accumulate: int
+) -> None:
+    config = replace(CONFIG, accumulate=accumulate, label_smoothing=0.1 if stage == "baseline" else 0.0)
+    whole = Log()
+    uncut = trainer(stage, config, callbacks=[whole])
+    total = uncut.run().step
+    assert total == uncut.total_steps == len(whole.losses)
+    stop_at = min(stop_at, total - 1)
+
+    first, second = Log(stop_at), Log()
+    stopped = trainer(stage, config, callbacks=[first])
+    assert not stopped.run().done
+    assert stopped.progress.step == stop_at == len(first.losses)
+    save_checkpoint(tmp_path / "checkpoint", stopped)
+    torch.manual_seed(999)
+    torch.rand(13)  # the state of the process that continues is another
+    resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[second])
+    load_checkpoint(tmp_path / "checkpoint", resumed)
+    assert resumed.run() == uncut.progress
+    assert first.losses + second.losses == whole.losses
+    assert first.dev_losses + second.dev_losses == whole.dev_losses
+    assert same(weights(resumed.model), weights(uncut.model))
+
+
+def test_the_resumed_runs_above_depend_on_the_random_state(tmp_path: Path) -> None:
+    """The control: without the restored random state, dropout differs and so do the losses."""
+    stopped, whole = trainer(callbacks=[Log(5)]), Log()
+    stopped.run()
+    save_checkpoint(tmp_path / "checkpoint", stopped)
+    trainer(callbacks=[whole]).run()
+    second = Log()
+    resumed = trainer(callbacks=[second])
+    load_checkpoint(tmp_path / "checkpoint", resumed)
+    torch.manual_seed(999)
+    resumed.run()
+    assert second.losses != whole.losses[5:]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_checkpoint_written_between_updates_by_the_callback_continues_exactly(
+    tmp_path: Path, stage: ObjectiveName
+) -> None:
+    class Crash(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            if trainer.progress.step == 8:
+                raise KeyboardInterrupt
+
+    whole = trainer(stage)
+    whole.run()
+    cut_off = trainer(stage, callbacks=[CheckpointEvery(tmp_path / "checkpoint", seconds=0.0), Crash()])
+    with pytest.raises(KeyboardInterrupt):
+        cut_off.run()
+    resumed = trainer(stage, model=fresh_model(2))
+    load_checkpoint(tmp_path / "checkpoint", resumed)
+    assert resumed.progress.step == 8
+    resumed.run()
+    assert same(weights(resumed.model), weights(whole.model))
+
+
+def test_a_run_that_was_asked_to_stop_continues_when_asked_again() -> None:
+    whole, log = trainer(), Log(stop_at=4)
+    whole.run()
+    cut = trainer(callbacks=[log])
+    cut.run()
+    assert cut.run().step == 4, "the request stands"
+    cut.stop_requested = False
+    assert cut.run().done
+    assert same(weights(cut.model), weights(whole.model))
+
+
+def test_a_request_to_stop_at_an_evaluation_does_not_finish_the_stage(tmp_path: Path) -> None:
+    """It was once taken for the end: the stage was marked done, at the first epoch's weights."""
+    log = Log(stop_after_evaluation=1)
+    stopped = trainer(callbacks=[log])
+    progress = stopped.run()
+    assert (progress.epoch, progress.batch, progress.done) == (1, 0, False)
+    assert "end" not in log.events
+    save_checkpoint(tmp_path / "checkpoint", stopped)
+    resumed, whole = trainer(), trainer()
+    load_checkpoint(tmp_path / "checkpoint", resumed)
+    resumed.run()
+    whole.run()
+    assert same(weights(resumed.model), weights(whole.model))
+
+
+@pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
+def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path, config: StageConfig) -> None:
+    """Finished by its last epoch, and by an early stop."""
+    finished = trainer(config=config, callbacks=[CheckpointEvery(tmp_path / "checkpoint")])
+    finished.run()
+    log = Log()
+    again = trainer(config=config, model=fresh_model(3), callbacks=[log])
+    load_checkpoint(tmp_path / "checkpoint", again)
+    progress = again.run()
+    assert log.events == ["end"]
+    assert progress == finished.progress
+    assert same(weights(again.model), weights(finished.model))
+    assert not again.model.training
+
+
+def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for_them(tmp_path: Path) -> None:
+    stopped = trainer(callbacks=[Log(5)])
+    before = weights(stopped.model)
+    stopped.run()
+    save_checkpoint(tmp_path / "checkpoint", stopped)
+    resumed = trainer()
+    load_checkpoint(tmp_path / "checkpoint", resumed)
+    resumed.run()
+    after = weights(resumed.model)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and not any(name.startswith("transitions.") for name in moved)
+    own = {id(p) for p in resumed.model.transitions.parameters()}
+    assert resumed.optimizer.state and not any(id(p) in own for p in resumed.optimizer.state)
+
+
+# --- files ---
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    stopped = trainer(callbacks=[Log(3)])
+    stopped.run()
+    save_checkpoint(tmp_path / "runs" / "baseline.safetensors", stopped)
+    return tmp_path / "runs" / "baseline.safetensors"
+
+
+def test_a_checkpoint_appears_whole_or_not_at_all(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [path.name for path in checkpoint.parent.iterdir()] == [checkpoint.name]
+    before = checkpoint.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(checkpoints.os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        save_checkpoint(checkpoint, trainer())
+    assert checkpoint.read_bytes() == before, "the earlier one is untouched"
+
+
+def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    monkeypatch.setattr(checkpoints, "save_checkpoint", lambda path, trainer: saved.append(trainer.progress.step))
+    now = [0.0]
+    monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: now[0])
+
+    class Clock(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            now[0] += 50
+
+    config = replace(CONFIG, epochs=2)
+    one = trainer(config=config, callbacks=[Clock(), CheckpointEvery(tmp_path / "c", seconds=120)])
+    one.run()
+    assert one.total_steps == 10  # at 50 s an update, 150 s have gone by after 3; the evaluation after 5 starts anew
+    assert saved == [3, 5, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda: trainer(config=replace(CONFIG, epochs=7)), r"written with config\.epochs 3, this run has 7"),
+        (lambda: trainer(config=replace(CONFIG, schedule="noam")), r"config\.schedule 'linear', this run has 'noam'"),
+        (lambda: trainer(seed=6), "written with seed 5, this run has 6"),
+        (lambda: trainer("joint"), "written with stage 'baseline', this run has 'joint'"),
+        (lambda: trainer(model=fresh_model(config=replace(DROPPING, width=16))), r"model\.width 8, this run has 16"),
+        (lambda: trainer(model=fresh_model(config=replace(DROPPING, dropout=0.1))), r"model\.dropout 0\.3, .* 0\.1"),
+        (lambda: trainer(model=JointModel(DROPPING, 25, 20, 8)), "model of another shape: size mismatch"),
+        (lambda: trainer(train=TRAIN[1:]), "written with texts"),
+        (lambda: trainer(dev=DEV[1:]), "written with texts"),
+    ],
+)
+def test_the_checkpoint_of_another_run_is_refused(
+    checkpoint: Path, change: Callable[[], Trainer], message: str
+) -> None:
+    with pytest.raises(TrainingError, match=message) as raised:
+        load_checkpoint(checkpoint, change())
+    assert str(checkpoint) in str(raised.value)
+
+
+def test_a_checkpoint_of_another_format_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "FORMAT", 2)
+    with pytest.raises(TrainingError, match="written with format 1, this run has 2"):
+        load_checkpoint(checkpoint, trainer())
+
+
+@pytest.mark.parametrize("keep", [0, 5, 200, -1])
+def test_a_truncated_checkpoint_is_refused(checkpoint: Path, keep: int) -> None:
+    checkpoint.write_bytes(checkpoint.read_bytes()[:keep])
+    with pytest.raises(TrainingError, match=r"is no readable checkpoint .*delete it to start over"):
+        load_checkpoint(checkpoint, trainer())
+
+
+def test_garbage_is_no_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(bytes(range(256)) * 9)
+    with pytest.raises(TrainingError, match="no readable checkpoint"):
+        load_checkpoint(path, trainer())
+    path.unlink()
+    with pytest.raises(TrainingError, match="no readable checkpoint"):
+        load_checkpoint(path, trainer())
+    save_file({"a": torch.zeros(2)}, path)
+    with pytest.raises(TrainingError, match="is no checkpoint of a training run"):
+        load_checkpoint(path, trainer())
+    save_file({"a": torch.zeros(2)}, path, metadata={"agggen": "{half of"})
+    with pytest.raises(TrainingError, match="no readable checkpoint"):
+        load_checkpoint(path, trainer())
+
+
+def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
+    from safetensors import safe_open
+
+    with safe_open(checkpoint, framework="pt") as file:
+        described = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert set(json.loads(described["agggen"])) == {"format", "stage", "seed", "config", "model", "texts", "progress"}
+    save_file({k: v for k, v in tensors.items() if k != "random.torch"}, checkpoint, metadata=described)
+    with pytest.raises(TrainingError, match=r"no whole checkpoint \('random.torch'\)"):
+        load_checkpoint(checkpoint, trainer())

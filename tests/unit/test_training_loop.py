@@ -1,0 +1,300 @@
+"""The training loop: seeds, accumulation, early stopping, what callbacks see, what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from agggen.errors import ConfigError, TrainingError
+from agggen.model.batch import CLS, SEP, Example, collate
+from agggen.training.callbacks import Metrics, Silent
+from agggen.training.loop import StageConfig, Trainer
+from agggen.training.objectives import ObjectiveName
+from tests.unit.model.enumeration import random_example, tiny_model
+from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+
+# --- seeds, accumulation, learning ---
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
+    def losses(seed: int) -> list[float]:
+        log = Log()
+        torch.rand(3)  # the process may have drawn anything before
+        trainer(stage, replace(CONFIG, epochs=1), callbacks=[log], seed=seed).run()
+        return log.losses
+
+    assert losses(1) == losses(1)
+    assert losses(1) != losses(2)
+
+
+def test_making_a_trainer_draws_nothing_from_the_process() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(2)
+    torch.manual_seed(1)
+    trainer()
+    assert torch.equal(torch.rand(2), expected)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("sizes", [(7, 7), (1, 4, 9), (1,) * 14])
+def test_accumulated_gradients_equal_those_of_one_batch(stage: ObjectiveName, sizes: tuple[int, ...]) -> None:
+    def gradients(groups: list[list[Example]]) -> dict[str, Tensor]:
+        model = tiny_model(seed=3, predicate_dropout=0.0)
+        one = trainer(stage, replace(CONFIG, clip=1e9), model=model)
+        one._update(groups)
+        return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    split = [TRAIN[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    whole, accumulated = gradients([TRAIN]), gradients(split)
+    assert whole.keys() == accumulated.keys() and len(whole) > 20
+    for name, gradient in whole.items():
+        torch.testing.assert_close(accumulated[name], gradient, rtol=1e-9, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> None:
+    """The baseline once divided by one end mark a fact, though it scores one a text."""
+    model = tiny_model(predicate_dropout=0.0)
+    one = trainer(stage, replace(CONFIG, clip=1e9), model=model)
+    whole = stage == "baseline"
+    batch = collate(TRAIN, whole=whole)
+    log_probs = model.text_log_probs(batch) if whole else model.log_likelihood(batch)
+    expected = torch.autograd.grad(-log_probs.sum() / (batch.targets != 0).sum(), [model.output_bias])[0]
+    total, positions, norm = one._update([TRAIN])
+    assert positions == int((batch.targets != 0).sum())
+    assert total == pytest.approx(-float(log_probs.detach().sum()))
+    assert norm == pytest.approx(
+        math.sqrt(sum(float((p.grad**2).sum()) for p in model.parameters() if p.grad is not None))
+    )
+    assert model.output_bias.grad is not None
+    torch.testing.assert_close(model.output_bias.grad, expected)
+
+
+def test_each_group_of_weights_has_its_own_rate() -> None:
+    seen: list[list[float]] = []
+
+    class Rates(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            seen.append([group["lr"] for group in trainer.optimizer.param_groups])
+            assert metrics["learning_rate"] == seen[-1][0]
+
+    one = trainer("joint", replace(CONFIG, schedule="noam", warmup=4), callbacks=[Rates()])
+    one.run()
+    factors = [min(step**-0.5, step * 4**-1.5) for step in range(1, one.total_steps + 1)]
+    assert [rates[0] for rates in seen] == pytest.approx([3e-3 * factor for factor in factors])
+    assert [rates[1] for rates in seen] == pytest.approx([1e-2 * factor for factor in factors])
+
+
+def test_gradients_are_clipped() -> None:
+    one = trainer(model=tiny_model(), config=replace(CONFIG, clip=0.01))
+    *_, norm = one._update([TRAIN])
+    clipped = math.sqrt(sum(float((p.grad**2).sum()) for p in one.model.parameters() if p.grad is not None))
+    assert norm > 0.1 and clipped == pytest.approx(0.01, rel=1e-3)
+
+
+def toy(seed: int) -> Example:
+    """A text that says its record: the object of each triple, one fact a triple, in the order of the triples."""
+    generator = torch.Generator().manual_seed(seed)
+    values = [int(v) for v in torch.randint(7, 20, (2,), generator=generator)]
+    source = [CLS, 7, 8, values[0], SEP, 7, 9, values[1], SEP]
+    triples, roles = [-1, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    facts = ((10, values[0]), (11, values[1]))
+    return Example(f"t{seed}", tuple(source), tuple(triples), tuple(roles), (1, 2), facts)
+
+
+def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
+    config = StageConfig(
+        epochs=4, learning_rate=1e-2, transition_learning_rate=3e-2, warmup=5, max_records=10, schedule="constant"
+    )
+    train, dev = [toy(seed) for seed in range(100)], [toy(seed) for seed in range(200, 220)]
+    model = fresh_model(config=replace(DROPPING, width=16, feed_forward=32, dropout=0.0))
+    baseline = trainer("baseline", config, model, train=train, dev=dev)
+    before = baseline.evaluate()["dev_loss"]
+    baseline.run()
+    after = baseline.evaluate()["dev_loss"]
+    assert after < 0.5 * before and after == baseline.progress.best_dev_loss
+    joint = trainer("joint", replace(config, epochs=2), model, train=train, dev=dev)
+    started = joint.evaluate()["dev_loss"]
+    likelihood = model.log_likelihood(collate(dev)).sum()
+    joint.run()
+    assert joint.evaluate()["dev_loss"] < 0.7 * started
+    assert model.log_likelihood(collate(dev)).sum() > likelihood
+
+
+# --- evaluation, early stopping, best weights ---
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_development_loss_is_the_likelihood_a_scored_position(stage: ObjectiveName) -> None:
+    one = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=fresh_model())
+    loss = one.evaluate()["dev_loss"]
+    model = one.model.eval()
+    with torch.no_grad():
+        if stage == "baseline":
+            totals = [float(model.text_log_probs(collate([e], whole=True))) for e in DEV]
+            positions = sum(sum(map(len, e.facts)) + 1 for e in DEV)
+        else:
+            totals = [float(model.log_likelihood(collate([e]))) for e in DEV]
+            positions = sum(e.n_target for e in DEV)
+    assert loss == pytest.approx(-sum(totals) / positions, rel=1e-5)
+
+
+class Script(Trainer):
+    """A trainer whose evaluations give the losses of a script, and which remembers the weights at each."""
+
+    def follow(self, losses: Sequence[float]) -> Script:
+        self.script, self.seen = list(losses), [weights(self.model)]
+        return self
+
+    def evaluate(self) -> dict[str, float]:
+        self.seen.append(weights(self.model))
+        return {"dev_loss": self.script[len(self.seen) - 2]}
+
+
+@pytest.mark.parametrize(
+    ("losses", "patience", "epochs", "best"),
+    [
+        ([3.0, 2.0, 2.5, 2.4, 1.0], 2, 4, 2),
+        ([3.0, 2.0, 2.5, 1.9, 2.0, 2.1], 2, 6, 4),
+        ([3.0, 3.0], 1, 2, 1),
+        ([5.0, 4.0, 3.0], 1, 3, 3),
+        ([1.0, 2.0, 3.0], 9, 3, 1),
+    ],
+)
+def test_early_stopping_puts_the_best_weights_back(losses: list[float], patience: int, epochs: int, best: int) -> None:
+    config = replace(CONFIG, epochs=len(losses), patience=patience)
+    ended: list[bool] = []
+
+    class AtTheEnd(Silent):
+        def on_end(self, trainer: Trainer) -> None:
+            assert isinstance(trainer, Script)
+            ended.append(same(weights(trainer.model), trainer.seen[best]))
+
+    one = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [AtTheEnd()]).follow(losses)
+    progress = one.run()
+    assert (progress.epoch, progress.best_dev_loss, progress.done) == (epochs, losses[best - 1], True)
+    assert progress.best_step == best * one.total_steps // len(losses)
+    assert ended == [True]
+    others = [seen for number, seen in enumerate(one.seen) if number != best]
+    assert not any(same(weights(one.model), seen) for seen in others)
+
+
+def test_callbacks_hear_in_order_and_each_event_once() -> None:
+    order: list[str] = []
+
+    class Named(Log):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            order.append(f"{self.name} log {trainer.progress.step} of epoch {trainer.progress.epoch}")
+            assert set(metrics) == {"train_loss", "gradient_norm", "texts_per_second", "learning_rate", "epoch"}
+
+        def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
+            order.append(f"{self.name} evaluation {trainer.progress.epoch}")
+
+        def on_end(self, trainer: Trainer) -> None:
+            order.append(f"{self.name} end")
+
+    config = replace(CONFIG, epochs=2, max_records=7, log_every=2)
+    one = trainer(config=config, callbacks=[Named("a"), Named("b")])
+    assert one.run().step == 4
+    expected = ["log 2 of epoch 0", "evaluation 1", "log 4 of epoch 1", "evaluation 2", "end"]
+    assert order == [f"{name} {event}" for event in expected for name in "ab"]
+
+
+def test_a_logged_loss_is_the_mean_since_the_last_one() -> None:
+    fine, coarse = Log(), Log()
+    trainer(config=replace(CONFIG, epochs=1, max_records=7), callbacks=[fine]).run()
+    trainer(config=replace(CONFIG, epochs=1, max_records=7, log_every=2), callbacks=[coarse]).run()
+    assert len(fine.losses) == 2 and len(coarse.losses) == 1
+    assert min(fine.losses) < coarse.losses[0] < max(fine.losses)
+
+
+def test_a_callback_that_generates_does_not_switch_dropout_off() -> None:
+    """Training mode was once set only at the epoch's beginning; a generator made in `on_log` ended it."""
+    plain, log = Log(), Log()
+
+    class Generates(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            trainer.model.eval()
+
+    trainer(callbacks=[plain]).run()
+    trainer(callbacks=[log, Generates()]).run()
+    assert log.losses == plain.losses
+
+
+def test_the_number_of_updates_is_known_beforehand() -> None:
+    """It was once the first epoch's number times the epochs; batches of other epochs may be more or fewer."""
+    config = replace(CONFIG, epochs=6, batch_positions=60, max_records=99)
+    train = [replace(random_example(seed, 3, [2, 3]), max_size=1 + seed % 3) for seed in range(14)]
+    one = trainer("joint", config, train=train)
+    counts = {len(one._batches(epoch)) for epoch in range(6)}
+    assert len(counts) > 1, "the epochs of this test must differ"
+    assert one.run().step == one.total_steps
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: ObjectiveName) -> None:
+    model = fresh_model()
+    log = Log()
+
+    class Poison(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            if trainer.progress.step == 2:
+                with torch.no_grad():
+                    trainer.model.output_bias.fill_(math.nan)
+
+    one = trainer(stage, model=model, callbacks=[log, Poison()])
+    with pytest.raises(TrainingError, match=r"update 3: loss nan .*\(records r\d+, r\d+, .*smaller learning_rate"):
+        one.run()
+    assert one.progress.step == 2
+    assert TrainingError.exit_code == 4
+
+
+def test_a_development_loss_that_is_not_finite_is_no_evaluation() -> None:
+    class Poison(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            with torch.no_grad():
+                trainer.model.output_bias.fill_(math.nan)
+
+    one = trainer(config=replace(CONFIG, max_records=99), callbacks=[Poison()])
+    with pytest.raises(TrainingError, match="the development loss after update 1 is nan"):
+        one.run()
+
+
+@pytest.mark.parametrize(("train", "dev"), [([], DEV), (TRAIN, [])])
+def test_a_stage_needs_texts(train: list[Example], dev: list[Example]) -> None:
+    with pytest.raises(TrainingError, match=rf"{len(train)} texts to train on and {len(dev)} to validate on"):
+        trainer(train=train, dev=dev)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"accumulate": 0}, "accumulate must be at least 1, not 0"),
+        ({"log_every": 0}, "log_every must be at least 1, not 0"),
+        ({"batch_positions": 0}, "batch_positions must be at least 1"),
+        ({"max_records": -1}, "max_records must be at least 1, not -1"),
+        ({"epochs": -1}, "epochs must be at least 0"),
+        ({"patience": 0}, "patience must be at least 1"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and less than 1"),
+        ({"clip": 0.0}, "clip must be greater than 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    """accumulate=0 once made an endless loop, log_every=0 a division by zero."""
+    with pytest.raises(ConfigError, match=message):
+        StageConfig(**settings)

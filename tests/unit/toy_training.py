@@ -1,0 +1,71 @@
+"""What the tests of training share: a small corpus of random examples, a small model, a callback that listens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.training.callbacks import Callback, Metrics, Silent
+from agggen.training.loop import StageConfig, Trainer
+from agggen.training.objectives import ObjectiveName
+from tests.unit.model.enumeration import random_example
+
+STAGES: tuple[ObjectiveName, ...] = ("baseline", "joint")
+TRAIN = [random_example(seed, 1 + seed % 3, [2 + seed % 3, 3]) for seed in range(14)]
+DEV = [random_example(seed, 1 + seed % 3, [3]) for seed in range(100, 104)]
+CONFIG = StageConfig(
+    epochs=3, learning_rate=3e-3, transition_learning_rate=1e-2, warmup=3, max_records=3, patience=9, log_every=1
+)
+DROPPING = ModelConfig(width=8, heads=2, layers=2, feed_forward=12, dropout=0.3, predicate_dim=3, predicate_dropout=0.2)
+
+
+def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return JointModel(config, n_words=24, n_output=20, n_predicates=8)
+
+
+class Log(Silent):
+    """Keeps what the loop says, and asks it to stop after a given update or evaluation."""
+
+    def __init__(self, stop_at: int = 0, stop_after_evaluation: int = 0) -> None:
+        self.stop_at, self.stop_after_evaluation = stop_at, stop_after_evaluation
+        self.losses: list[float] = []
+        self.dev_losses: list[float] = []
+        self.events: list[str] = []
+
+    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+        self.losses.append(metrics["train_loss"])
+        self.events.append(f"log {trainer.progress.step}")
+        trainer.stop_requested |= trainer.progress.step == self.stop_at
+
+    def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
+        self.dev_losses.append(metrics["dev_loss"])
+        self.events.append(f"evaluation {trainer.progress.epoch}")
+        trainer.stop_requested |= trainer.progress.epoch == self.stop_after_evaluation
+
+    def on_end(self, trainer: Trainer) -> None:
+        self.events.append("end")
+
+
+def trainer(
+    stage: ObjectiveName = "baseline",
+    config: StageConfig = CONFIG,
+    model: JointModel | None = None,
+    callbacks: Sequence[Callback] = (),
+    **settings: Any,
+) -> Trainer:
+    given: dict[str, Any] = {"train": TRAIN, "dev": DEV, "seed": 5} | settings
+    return Trainer(model or fresh_model(), stage=stage, config=config, callbacks=callbacks, **given)
+
+
+def weights(model: JointModel) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
