@@ -1,0 +1,59 @@
+"""Beam search over plans, for records with too many predicates for exact planning.
+
+Not exact: partial plans compete with others that have used equally many predicates, and only the best `width` of
+them go on. It ranks by the same scores as `exact.k_best`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit
+
+DEFAULT_WIDTH = 32
+
+
+def beam_plans(
+    scores: PlanScores, k: int, max_size: int | None = None, prefix: IndexPlan = (), width: int = DEFAULT_WIDTH
+) -> list[ScoredPlan]:
+    """At most `k` distinct plans, best first, from a beam of max(`width`, `k`) partial plans a cardinality.
+
+    `max_size` and `prefix` are those of `exact.k_best`.
+
+    Raises:
+        PlanError: `max_size` out of range, or a prefix that repeats or invents a predicate.
+    """
+    check_indices(scores.n_predicates, prefix, complete=False)
+    limit, width, n = group_limit(scores, max_size), max(width, k), scores.n_predicates
+    of_size = [
+        np.array(sorted((i for i, s in enumerate(scores.states) if len(s) == size), key=scores.states.__getitem__))
+        for size in range(1, limit + 1)
+    ]
+    members = [np.array([scores.states[i] for i in states]) for states in of_size]  # (S_size, size) each
+    begin = sum(len(state) for state in prefix)
+    stacks: list[list[tuple[float, IndexPlan]]] = [[] for _ in range(n + 1)]  # by number of used predicates
+    stacks[begin].append((0.0, prefix))
+    for count in range(begin, n):
+        beam = _best(stacks[count], width)
+        if not beam:
+            continue
+        used = np.zeros((len(beam), n), dtype=bool)
+        for row, (_, plan) in enumerate(beam):
+            used[row, [index for state in plan for index in state]] = True
+        transition = np.stack([scores.out[plan[-1][-1]] if plan else scores.start for _, plan in beam])
+        total = np.where(used, -np.inf, np.array([score for score, _ in beam])[:, None] + transition)  # (beam, J)
+        for states, member in zip(of_size[: n - count], members, strict=False):
+            value = total[:, member[:, 0]] + scores.within[states]  # (beam, S_size)
+            for place in range(1, member.shape[1]):
+                value[used[:, member[:, place]]] = -np.inf
+            flat = value.ravel()
+            chosen = np.argpartition(-flat, width)[:width] if len(flat) > width else np.arange(len(flat))
+            for cell in chosen[flat[chosen] > -np.inf]:
+                row, column = divmod(int(cell), len(states))
+                plan = (*beam[row][1], scores.states[states[column]])
+                stacks[count + member.shape[1]].append((float(flat[cell]), plan))
+    return [ScoredPlan(plan, score) for score, plan in _best(stacks[n], k)]
+
+
+def _best(stack: list[tuple[float, IndexPlan]], count: int) -> list[tuple[float, IndexPlan]]:
+    return sorted(stack, key=lambda entry: (-entry[0], entry[1]))[:count]

@@ -1,0 +1,99 @@
+"""The paper's planning: order the predicates, then decide where one fact ends (paper section 3.4, METHOD section 6).
+
+A plan's log_probability here is what the paper ranks by: log p_in of the order plus log p_out of the boundaries
+between groups. It is not `plan_score`, which also knows the groups' insides and lengths.
+"""
+
+from __future__ import annotations
+
+from math import lgamma
+
+import numpy as np
+
+from agggen.errors import PlanError
+from agggen.planning.scores import IndexPlan, IndexState, PlanScores, ScoredPlan, group_limit
+
+
+def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float]]:
+    """Input ordering: orders of all predicates by beam search under p_in, with their log-probabilities, best first.
+
+    After each step the used predicates leave the mask and p_in is normalised over those that remain.
+
+    Raises:
+        PlanError: `beam` below 1.
+    """
+    if beam < 1:
+        raise PlanError(f"an ordering beam of {beam} keeps nothing; at least 1 is needed")
+    n = scores.n_predicates
+    first = np.argsort(-scores.inside_start, kind="stable")[:beam]
+    orders = first[:, None]  # (beam, predicates so far)
+    total = scores.inside_start[first]  # (beam,)
+    for _ in range(n - 1):
+        used = np.zeros((len(orders), n), dtype=bool)
+        np.put_along_axis(used, orders, True, axis=1)
+        logits = np.where(used, -np.inf, scores.inside[orders[:, -1]])  # (beam, J)
+        logits -= logits.max(axis=1, keepdims=True)
+        value = (total[:, None] + logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).ravel()
+        best = np.argsort(-value, kind="stable")[: min(beam, int((~used).sum()))]
+        orders = np.concatenate([orders[best // n], best[:, None] % n], axis=1)
+        total = value[best]
+    return [(tuple(order), score) for order, score in zip(orders.tolist(), total.tolist(), strict=True)]
+
+
+def aggregations(scores: PlanScores, order: IndexState, top: int = 2, max_size: int | None = None) -> list[ScoredPlan]:
+    """Input aggregation: the `top` best ways to cut `order` into groups of at most `max_size` (default: L).
+
+    Scored by p_out across the boundaries alone: last predicate of a group, first of the next. The paper lists all
+    wait/emit patterns; the same ranking comes from the best `top` cuts of each prefix of the order.
+
+    Raises:
+        PlanError: `top` below 1, or `max_size` out of range.
+    """
+    if top < 1:
+        raise PlanError(f"{top} aggregations an order were asked for; at least 1 is possible")
+    limit = group_limit(scores, max_size)
+    best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: the cuts of the first j predicates
+    for end in range(1, len(order) + 1):
+        cuts: list[tuple[float, IndexPlan]] = []
+        for begin in range(max(0, end - limit), end):
+            boundary = float(scores.out[order[begin - 1], order[begin]]) if begin else 0.0
+            group = order[begin:end]
+            cuts += [(score + boundary, (*plan, group)) for score, plan in best[begin]]
+        best.append(sorted(cuts, key=lambda cut: (-cut[0], cut[1]))[:top])
+    return [ScoredPlan(plan, score) for score, plan in best[-1]]
+
+
+def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, max_size: int | None = None) -> list[ScoredPlan]:
+    """The paper's plans: `top` aggregations of each of the `beam` best orders; at most beam * top, best first.
+
+    Raises:
+        PlanError: `beam` or `top` below 1, or `max_size` out of range.
+    """
+    plans = [
+        ScoredPlan(cut.states, score + cut.log_probability)
+        for order, score in orderings(scores, beam)
+        for cut in aggregations(scores, order, top, max_size)
+    ]
+    return sorted(plans, key=lambda plan: (-plan.log_probability, plan.states))
+
+
+def random_order(
+    scores: PlanScores, rng: np.random.Generator, top: int = 2, max_size: int | None = None
+) -> list[ScoredPlan]:
+    """The ablation -OD: the `top` aggregations of one random order, which counts with its log-probability 1/J!.
+
+    Raises:
+        PlanError: `top` below 1, or `max_size` out of range.
+    """
+    order = tuple(rng.permutation(scores.n_predicates).tolist())
+    chance = -lgamma(scores.n_predicates + 1)
+    return [ScoredPlan(cut.states, chance + cut.log_probability) for cut in aggregations(scores, order, top, max_size)]
+
+
+def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
+    """The ablation -AG: every predicate alone, in the `beam` best orders; log_probability is that of the order.
+
+    Raises:
+        PlanError: `beam` below 1.
+    """
+    return [ScoredPlan(tuple((index,) for index in order), score) for order, score in orderings(scores, beam)]

@@ -1,0 +1,368 @@
+"""Records in, texts with plans out: plans are followed, spans cover the text, choices are reproducible."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import chain, pairwise, permutations
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.encoding import Encoder
+from agggen.errors import PlanError, RecordError
+from agggen.evaluation.coverage import mentioned
+from agggen.generation.generator import MAX_TRIPLES, Generation, Generator, InferenceConfig
+from agggen.generation.search import BeamConfig
+from agggen.model.batch import END, collate
+from agggen.model.hmm import viterbi
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Plan, Record, Reference, Triple
+from agggen.text import Vocabulary
+from tests.unit.model.enumeration import State, TransitionTwin
+
+ODA = Record(
+    "oda",
+    (Triple("Oda Lund", "birthPlace", "Bergen"), Triple("Oda Lund", "age", "41"), Triple("Oda Lund", "craft", "glass")),
+    (Reference("Oda Lund (41), born in Bergen, works with glass."), Reference("Oda's craft is glass. She is 41.")),
+)
+NILS = Record("nils", (Triple("Nils", "birthPlace", "Voss"),), (Reference("Nils is from Voss, they say."),))
+VOSS = Record(
+    "voss",
+    (
+        Triple("Voss", "isPartOf", "Vestland"),
+        Triple("Voss", "isPartOf", "Norway"),
+        Triple("Voss", "population", "16,000"),
+        Triple("Voss", "leader", "Tone Vik"),
+    ),
+    (Reference("Voss, in Vestland, Norway, has 16,000 people; its leader is Tone Vik."),),
+)
+STRANGE = Record("strange", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Zyx", "age", "Plugh")))
+"""A predicate and words that no training record has."""
+
+TRAIN = [ODA, NILS, VOSS]
+RECORDS = [*TRAIN, STRANGE]
+SHORT = InferenceConfig(plans=3, beam=BeamConfig(beam=2, max_fact_tokens=6, min_tokens_per_triple=1))
+
+
+@cache
+def generator(seed: int = 0, unit: str = "word", copying: float = 0.0, **sizes: Any) -> Generator:
+    """An untrained model in float64 with states of at most 2 triples; `copying` moves the copy gate towards copying."""
+    vocabulary = Vocabulary.build(TRAIN, unit, min_count=1, merges=20)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(TRAIN), max_state=2)
+    config = ModelConfig(
+        **{"width": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0, "predicate_dim": 3, "max_state": 2} | sizes
+    )
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates)).double()
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+        model.output_bias[END] += 2
+        model.copy_gate.bias.add_(-copying)
+    return Generator(model, encoder, SHORT)
+
+
+def plain(generations: Sequence[Sequence[Generation]]) -> list[list[tuple[object, ...]]]:
+    """All but the numbers."""
+    return [[(g.id, g.text, g.plan, g.facts) for g in found] for found in generations]
+
+
+def same(found: Sequence[Sequence[Generation]], expected: Sequence[Sequence[Generation]]) -> None:
+    assert plain(found) == plain(expected)
+    for ours, other in zip(chain(*found), chain(*expected), strict=True):
+        assert ours.text_log_probability == pytest.approx(other.text_log_probability, abs=1e-8)
+        assert ours.plan_log_probability == pytest.approx(other.plan_log_probability, abs=1e-8)
+        assert ours.score == pytest.approx(other.score, abs=1e-8)
+
+
+# --- plans ---
+
+
+def test_probabilities_of_all_plans_sum_to_one() -> None:
+    for record, level, count in [(ODA, 0, 18), (ODA, 1, 6), (VOSS, 0, 120), (NILS, 0, 1), (STRANGE, 2, 4)]:
+        (plans,) = generator().plan([record], k=1000, level=level)
+        values = [plan.log_probability for plan in plans if plan.log_probability is not None]
+        assert len({plan.plan for plan in plans}) == len(values) == count
+        assert max(values) <= 0
+        assert math.fsum(map(math.exp, values)) == pytest.approx(1, abs=1e-9)
+        assert values == sorted(values, reverse=True)
+
+
+def test_plans_are_weighted_as_the_transitions_say() -> None:
+    """Against plain loops over the formulas: the differences between plans, as the norm is the same for all."""
+    machine = generator()
+    twin = TransitionTwin(machine.model.transitions, machine.encoder.source(ODA)[0].predicates)
+
+    def weight(plan: Plan) -> float:
+        states: list[State] = [tuple(ODA.predicates.index(name) for name in state) for state in plan.states]
+        befores: list[State | None] = [None, *states[:-1]]
+        return sum(twin.log_weight(before, state) for before, state in zip(befores, states, strict=True))
+
+    (plans,) = machine.plan([ODA], k=18)
+    for one, other in pairwise(plans):
+        assert one.log_probability is not None and other.log_probability is not None
+        assert one.log_probability - other.log_probability == pytest.approx(weight(one.plan) - weight(other.plan))
+
+
+@settings(max_examples=10)
+@given(st.permutations(VOSS.predicates), st.lists(st.booleans(), min_size=3, max_size=3))
+def test_a_human_plan_is_followed_exactly(order: list[str], cuts: list[bool]) -> None:
+    """Groups above L included: they have no probability, but they can be written."""
+    groups = [[order[0]]]
+    for cut, name in zip(cuts, order[1:], strict=True):
+        groups += [[name]] if cut else []
+        groups[-1] += [] if cut else [name]
+    plan = Plan(tuple(map(tuple, groups)))
+    for generation in generator().generate([VOSS], plans=[plan], n_best=5)[0]:
+        assert generation.plan == plan
+        assert tuple(fact.predicates for fact in generation.facts) == plan.states
+        assert (generation.plan_log_probability is None) == any(len(group) > 2 for group in groups)
+        assert (generation.plan_log_probability or 0.0) <= 0
+
+
+def test_a_plan_that_does_not_fit_is_refused_or_completed() -> None:
+    machine, short = generator(), Plan.parse("[craft]")
+    with pytest.raises(PlanError, match=r"plan for record 'oda' omits birthPlace, age"):
+        machine.generate([NILS, ODA], plans=[None, short])
+    with pytest.raises(PlanError, match=r"plan for record 'oda' omits birthPlace, age"):
+        machine.check(ODA, short)
+    machine.check(ODA, short, complete=True)
+    ((nils,), (oda,)) = machine.generate([NILS, ODA], plans=[None, short], complete=True)
+    assert oda.plan.states[0] == ("craft",)
+    assert sorted(oda.plan.predicates) == sorted(ODA.predicates)
+    assert nils.plan == Plan.parse("[birthPlace]")
+
+
+def test_levels_bound_the_groups() -> None:
+    machine = generator()
+    for level in (1, 2):
+        for found in machine.generate(RECORDS, n_best=9, config=replace(SHORT, level=level)):
+            assert all(len(state) <= level for generation in found for state in generation.plan.states)
+    with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
+        machine.generate([ODA], config=replace(SHORT, level=3))
+    with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
+        machine.plan([ODA], level=3)
+
+
+def test_ablations_plan_as_their_names_say() -> None:
+    machine = generator()
+    for found in machine.generate(RECORDS, n_best=9, config=replace(SHORT, ablation="no-aggregation")):
+        assert all(len(state) == 1 for generation in found for state in generation.plan.states)
+    for record, found in zip(RECORDS, machine.generate(RECORDS, config=replace(SHORT, ablation="plain")), strict=True):
+        assert found[0].plan.states == (record.predicates,)
+        assert (found[0].plan_log_probability is None) == (len(record.predicates) > 2)
+    two_stage = replace(SHORT, planner="two-stage", order_beam=1, aggregations=1)
+    for found in machine.generate(RECORDS, n_best=9, config=two_stage):
+        assert len({generation.plan for generation in found}) == 1
+
+
+def test_random_order_depends_on_the_seed_and_the_record_alone() -> None:
+    machine, config = generator(), replace(SHORT, ablation="random-order", aggregations=1)
+    records = [Record(f"{n}", VOSS.triples) for n in range(6)]
+
+    def orders(records: Sequence[Record], seed: int) -> list[tuple[str, ...]]:
+        return [g[0].plan.predicates for g in machine.generate(records, config=replace(config, seed=seed))]
+
+    assert orders(records, 0) == orders(records[::-1], 0)[::-1]
+    assert orders(records, 0) != orders(records, 1)
+    assert len(set(orders(records, 0))) > 1
+
+
+def test_a_record_with_too_many_triples_is_named() -> None:
+    large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
+    fits = Record("fits", large.triples[:-1])
+    machine = generator()
+    for call in (machine.generate, machine.plan, machine.scores):
+        with pytest.raises(RecordError, match=r"record 'large' has 25 triples; at most 24 can be planned at once"):
+            call([NILS, large])
+    with pytest.raises(RecordError, match=r"record 'large' has 25 triples"):
+        machine.align([large], [["Oda."]])
+    (best,) = machine.generate([fits], config=replace(SHORT, plans=1, beam=BeamConfig(beam=1, max_fact_tokens=2)))[0]
+    assert sorted(best.plan.predicates) == sorted(fits.predicates)
+    assert best.plan_log_probability is not None and best.plan_log_probability <= 0
+
+
+# --- texts ---
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 20), st.sampled_from(["word", "subword"]), st.sampled_from([0.0, 6.0]), st.integers(0, 3))
+def test_spans_cover_the_text_and_say_what_is_missing(seed: int, unit: str, copying: float, record: int) -> None:
+    for generation in generator(seed, unit, copying).generate([RECORDS[record]], n_best=9)[0]:
+        facts = generation.facts
+        assert tuple(fact.predicates for fact in facts) == generation.plan.states
+        assert [facts[0].start, *(fact.end for fact in facts)] == [*(fact.start for fact in facts), facts[-1].end]
+        assert (facts[0].start, facts[-1].end) == (0, len(generation.text))
+        triples = dict(zip(RECORDS[record].predicates, RECORDS[record].triples, strict=True))
+        for fact in facts:
+            said = generation.text[fact.start : fact.end]
+            assert fact.missing == tuple(name for name in fact.predicates if not mentioned(triples[name], said))
+        assert generation.fulfilled == (not any(fact.missing for fact in facts))
+        assert generation.text_log_probability < 0
+
+
+def test_fulfilled_says_whether_every_value_is_in_its_fact() -> None:
+    """Copying alone, no word twice: four words are all that the record has. One word cannot say three values."""
+    copier = generator(copying=60.0)
+    config = replace(SHORT, beam=BeamConfig(beam=4, min_tokens_per_triple=4, max_fact_tokens=4, block_ngrams=1))
+    ((full,),) = copier.generate([NILS], config=config)
+    assert sorted(full.text.split()) == ["Nils", "Voss", "birth", "place"]
+    assert full.fulfilled and full.facts[0].missing == ()
+    ((empty,),) = generator().generate([ODA], config=replace(SHORT, ablation="plain", beam=BeamConfig(1, 0.9, 0, 1)))
+    assert not empty.fulfilled
+    assert len(empty.facts[0].missing) >= 2
+
+
+def test_words_that_no_vocabulary_holds_are_copied_and_spelled() -> None:
+    copier = generator(copying=60.0)
+    config = replace(SHORT, beam=BeamConfig(beam=4, min_tokens_per_triple=6, max_fact_tokens=6, block_ngrams=1))
+    ((best,),) = copier.generate([STRANGE], plans=[Plan.parse("[never-seen] [age]")], config=config)
+    first, last = (best.text[fact.start : fact.end] for fact in best.facts)
+    assert "Qwert" in first and "Plugh" not in first
+    assert "[UNK]" not in best.text
+    assert any(word in last for word in ("Zyx", "Plugh"))
+
+
+def test_the_joint_choice_is_the_best_over_all_plans_written_alone() -> None:
+    machine, config = generator(), replace(SHORT, plan_weight=0.5)
+    for record in RECORDS:
+        (together,) = machine.generate([record], n_best=99, config=config)
+        best: dict[str, Generation] = {}
+        for planned in machine.plan([record], k=config.plans)[0]:
+            for found in machine.generate([record], plans=[planned.plan], n_best=99, config=config)[0]:
+                assert found.plan_log_probability == pytest.approx(planned.log_probability, abs=1e-9)
+                if found.text not in best or best[found.text].score < found.score - 1e-9:
+                    best[found.text] = found
+        assert [g.score for g in together] == sorted((g.score for g in together), reverse=True)
+        assert {g.text for g in together} == set(best)
+        assert len(together) == len(best)
+        for generation in together:
+            assert generation.score == pytest.approx(best[generation.text].score, abs=1e-8)
+        same(machine.generate([record], n_best=2, config=config), [together[:2]])
+
+
+def test_the_plan_counts_by_its_weight() -> None:
+    machine, plan = generator(), Plan.parse("[age birthPlace] [craft]")
+    scores = {}
+    for weight in (0.0, 1.0, 2.0):
+        ((best,),) = machine.generate([ODA], plans=[plan], config=replace(SHORT, plan_weight=weight))
+        scores[weight] = best.score
+        assert best.plan_log_probability is not None
+        assert best.score == pytest.approx(scores[0.0] + weight * best.plan_log_probability)
+
+
+@pytest.mark.parametrize("history", ["shared", "masked"])
+def test_chunks_and_order_do_not_change_results(history: str) -> None:
+    machine = generator(history=history)
+    records = [VOSS, NILS, STRANGE, ODA, replace_id(NILS, "again")]
+    whole = machine.generate(records, n_best=3)
+    assert [found[0].id for found in whole] == ["voss", "nils", "strange", "oda", "again"]
+    same(machine.generate(records, n_best=3, config=replace(SHORT, rows=1)), whole)
+    same(machine.generate(records, n_best=3, config=replace(SHORT, rows=1000)), whole)
+    same(machine.generate(records[::-1], n_best=3)[::-1], whole)
+    same([machine.generate([record], n_best=3)[0] for record in records], whole)
+    assert machine.generate([]) == []
+
+
+def replace_id(record: Record, identifier: str) -> Record:
+    return Record(identifier, record.triples, record.references)
+
+
+def test_json_form_holds_what_the_text_says() -> None:
+    ((best,),) = generator().generate([ODA])
+    data = json.loads(json.dumps(best.as_dict()))
+    assert "".join(fact["text"] for fact in data["facts"]) == data["text"] == best.text
+    assert Plan.parse(data["plan"]) == best.plan
+    assert [fact["predicates"] for fact in data["facts"]] == [list(state) for state in best.plan.states]
+    assert data["fulfilled"] is best.fulfilled
+    assert data["score"] == best.score
+
+
+def test_single_precision_writes_the_same_texts() -> None:
+    exact = generator().generate(RECORDS)
+    model = JointModel(generator().model.config, *sizes_of(generator()))
+    model.load_state_dict(generator().model.state_dict())
+    single = Generator(model, generator().encoder, SHORT).generate(RECORDS)
+    assert [g[0].text for g in single] == [g[0].text for g in exact]
+    assert single[0][0].score == pytest.approx(exact[0][0].score, rel=1e-4)
+
+
+def sizes_of(machine: Generator) -> tuple[int, int, int]:
+    return machine.model.n_words, machine.model.n_output, len(machine.encoder.predicates)
+
+
+# --- alignment ---
+
+TEXTS = [
+    (ODA, ("Oda Lund (41)", ", born in Bergen,", " works with glass.")),
+    (NILS, ("Nils is from Voss, they say.",)),
+    (VOSS, ("Voss, in Vestland, Norway,", " has 16,000 people;", " its leader is Tone Vik.")),
+]
+
+
+def test_alignment_is_the_viterbi_path_of_the_potentials() -> None:
+    machine = generator()
+    records, texts = [record for record, _ in TEXTS], [facts for _, facts in TEXTS]
+    for aligned, record, facts in zip(machine.align(records, texts), records, texts, strict=True):
+        batch = collate([machine.encoder.example(record, facts)])
+        with torch.no_grad():
+            potentials, states = machine.model.potentials(batch, prune=False)
+            _, path = viterbi(potentials, states)
+            likelihood = machine.model.log_likelihood(batch, prune=False).item()
+        named = tuple(tuple(record.predicates[i] for i in states.states[z]) for z in path[0].tolist())
+        assert (aligned.id, aligned.facts, aligned.states) == (record.id, facts, named)
+        assert aligned.log_likelihood == pytest.approx(likelihood, abs=1e-8)
+        assert all(0 < p <= 1 + 1e-12 for p in aligned.posteriors)
+    alone = [machine.align([record], [facts])[0] for record, facts in TEXTS]
+    for one, other in zip(machine.align(records, texts, batch_size=2), alone, strict=True):
+        assert (one.id, one.states) == (other.id, other.states)
+        assert one.posteriors == pytest.approx(other.posteriors, abs=1e-8)
+
+
+def test_posteriors_are_probabilities_of_the_state_over_all_paths() -> None:
+    """One fact, so each state is a path: its share of all states' weights, by Bayes' rule."""
+    machine = generator()
+    (aligned,) = machine.align([STRANGE], [["Zyx is 7.5."]])
+    batch = collate([machine.encoder.example(STRANGE, ["Zyx is 7.5."])])
+    with torch.no_grad():
+        potentials, states = machine.model.potentials(batch, prune=False)
+    weights = {
+        state: math.exp(potentials.start[0, state[0]].item() + potentials.node[0, 0, index].item())
+        for index, state in enumerate(states.states)
+    }
+    assert set(weights) == {*permutations((0, 1), 1), *permutations((0, 1), 2)}
+    best = max(weights, key=weights.__getitem__)
+    assert aligned.states == (tuple(STRANGE.predicates[i] for i in best),)
+    assert aligned.posteriors[0] == pytest.approx(weights[best] / sum(weights.values()), abs=1e-9)
+    assert aligned.log_likelihood == pytest.approx(math.log(sum(weights.values())), abs=1e-8)
+
+
+@pytest.mark.parametrize("nothing", [" ", "\n\t", "\uffed", ""])
+def test_a_fact_without_words_gets_the_empty_state(nothing: str) -> None:
+    """A sign that the tokeniser reads as space is no word either; it shifted the states of all later facts."""
+    machine, (record, facts) = generator(), TEXTS[0]
+    (expected,) = machine.align([record], [facts])
+    (aligned,) = machine.align([record], [(facts[0], nothing, *facts[1:])])
+    assert aligned.states == (expected.states[0], (), *expected.states[1:])
+    assert aligned.posteriors == pytest.approx((expected.posteriors[0], 1.0, *expected.posteriors[1:]), abs=1e-8)
+
+
+def test_a_fact_that_only_ends_a_word_gets_the_empty_state() -> None:
+    """The word belongs to the fact where it begins; states of later facts were shifted, or there were too few."""
+    machine = generator()
+    (aligned,) = machine.align([ODA], [("Oda Lund is from Ber", "gen", " and 41.")])
+    (whole,) = machine.align([ODA], [("Oda Lund is from Bergen", " and 41.")])
+    assert aligned.states == (whole.states[0], (), whole.states[1])
+    assert aligned.posteriors == pytest.approx((whole.posteriors[0], 1.0, whole.posteriors[1]), abs=1e-8)
+
+
+def test_a_text_without_words_cannot_be_aligned() -> None:
+    with pytest.raises(RecordError, match="'nils'"):
+        generator().align([NILS], [[" "]])

@@ -1,0 +1,370 @@
+"""Planning against plain enumeration: every plan listed, scored by its definition, in float64."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import accumulate, pairwise, permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.errors import PlanError
+from agggen.planning import (
+    IndexPlan,
+    PlanScores,
+    aggregations,
+    beam_plans,
+    exact,
+    is_exact,
+    k_best,
+    log_partition,
+    no_aggregation,
+    ordered_states,
+    orderings,
+    plan_score,
+    random_order,
+    two_stage,
+)
+
+small = given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.integers(1, 3), k=st.integers(1, 40))
+
+
+def make_scores(seed: int, n: int, largest: int = 3, whole_numbers: bool = False) -> PlanScores:
+    """Random scores; whole numbers make many exact ties."""
+    rng = np.random.default_rng(seed)
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.integers(-3, 1, shape).astype(float) if whole_numbers else -rng.exponential(1.5, shape)
+
+    states = ordered_states(n, largest)
+    return PlanScores(draw(n), draw(n, n), draw(n), draw(n, n), states, draw(len(states)))
+
+
+def cuts(order: tuple[int, ...], largest: int) -> list[IndexPlan]:
+    """All wait (0) / emit (1) patterns over an order; the last predicate always emits (paper section 3.4)."""
+    plans = []
+    for pattern in product((0, 1), repeat=len(order) - 1):
+        groups: list[tuple[int, ...]] = []
+        waiting: list[int] = []
+        for predicate, emit in zip(order, (*pattern, 1), strict=True):
+            waiting.append(predicate)
+            if emit:
+                groups.append(tuple(waiting))
+                waiting = []
+        if max(len(group) for group in groups) <= largest:
+            plans.append(tuple(groups))
+    return plans
+
+
+def all_plans(n: int, largest: int) -> list[IndexPlan]:
+    return [plan for order in permutations(range(n)) for plan in cuts(order, largest)]
+
+
+def chain_score(scores: PlanScores, plan: IndexPlan) -> float:
+    """The definition: start[first] + sum of within + sum of out across boundaries."""
+    total = scores.start[plan[0][0]]
+    for state in plan:
+        total += scores.within[scores.states.index(state)]
+    for before, after in pairwise(plan):
+        total += scores.out[before[-1], after[0]]
+    return float(total)
+
+
+def ranked(scored: list[tuple[float, IndexPlan]]) -> list[tuple[float, IndexPlan]]:
+    return sorted(scored, key=lambda entry: (-entry[0], entry[1]))
+
+
+def found(plans: list) -> list[IndexPlan]:
+    return [plan.states for plan in plans]
+
+
+@pytest.mark.parametrize("largest", [1, 2, 3, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 40))
+@settings(max_examples=8, deadline=None)
+def test_k_best_and_partition_equal_enumeration(n: int, largest: int, seed: int, k: int) -> None:
+    scores = make_scores(seed, n, largest)
+    for level in (None, *range(1, min(n, largest) + 1)):
+        twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, level or largest)])
+        plans = k_best(scores, k, level)
+        assert found(plans) == [plan for _, plan in twin[:k]]
+        assert [plan.log_probability for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-12)
+        total = math.log(math.fsum(math.exp(score) for score, _ in twin))
+        assert log_partition(scores, level) == pytest.approx(total, abs=1e-12)
+
+
+@small
+@settings(max_examples=40, deadline=None)
+def test_ties_are_broken_lexicographically(seed: int, n: int, largest: int, k: int) -> None:
+    scores = make_scores(seed, n, largest, whole_numbers=True)
+    twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
+    assert [(plan.log_probability, plan.states) for plan in k_best(scores, k)] == twin
+    assert found(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
+
+
+@small
+@settings(max_examples=30, deadline=None)
+def test_plan_score_is_the_searchs_own(seed: int, n: int, largest: int, k: int) -> None:
+    scores = make_scores(seed, n, largest)
+    for plan in k_best(scores, k):
+        assert plan_score(scores, plan.states) == plan.log_probability
+        assert plan.log_probability == pytest.approx(chain_score(scores, plan.states), abs=1e-12)
+
+
+@small
+@settings(max_examples=40, deadline=None)
+def test_a_wide_beam_equals_enumeration(seed: int, n: int, largest: int, k: int) -> None:
+    scores = make_scores(seed, n, largest)
+    twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
+    assert found(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
+
+
+@small
+@settings(max_examples=30, deadline=None)
+def test_permuting_predicates_permutes_only_indices(seed: int, n: int, largest: int, k: int) -> None:
+    scores = make_scores(seed, n, largest)
+    new_of = np.random.default_rng(seed + 1).permutation(n)  # predicate i becomes new_of[i]
+    old_of = np.argsort(new_of)
+    moved = PlanScores(
+        scores.start[old_of],
+        scores.out[np.ix_(old_of, old_of)],
+        scores.inside_start[old_of],
+        scores.inside[np.ix_(old_of, old_of)],
+        scores.states,
+        np.array([scores.within[scores.states.index(tuple(old_of[i] for i in state))] for state in scores.states]),
+    )
+    for search in (lambda s: k_best(s, k), lambda s: two_stage(s, beam=3, top=2)):
+        before = [
+            (tuple(tuple(int(new_of[i]) for i in g) for g in p.states), p.log_probability) for p in search(scores)
+        ]
+        after = search(moved)
+        assert found(after) == [plan for plan, _ in before]
+        assert [p.log_probability for p in after] == pytest.approx([score for _, score in before], abs=1e-12)
+    assert log_partition(moved) == pytest.approx(log_partition(scores), abs=1e-12)
+
+
+def test_the_order_in_which_states_are_listed_does_not_matter() -> None:
+    scores = make_scores(3, 4)
+    order = np.random.default_rng(0).permutation(len(scores.states))
+    listed = replace(scores, states=tuple(scores.states[i] for i in order), within=scores.within[order])
+    assert k_best(listed, 20) == k_best(scores, 20)
+    assert log_partition(listed) == pytest.approx(log_partition(scores), abs=1e-12)
+    assert k_best(listed, 20, 2) == k_best(scores, 20, 2)
+
+
+def order_log_probability(scores: PlanScores, order: tuple[int, ...]) -> float:
+    total = float(scores.inside_start[order[0]])
+    for position in range(1, len(order)):
+        row = scores.inside[order[position - 1]]
+        left = [row[i] for i in range(len(order)) if i not in order[:position]]
+        total += float(row[order[position]]) - math.log(math.fsum(math.exp(logit) for logit in left))
+    return total
+
+
+def boundary_score(scores: PlanScores, plan: IndexPlan) -> float:
+    return math.fsum(scores.out[before[-1], after[0]] for before, after in pairwise(plan))
+
+
+def beam_orders(scores: PlanScores, beam: int) -> list[tuple[int, ...]]:
+    """Left-to-right beam search written out; prefixes are scored with the mask they had at each step."""
+    n = scores.n_predicates
+    kept: list[tuple[int, ...]] = [()]
+    for _ in range(n):
+        longer = [(*order, i) for order in kept for i in range(n) if i not in order]
+        scored = []
+        for order in longer:
+            total = float(scores.inside_start[order[0]])
+            for position in range(1, len(order)):
+                row = scores.inside[order[position - 1]]
+                left = [row[i] for i in range(n) if i not in order[:position]]
+                total += float(row[order[position]]) - math.log(math.fsum(math.exp(logit) for logit in left))
+            scored.append((-total, order))
+        kept = [order for _, order in sorted(scored)[:beam]]
+    return kept
+
+
+@small
+@settings(max_examples=40, deadline=None)
+def test_two_stage_equals_the_papers_procedure(seed: int, n: int, largest: int, k: int) -> None:
+    scores = make_scores(seed, n, largest)
+    for beam, orders in ((3, beam_orders(scores, 3)), (1000, list(permutations(range(n))))):
+        twin = []
+        for order in orders:
+            patterns = ranked([(boundary_score(scores, plan), plan) for plan in cuts(order, largest)])[:k]
+            twin += [(order_log_probability(scores, order) + score, plan) for score, plan in patterns]
+        plans = two_stage(scores, beam=beam, top=k)
+        twin = ranked(twin)
+        assert found(plans) == [plan for _, plan in twin]
+        assert [plan.log_probability for plan in plans] == pytest.approx([score for score, _ in twin], abs=1e-12)
+
+
+def test_all_orders_together_have_probability_one() -> None:
+    scores = make_scores(5, 4)
+    normalised = replace(scores, inside_start=scores.inside_start - np.log(np.exp(scores.inside_start).sum()))
+    orders = orderings(normalised, beam=1000)
+    assert len({order for order, _ in orders}) == 24
+    assert math.fsum(math.exp(score) for _, score in orders) == pytest.approx(1, abs=1e-12)
+
+
+def test_two_stage_defaults_are_the_papers() -> None:
+    assert len(two_stage(make_scores(1, 7))) == 6
+
+
+def test_two_stage_copes_with_many_predicates() -> None:
+    plans = two_stage(make_scores(1, 40, 2))
+    assert all(sorted(i for state in plan.states for i in state) == list(range(40)) for plan in plans)
+
+
+def test_extreme_logits_stay_finite() -> None:
+    scores = make_scores(2, 5)
+    wild = replace(scores, inside=scores.inside * 1e4, out=scores.out * 1e4, within=scores.within * 1e4)
+    for plan in two_stage(wild, beam=200):  # a used predicate's far greater logit does not bring it back
+        assert math.isfinite(plan.log_probability)
+        assert sorted(i for state in plan.states for i in state) == list(range(5))
+    total, best = log_partition(wild), k_best(wild, 1)[0].log_probability
+    assert total is not None and total >= best and math.isfinite(total)
+
+
+def test_diagonals_are_never_read() -> None:
+    scores = make_scores(4, 4)
+    out, inside = scores.out.copy(), scores.inside.copy()
+    np.fill_diagonal(out, np.nan)
+    np.fill_diagonal(inside, -np.inf)
+    masked = replace(scores, out=out, inside=inside)
+    assert k_best(masked, 50) == k_best(scores, 50)
+    assert beam_plans(masked, 50) == beam_plans(scores, 50)
+    assert two_stage(masked) == two_stage(scores)
+    assert log_partition(masked) == log_partition(scores)
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_levels_are_respected_by_every_search(level: int) -> None:
+    scores = make_scores(6, 7)
+    rng = np.random.default_rng(0)
+    for plans in (
+        k_best(scores, 30, level),
+        beam_plans(scores, 30, level),
+        two_stage(scores, max_size=level),
+        random_order(scores, rng, 4, max_size=level),
+    ):
+        assert plans
+        for plan in plans:
+            assert max(len(state) for state in plan.states) <= level
+            assert sorted(i for state in plan.states for i in state) == list(range(7))
+
+
+def test_random_order_ablation_aggregates_one_shuffled_order() -> None:
+    scores = make_scores(8, 5)
+    plans = random_order(scores, np.random.default_rng(11), top=3)
+    order = tuple(i for state in plans[0].states for i in state)
+    assert found(plans) == found(aggregations(scores, order, 3))
+    assert plans[0].log_probability == pytest.approx(boundary_score(scores, plans[0].states) - math.log(120))
+    again = random_order(scores, np.random.default_rng(11), top=3)
+    assert again == plans
+    rng = np.random.default_rng(11)
+    drawn = {tuple(i for s in random_order(scores, rng)[0].states for i in s) for _ in range(50)}
+    assert len(drawn) > 20
+
+
+def test_no_aggregation_ablation_keeps_the_orders_ranking() -> None:
+    scores = make_scores(8, 5)
+    plans = no_aggregation(scores, beam=4)
+    assert [(tuple(i for (i,) in plan.states), plan.log_probability) for plan in plans] == orderings(scores, 4)
+
+
+def test_large_records_fall_back_to_the_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = make_scores(9, 13, 2)
+    assert not is_exact(large)
+    assert log_partition(large) is None
+    plans = k_best(large, 5)
+    assert len(set(found(plans))) == 5
+    assert [plan.log_probability for plan in plans] == pytest.approx([plan_score(large, p.states) for p in plans])
+    assert k_best(large, 5)[0].log_probability >= two_stage_best(large)
+    middling = make_scores(9, 6)
+    best = k_best(middling, 1)[0]
+    monkeypatch.setattr(exact, "MAX_TRANSITIONS", 10)
+    assert log_partition(middling) is None
+    assert k_best(middling, 1)[0].log_probability <= best.log_probability + 1e-12
+
+
+def two_stage_best(scores: PlanScores) -> float:
+    return max(plan_score(scores, plan.states) or -math.inf for plan in two_stage(scores))
+
+
+def test_exact_never_loses_to_another_search_at_ten_predicates() -> None:
+    scores = make_scores(10, 10)
+    best = k_best(scores, 1)[0].log_probability
+    assert best >= beam_plans(scores, 1, width=200)[0].log_probability - 1e-12
+    assert best >= two_stage_best(scores) - 1e-12
+
+
+def test_plan_of_a_group_beyond_l_has_no_score() -> None:
+    assert plan_score(make_scores(0, 4, 2), ((0, 1, 2), (3,))) is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (((0, 1),), "omits predicate 2"),
+        (((0, 1), (1, 2)), "names predicate 1 twice"),
+        (((0, 3),), "names predicate 3; the record has 0 to 2"),
+        (((0,), (), (1, 2)), "group 2 of the plan is empty"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(plan: IndexPlan, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan_score(make_scores(0, 3), plan)
+
+
+def test_levels_and_counts_out_of_range_are_refused() -> None:
+    scores = make_scores(0, 5, 3)
+    rng = np.random.default_rng(0)
+    for search in (
+        lambda level: k_best(scores, 1, level),
+        lambda level: log_partition(scores, level),
+        lambda level: two_stage(scores, max_size=level),
+        lambda level: random_order(scores, rng, max_size=level),
+    ):
+        with pytest.raises(PlanError, match="level 4 exceeds this model's largest group of 3"):
+            search(4)
+        with pytest.raises(PlanError, match="level 0 is not possible; 1 is the lowest"):
+            search(0)
+    with pytest.raises(PlanError, match="0 plans were asked for"):
+        k_best(scores, 0)
+    with pytest.raises(PlanError, match="beam of 0"):
+        two_stage(scores, beam=0)
+    with pytest.raises(PlanError, match="0 aggregations"):
+        two_stage(scores, top=0)
+
+
+def test_a_level_above_the_records_size_is_no_error() -> None:
+    scores = make_scores(0, 2, 3)
+    assert k_best(scores, 9, 3) == k_best(scores, 9)
+    assert len(k_best(scores, 9)) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"out": np.zeros((2, 3))}, r"out has shape \(2, 3\); for 3 predicates it must be \(3, 3\)"),
+        ({"start": np.array([0.0, np.nan, 0.0])}, "start holds a value that is not finite at index"),
+        ({"out": np.full((3, 3), -np.inf)}, "out holds a value that is not finite"),
+        (
+            {"states": ordered_states(3, 2)[:-1], "within": np.zeros(8)},
+            "every ordered group of 1..L of the 3 predicates",
+        ),
+        ({"states": ((0,), (1,), (1,)), "within": np.zeros(3)}, "exactly once"),
+        ({"start": np.zeros(0)}, "at least one predicate"),
+    ],
+)
+def test_malformed_scores_are_refused(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(make_scores(0, 3, 2), **change)
+
+
+def test_states_are_all_ordered_groups() -> None:
+    assert [len(ordered_states(n, 3)) for n in (3, 5, 7)] == [15, 85, 259]  # METHOD section 1
+    assert list(accumulate(len(s) for s in ordered_states(2, 9))) == [1, 2, 4, 6]

@@ -1,0 +1,153 @@
+"""Human plans: adhered to exactly, refused with a reason, completed by the best continuation."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.errors import PlanError
+from agggen.planning import (
+    IndexPlan,
+    PlanScores,
+    complete_plan,
+    k_best,
+    named_plan,
+    ordered_states,
+    plan_score,
+    resolve_plan,
+)
+from agggen.records import Plan, Record, Triple
+
+NAMES = ("eatType", "near", "customer rating", "food", "area")
+RECORD = Record("r7", tuple(Triple("The Mill", name, "x") for name in NAMES))
+
+
+def make_scores(seed: int, n: int, largest: int = 3) -> PlanScores:
+    rng = np.random.default_rng(seed)
+    states = ordered_states(n, largest)
+    arrays = [-rng.exponential(1.5, shape) for shape in (n, (n, n), n, (n, n), len(states))]
+    return PlanScores(arrays[0], arrays[1], arrays[2], arrays[3], states, arrays[4])
+
+
+def groupings(order: tuple[int, ...], largest: int) -> list[IndexPlan]:
+    plans = []
+    for sizes in product(range(1, largest + 1), repeat=len(order)):
+        ends = np.cumsum(sizes)
+        if len(order) in ends:
+            count = int(np.flatnonzero(ends == len(order))[0]) + 1
+            bounds = [0, *ends[:count].tolist()]
+            plans.append(tuple(order[begin:end] for begin, end in pairwise(bounds)))
+    return sorted(set(plans))
+
+
+def continuation_score(scores: PlanScores, prefix: IndexPlan, rest: IndexPlan) -> float:
+    total, last = 0.0, prefix[-1][-1] if prefix else None
+    for state in rest:
+        total += scores.start[state[0]] if last is None else scores.out[last, state[0]]
+        total += scores.within[scores.states.index(state)]
+        last = state[-1]
+    return total
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 5), largest=st.integers(1, 3), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st.DataObject) -> None:
+    scores = make_scores(seed, n, largest)
+    order = tuple(np.random.default_rng(seed).permutation(n).tolist())
+    said = data.draw(st.integers(0, n), label="predicates in the prefix")
+    # Groups of a human prefix may be larger than L.
+    prefix = data.draw(st.sampled_from(groupings(order[:said], 5)), label="prefix") if said else ()
+    level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
+    rests = [
+        rest for left in permutations(order[said:]) for rest in (groupings(left, level or largest) if left else [()])
+    ]
+    twin = sorted((-continuation_score(scores, prefix, rest), prefix + rest) for rest in rests)
+    assert complete_plan(scores, prefix, level) == twin[0][1]
+    plans = k_best(scores, 10, level, prefix)
+    assert [plan.states for plan in plans] == [plan for _, plan in twin[:10]]
+    assert [plan.log_probability for plan in plans] == pytest.approx([-score for score, _ in twin[:10]], abs=1e-12)
+
+
+def test_a_human_plan_is_adhered_to_and_named_back() -> None:
+    plan = '[food] [near "customer rating" eatType] [area]'
+    indices = resolve_plan(RECORD, plan)
+    assert indices == ((3,), (1, 2, 0), (4,))
+    assert resolve_plan(RECORD, Plan.parse(plan)) == indices
+    assert str(named_plan(RECORD, indices)) == plan
+    assert plan_score(make_scores(0, 5), indices) is not None
+
+
+def test_a_group_beyond_l_is_allowed_unless_limited() -> None:
+    plan = '[eatType near "customer rating" food] [area]'
+    indices = resolve_plan(RECORD, plan)
+    assert indices == ((0, 1, 2, 3), (4,))
+    assert plan_score(make_scores(0, 5, 3), indices) is None
+    with pytest.raises(PlanError, match=r"record 'r7': group \[.*\] holds 4 predicates; at most 3 are allowed"):
+        resolve_plan(RECORD, plan, max_size=3)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("[eatType] [naer food]", r"record 'r7': the record has no predicate 'naer'; did you mean near(\?| or)"),
+        ("[EATTYPE]", r"no predicate 'EATTYPE'; did you mean eatType\?"),
+        ("[population]", "no predicate 'population'; it has eatType, near, customer rating, food, area"),
+        ("[eatType] [near eatType]", "record 'r7'.*column 17 .*'eatType' occurs a second time"),
+        ("[eatType", "record 'r7'.*never closed"),
+        ("", "record 'r7'.*the plan is empty"),
+    ],
+)
+def test_a_bad_human_plan_is_refused_whether_or_not_it_is_to_be_completed(
+    plan: str, message: str, complete: bool
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        resolve_plan(RECORD, plan, complete, scores=make_scores(0, 5))
+
+
+def test_an_omission_is_an_error_or_completed() -> None:
+    with pytest.raises(PlanError, match="record 'r7' omits customer rating, area; add"):
+        resolve_plan(RECORD, "[eatType] [near food]")
+    scores = make_scores(3, 5)
+    completed = resolve_plan(RECORD, "[eatType] [near food]", complete=True, scores=scores)
+    assert completed[:2] == ((0,), (1, 3))
+    assert sorted(index for state in completed for index in state) == [0, 1, 2, 3, 4]
+    rivals = [((0,), (1, 3), *rest) for rest in (((2, 4),), ((4, 2),), ((2,), (4,)), ((4,), (2,)))]
+    assert completed == max(rivals, key=lambda plan: plan_score(scores, plan) or 0.0)
+
+
+def test_completion_stays_within_the_level() -> None:
+    for seed in range(10):
+        completed = resolve_plan(RECORD, "[food]", complete=True, max_size=1, scores=make_scores(seed, 5))
+        assert all(len(state) == 1 for state in completed)
+
+
+def test_an_empty_plan_is_completed_to_the_best_plan() -> None:
+    scores = make_scores(4, 5)
+    assert resolve_plan(RECORD, Plan(()), complete=True, scores=scores) == k_best(scores, 1)[0].states
+
+
+def test_completion_needs_the_records_own_scores() -> None:
+    for scores in (None, make_scores(0, 4)):
+        with pytest.raises(ValueError, match=r"pass the scores of record 'r7' \(5 predicates\)"):
+            resolve_plan(RECORD, "[food]", complete=True, scores=scores)
+
+
+def test_completion_of_a_large_record_uses_the_beam() -> None:
+    scores = make_scores(5, 14, 2)
+    prefix = ((3, 4, 5), (0,))
+    completed = complete_plan(scores, prefix)
+    assert completed[:2] == prefix
+    assert sorted(index for state in completed for index in state) == list(range(14))
+    assert complete_plan(scores, completed) == completed
+
+
+def test_a_prefix_that_is_none_is_refused() -> None:
+    with pytest.raises(PlanError, match="names predicate 1 twice"):
+        complete_plan(make_scores(0, 3), ((1,), (1,)))
+    with pytest.raises(PlanError, match="names predicate 3"):
+        complete_plan(make_scores(0, 3), ((3,),))
