@@ -1,0 +1,73 @@
+"""`agggen corpora`: list, fetch and prepare the corpora of the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agggen_platform.cli import console
+
+app = typer.Typer(no_args_is_help=True, help="List, fetch and prepare corpora.", rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A corpus that `agggen corpora list` names.")]
+
+
+@app.command("list")
+def list_() -> None:
+    """Name the corpora and say which are on this machine."""
+    from agggen.corpora.catalogue import data_home, list_corpora
+
+    home = data_home()
+    rows = []
+    for corpus in list_corpora():
+        here = "shipped" if corpus.folder is None else "yes" if (home / corpus.folder).is_dir() else "no"
+        rows.append((corpus.name, here, ", ".join(corpus.splits), corpus.licence, corpus.title))
+    console.print_table(("name", "here", "splits", "licence", "what it is"), rows)
+    console.note(f"Corpora lie in {home} (AGGGEN_DATA_HOME)")
+
+
+@app.command()
+def fetch(name: Name) -> None:
+    """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
+
+    A download that was cut off is continued; files that are there already are kept.
+
+    \b
+        agggen corpora fetch webnlg
+    """
+    from agggen.corpora.fetch import fetch as fetch_corpus
+
+    with console.byte_progress() as progress:
+        report = fetch_corpus(name, progress=progress)
+    console.note(f"{report.downloaded} files downloaded, {report.present} were there")
+    console.say(str(report.folder))
+
+
+@app.command()
+def prepare(
+    name: Name,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the Parquet files go.")],
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
+    facts: Annotated[
+        str | None, typer.Option(metavar="release", help="Attach the facts published with the AggGen paper.")
+    ] = None,
+    max_reject_share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Fail if more than this share of a split cannot be read.")
+    ] = 1.0,
+) -> None:
+    """Read a corpus and write it as Parquet, one file a split.
+
+    What cannot be read goes to DIR/rejects.jsonl with file, line, id and reason, and is counted.
+
+    \b
+        agggen corpora prepare elements --out prepared/elements
+    """
+    from agggen.corpora.catalogue import prepare as prepare_corpus
+
+    report = prepare_corpus(name, out, splits=split, facts=facts, max_reject_share=max_reject_share)
+    rows = [(part, counts.records, counts.references, counts.rejects) for part, counts in report.splits.items()]
+    console.print_table(("split", "records", "references", "rejects"), rows)
+    rejects = sum(counts.rejects for counts in report.splits.values())
+    console.note(f"Written to {out}" + (f"; rejected: {rejects:,}, see {out / 'rejects.jsonl'}" if rejects else ""))

@@ -1,0 +1,142 @@
+"""`agggen demo`: the whole of it on the shipped corpus, in minutes. `agggen evaluate`: a bundle on held-out records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+from agggen_platform.cli.records import BundlePath, output_lines, write_line
+from agggen_platform.cli.train import Runs
+
+if TYPE_CHECKING:
+    from agggen.bundle import Bundle
+    from agggen.evaluation import Score
+    from agggen.generation.generator import Generation
+    from agggen.records import Record
+
+_SHOWN = 3  # records that the demo writes about under three plans
+
+
+def demo(
+    runs: Runs = Path("runs"),
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings over the preset `elements`.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Train anew where an earlier demo left a model.")] = False,
+) -> None:
+    """Train on the chemical elements, score what is written about unseen ones, and show plans and texts.
+
+    Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
+    on twelve elements that training never saw, and logs everything to a local MLflow.
+    """
+    import shutil
+
+    from agggen.evaluation.held_out import evaluate as score
+    from agggen.run import RunConfig
+    from agggen_platform.cli.progress import training_progress
+    from agggen_platform.config import load_config
+    from agggen_platform.local import records_of, run_folder, train_here
+    from agggen_platform.tracking import Tracker
+
+    config = load_config(RunConfig, "elements", overrides or ())
+    folder = run_folder(config, "elements", runs)
+    if fresh and folder.exists():
+        shutil.rmtree(folder)
+    test = records_of(config.corpus.name, config.corpus.test)
+    with Tracker(run_name=folder.name, runs_dir=runs) as tracker:
+        with training_progress() as show:
+            finished = train_here(config, folder, tracker, show)
+        took = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
+        console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
+        held_out = score(finished.bundle.generator(), test)
+        tracker.log_metrics({f"test/{name}": float(value) for name, value in held_out.scores.items()})
+        _print_scores(held_out.scores)
+        shown = _show(finished.bundle, test)
+        tracker.log_text(shown, "samples.txt")
+        console.say(shown)
+    console.say(f"The model:         {finished.path}")
+    console.say(f"Write with it:     agggen generate {finished.path} -i records.jsonl")
+    console.say(f"Look at the run:   {tracker.ui_command()}")
+
+
+def evaluate(
+    bundle: BundlePath,
+    corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or a folder of prepared Parquet.")],
+    split: Annotated[str, typer.Option(help="The split to write about.")] = "dev",
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the texts go as JSON lines.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Only so many records; 0 takes all.")] = 0,
+    ablation: Annotated[
+        str, typer.Option(metavar="none|random-order|no-aggregation|plain", help="The paper's ablations.")
+    ] = "none",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
+    ] = None,
+) -> None:
+    """Write about the records of a split and score texts, plans and alignments against the references.
+
+    \b
+        agggen evaluate BUNDLE --corpus webnlg --split dev
+        agggen evaluate BUNDLE --corpus prepared/elements -o texts.jsonl plans=1
+    """
+    from agggen.bundle import load_bundle
+    from agggen.errors import ConfigError
+    from agggen.evaluation.held_out import evaluate as score
+    from agggen.generation.generator import InferenceConfig
+    from agggen_platform.config import load_config, overrides_of
+    from agggen_platform.local import records_of
+
+    if output == "-":
+        raise ConfigError("the scores go to standard output; give --output the name of a file for the texts")
+    loaded = load_bundle(bundle)
+    settings = [*overrides_of(loaded.inference), f"ablation={ablation}", *(overrides or ())]
+    config = load_config(InferenceConfig, None, settings)
+    records = records_of(corpus, split)[: limit or None]
+    with output_lines(output) if output else nullcontext() as file:  # opened first: it may fail, and scoring is long
+        held_out = score(loaded.generator(), records, config)
+        if file:
+            for generation in held_out.generations:
+                write_line(file, generation.as_dict())
+    _print_scores(held_out.scores)
+
+
+def _print_scores(scores: Mapping[str, Score]) -> None:
+    rows = [(name, f"{score.value:.4f}", score.signature) for name, score in scores.items()]
+    console.print_table(("score", "value", "signature"), rows)
+
+
+def _show(bundle: Bundle, records: Sequence[Record]) -> str:
+    """A few records, each written under the learned plan, a human plan, and without aggregation."""
+    from agggen.records import Plan
+
+    generator = bundle.generator()
+    chosen = [record for record in records if len(record.triples) == 4][:_SHOWN]
+    human = [Plan((record.predicates[:1], record.predicates[1:3], record.predicates[3:])) for record in chosen]
+    written = {
+        "the learned plan": generator.generate(chosen),
+        "a human plan": generator.generate(chosen, human),
+        "no aggregation": generator.generate(chosen, config=replace(bundle.inference, level=1)),
+    }
+    lines: list[str] = []
+    for number, record in enumerate(chosen):
+        lines += ["", f"Record {record.id}", *(f"    {triple}" for triple in record.triples)]
+        for title, generations in written.items():
+            lines += _described(title, generations[number][0])
+    return "\n".join([*lines, ""])
+
+
+def _described(title: str, generation: Generation) -> list[str]:
+    probability = generation.plan_log_probability
+    certainty = "" if probability is None else f"   log p(plan) = {probability:.2f}"
+    lines = [f"  {title}: {generation.plan}{certainty}", f"    {generation.text}"]
+    for fact in generation.facts:
+        missing = f"   MISSING {', '.join(fact.missing)}" if fact.missing else ""
+        lines.append(f"      [{' '.join(fact.predicates)}] {generation.text[fact.start : fact.end].strip()}{missing}")
+    return lines

@@ -1,0 +1,97 @@
+"""The `agggen` command: its subcommands, and what a user sees when something goes wrong.
+
+Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
+or configuration; 3 a bundle that cannot be used; 4 training cannot go on; 5 the operating system refused (disk full,
+permission); 130 interrupted. ``AGGGEN_DEBUG=1`` shows the traceback of every error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from agggen.errors import AggGenError
+from agggen_platform.cli import console, corpora, demo, train, write
+
+OPERATING_SYSTEM_REFUSED = 5
+INTERRUPTED = 130
+
+# No rich markup in help: it would swallow the square brackets of plans.
+app = typer.Typer(
+    name="agggen",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# --- the commands, in the order in which one needs them. A command's module imports heavily only inside functions. ---
+app.command("demo", short_help="Train and show it all on the shipped corpus, in minutes.")(demo.demo)
+app.add_typer(corpora.app, name="corpora")
+app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
+app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(demo.evaluate)
+app.command("generate")(write.generate)
+app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
+app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
+app.command("inspect")(write.inspect)
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            console.say(f"agggen {version('agggen')}")
+        except PackageNotFoundError:
+            console.say("agggen, not installed (run from a source tree)")
+        raise typer.Exit
+
+
+@app.callback()
+def _agggen(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learns to plan and write: texts from data, by plans you can read and change.
+
+    A plan says which facts come in which order and which share a clause: [eatType] [near customerRating].
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line (the process's by default) and exits; a user's error is one line, without a traceback."""
+    try:
+        try:
+            app(args=arguments, prog_name="agggen")
+        finally:
+            sys.stdout.flush()  # here, where a reader that went away can still be handled quietly
+    except AggGenError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # What is still buffered goes nowhere, or the interpreter complains about it when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        _fail(f"{reason}: {error.filename}" if error.filename else reason, OPERATING_SYSTEM_REFUSED)
+    sys.exit(0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    if os.environ.get("AGGGEN_DEBUG") == "1":
+        traceback.print_exc()
+    console.fail(message)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Records in and lines out, for the commands that work on a bundle: any of the formats, files or `-`."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from agggen.corpora.rejects import Reject, write_rejects
+from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
+from agggen.records import Record
+from agggen_platform.cli import console
+
+BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a trained model.")]
+Input = Annotated[
+    str, typer.Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .parquet, or - (JSON lines).")
+]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where JSON lines go, or -.")]
+
+_BLOCK = 256  # records that are worked on together
+_DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+def read_records(source: str) -> Iterator[Record | Reject]:
+    """The records of a file by its ending, or of standard input.
+
+    Raises:
+        CorpusError: the file as a whole cannot be read.
+    """
+    if source == "-":
+        from agggen.corpora.json_lines import read_jsonl
+
+        if sys.stdin.isatty():
+            console.note("Reading records from the keyboard, one JSON object a line; end with Ctrl-D")
+        return read_jsonl(sys.stdin.buffer, "standard input")
+    ending = Path(source).suffix.lower()
+    if ending == ".csv":
+        from agggen.corpora.delimited import read_csv
+
+        return read_csv(Path(source))
+    if ending == ".parquet":
+        from agggen.corpora.prepared import read_records as read_parquet
+
+        return iter(read_parquet(Path(source)))
+    from agggen.corpora.json_lines import read_jsonl
+
+    return read_jsonl(Path(source))
+
+
+class Rejected:
+    """Collects what could not be used; a run that used nothing fails with the first reason."""
+
+    def __init__(self) -> None:
+        self.rejects: list[Reject] = []
+        self.used = 0
+
+    def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
+        """The records of `source` that `check` passes, in blocks; all others are set aside with the reason."""
+        block: list[Record] = []
+        for item in read_records(source):
+            if isinstance(item, Reject):
+                self.rejects.append(item)
+                continue
+            try:
+                check(item)
+            except (PlanError, RecordError) as error:
+                self.rejects.append(Reject(source, None, item.id, str(error)))
+                continue
+            self.used += 1
+            block.append(item)
+            if len(block) == _BLOCK:
+                yield block
+                block = []
+        if block:
+            yield block
+
+    def report(self, output: str) -> None:
+        """Says how many were rejected and where they are written.
+
+        Raises:
+            CorpusError: nothing was used at all; gives the first reason.
+        """
+        beside = _rejects_file(output)
+        if not self.rejects:
+            if not self.used:
+                raise CorpusError("the input holds no record")
+            if beside:
+                beside.unlink(missing_ok=True)  # what an earlier run left would be read as this one's
+            return
+        if beside:
+            write_rejects(beside, self.rejects)
+        where = f"; see {beside}" if beside else "; --output FILE lists all in FILE.rejects.jsonl"
+        where = where if beside or len(self.rejects) > 1 else ""
+        first = self.rejects[0]
+        place = first.file + (f", line {first.line}" if first.line else "")
+        if first.id and repr(first.id) not in first.reason:
+            place += f", record {first.id!r}"
+        if not self.used:
+            raise CorpusError(f"no record could be used: {first.reason} ({place}){where}")
+        count = f"{len(self.rejects):,} of {len(self.rejects) + self.used:,} records rejected"
+        console.note(f"{count}, first: {first.reason} ({place}){where}")
+
+
+def _rejects_file(output: str) -> Path | None:
+    """Where the rejects of a run that writes to `output` go; None beside a stream."""
+    return None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
+
+
+def _is_stream(target: Path) -> bool:
+    """Whether `target` is a device or pipe, which is written to and never replaced."""
+    return target.exists() and not target.is_file() and not target.is_dir()
+
+
+@contextmanager
+def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
+    """Standard output, a device or pipe, or a file that appears under its name only when it is whole.
+
+    Raises:
+        ConfigError: `path` is a folder, lies below a file, or is the file `source` that is being read.
+    """
+    if path == "-":
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # JSON lines are UTF-8, whatever the terminal is
+        yield sys.stdout
+        return
+    target = Path(path)
+    try:
+        if _is_stream(target):
+            with target.open("w", encoding="utf-8") as file:
+                yield file
+            return
+        target = target.resolve()  # a link keeps pointing at what is written
+        with _whole_file(target, path, source) as file:
+            yield file
+    except OSError as error:
+        if error.errno in _DISK_FULL and error.filename is None:
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
+
+
+@contextmanager
+def _whole_file(target: Path, path: str, source: str) -> Iterator[TextIO]:
+    """A file beside `target` that takes its name at the end; `path` is what the user calls it."""
+    if target.is_dir():
+        raise ConfigError(f"cannot write {path}: it is a folder; name a file in it")
+    if source != "-" and target == Path(source).resolve():
+        raise ConfigError(f"--output {path} is the input itself, which would be lost; name another file")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(f"cannot write {path}: {error.filename} is a file, no folder") from error
+    beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            file = beside.open("w", encoding="utf-8")
+        except OSError as error:
+            raise OSError(error.errno, f"cannot write: {error.strerror}", path) from error
+        with file:
+            yield file
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_line(file: TextIO, value: Any) -> None:
+    """One JSON object a line."""
+    file.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def texts_with_facts(records: Sequence[Record], facts_of: str) -> list[tuple[Record, int, tuple[str, ...]]]:
+    """Every reference of every record, cut into facts: its own, or those of the segmenter `facts_of`."""
+    from agggen.facts import segmenter
+
+    found: list[tuple[Record, int, tuple[str, ...]]] = []
+    cut = segmenter("clauses" if facts_of == "corpus" else facts_of)
+    for record in records:
+        for number, reference in enumerate(record.references):
+            if reference.facts is not None:
+                facts = tuple(fact.text for fact in reference.facts)
+            else:
+                facts = cut.segment([reference.text])[0]
+            found.append((record, number, facts))
+    return found

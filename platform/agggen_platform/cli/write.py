@@ -1,0 +1,165 @@
+"""`agggen generate`, `plan`, `align` and `inspect`: what one does with a bundle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+from agggen_platform.cli.records import (
+    BundlePath,
+    Input,
+    Output,
+    Rejected,
+    output_lines,
+    texts_with_facts,
+    write_line,
+)
+
+if TYPE_CHECKING:
+    from agggen.records import Record
+
+Level = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="The largest number of triples in one fact: 1 does not aggregate at all. [default: the model's]"
+    ),
+]
+
+
+def generate(
+    bundle: BundlePath,
+    input: Input = "-",  # noqa: A002 - the option's name
+    output: Output = "-",
+    plan: Annotated[
+        str | None, typer.Option(help="A plan for every record, followed exactly: '[eatType] [near customerRating]'.")
+    ] = None,
+    complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
+    level: Level = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
+    plans: Annotated[int | None, typer.Option(min=1, help="Plans to write out before choosing.")] = None,
+    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="How plans are searched.")] = None,
+    ablation: Annotated[
+        str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
+    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a plan.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of random-order.")] = None,
+) -> None:
+    """Write texts for records.
+
+    Each output line has text, plan, log-probabilities, the span and predicates of each fact, and whether the plan was
+    fulfilled. Records that cannot be used go to OUTPUT.rejects.jsonl.
+
+    \b
+        agggen generate BUNDLE -i records.jsonl -o texts.jsonl
+        agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'
+        echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
+    """
+    from agggen.bundle import load_bundle
+    from agggen.errors import ConfigError
+    from agggen.generation.generator import InferenceConfig
+    from agggen.records import Plan
+    from agggen_platform.config import load_config, overrides_of
+
+    human = None if plan is None else Plan.parse(plan)
+    if complete and human is None:
+        raise ConfigError("--complete goes with --plan")
+    choices = {"plans": plans, "planner": planner, "ablation": ablation, "level": level, "seed": seed}
+    if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
+        raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
+    loaded = load_bundle(bundle)
+    wanted = choices | {"beam.beam": beam}
+    settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    generator = loaded.generator()
+    rejected = Rejected()
+    with output_lines(output, input) as file:
+        for block in rejected.blocks(input, lambda record: generator.check(record, human, complete)):
+            for found in generator.generate(block, [human] * len(block), complete, n_best, config):
+                for rank, generation in enumerate(found, start=1):
+                    write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
+        rejected.report(output)
+
+
+def plan(
+    bundle: BundlePath,
+    input: Input = "-",  # noqa: A002
+    output: Output = "-",
+    k: Annotated[int, typer.Option("-k", min=1, help="Plans a record, best first.")] = 5,
+    level: Level = None,
+) -> None:
+    """Find the most likely plans of records, with their probabilities; exact up to 12 triples.
+
+    \b
+        agggen plan BUNDLE -i records.jsonl -k 3
+    """
+    from agggen.bundle import load_bundle
+    from agggen.errors import PlanError
+
+    generator = load_bundle(bundle).generator()
+    largest = generator.model.config.max_state
+    if level and level > largest:
+        raise PlanError(f"aggregation level {level} exceeds this model's largest group of {largest} predicates")
+    rejected = Rejected()
+    with output_lines(output, input) as file:
+        for block in rejected.blocks(input, generator.check):
+            for record, planned in zip(block, generator.plan(block, k, level or 0), strict=True):
+                found = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
+                write_line(file, {"id": record.id, "plans": found})
+        rejected.report(output)
+
+
+def align(bundle: BundlePath, input: Input = "-", output: Output = "-") -> None:  # noqa: A002
+    """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
+
+    A reference may carry its own facts; others are cut as the model's training texts were.
+
+    \b
+        agggen align BUNDLE -i records.jsonl
+    """
+    from agggen.bundle import load_bundle
+    from agggen.errors import RecordError
+
+    loaded = load_bundle(bundle)
+    generator = loaded.generator()
+
+    def check(record: Record) -> None:
+        generator.check(record)
+        if not record.references:
+            raise RecordError(f"record {record.id!r} has no reference text to align")
+
+    rejected = Rejected()
+    with output_lines(output, input) as file:
+        for block in rejected.blocks(input, check):
+            texts = texts_with_facts(block, loaded.facts)
+            aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
+            for (record, number, _), found in zip(texts, aligned, strict=True):
+                facts = [
+                    {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
+                    for text, state, certainty in zip(found.facts, found.states, found.posteriors, strict=True)
+                ]
+                line = {"id": record.id, "reference": number, "facts": facts, "log_likelihood": found.log_likelihood}
+                write_line(file, line)
+        rejected.report(output)
+
+
+def inspect(bundle: BundlePath) -> None:
+    """Check a bundle's hashes and say what is in it."""
+    from agggen.bundle import describe_bundle, fingerprint, load_bundle
+
+    described = describe_bundle(bundle)
+    loaded = load_bundle(bundle)
+    parameters = sum(p.numel() for p in loaded.model.parameters())
+    vocabulary = loaded.encoder.vocabulary
+    rows = [
+        ("fingerprint", fingerprint(bundle)),
+        ("parameters", f"{parameters:,}"),
+        ("vocabulary", f"{len(vocabulary):,} {vocabulary.unit}s, {vocabulary.n_output:,} of them writable"),
+        ("predicates", f"{len(loaded.encoder.predicates) - 1:,}"),
+        ("facts", loaded.facts),
+    ]
+    rows += [(f"model.{key}", value) for key, value in described["model"].items()]
+    rows += [(key, f"{value:.4f}") for key, value in described["metrics"].items()]
+    rows += [(f"source {key}", value) for key, value in described["sources"].items()]
+    console.print_table(("what", "value"), rows)

@@ -1,0 +1,171 @@
+"""The `agggen` command as users run it: output, messages, exit codes; `agggen corpora`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import AggGenError, BundleError
+from agggen_platform.cli import console, corpora
+from agggen_platform.cli.main import main
+
+REPO = Path(__file__).parents[2]
+
+
+def agggen(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = f"{REPO}{os.pathsep}{REPO / 'platform'}"
+    command = [sys.executable, "-m", "agggen_platform.cli.main", *arguments]
+    env = os.environ | {"PYTHONPATH": paths} | environment
+    return subprocess.run(command, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL, timeout=120)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str, str]:
+    """Exit code, stdout and stderr of the command, run in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+@pytest.fixture
+def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data home with a small E2E file of our own making: two records, and one row that cannot be read."""
+    folder = tmp_path / "home" / "e2e"
+    folder.mkdir(parents=True)
+    rows = ['"name[Blue Door], food[Thai]",Blue Door is Thai.', '"name[Mill], area[city]",Mill is central.', '"?",Bad.']
+    (folder / "devset.csv").write_text("\n".join(["mr,ref", *rows]) + "\n", encoding="utf-8")
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_list_names_corpora_and_whether_they_are_here(toy_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "corpora", "list")
+    assert code == 0
+    table = [line.split("\t") for line in out.splitlines()]
+    assert table[0][:4] == ["name", "here", "splits", "licence"]
+    here = {row[0]: row[1] for row in table[1:]}
+    assert (here["elements"], here["e2e"], here["webnlg"]) == ("shipped", "yes", "no")
+    assert str(toy_home) in err
+
+
+def test_prepare_writes_parquet_and_counts_rejects(
+    toy_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from agggen.corpora.prepared import read_records
+
+    code, out, err = run(capsys, "corpora", "prepare", "e2e", "--split", "dev", "--out", str(tmp_path / "out"))
+    assert (code, out.splitlines()) == (0, ["split\trecords\treferences\trejects", "dev\t2\t2\t1"])
+    assert f"rejected: 1, see {tmp_path / 'out' / 'rejects.jsonl'}" in err
+    assert len(read_records(tmp_path / "out" / "dev.parquet")) == 2
+
+
+def test_prepare_fails_when_too_much_is_rejected(
+    toy_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(
+        capsys, "corpora", "prepare", "e2e", "--split", "dev", "--out", str(tmp_path), "--max-reject-share", "0.1"
+    )
+    assert (code, out) == (2, "")
+    assert err.startswith("error: e2e dev: 1 of 3 records were rejected")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("prepare", "e2f", "--out", "x"), "error: no corpus 'e2f'; did you mean e2e?"),
+        (("prepare", "e2e", "--out", "x"), "run `agggen corpora fetch e2e`"),
+        (
+            ("prepare", "e2e", "--out", "x", "--split", "tset"),
+            "error: e2e has no split 'tset'; it has train, dev",
+        ),
+        (("prepare", "e2e"), "Missing option '--out'"),
+        (("prepare", "e2e", "--out", "x", "--max-reject-share", "2"), "'--max-reject-share'"),
+        (("fetsch",), "No such command 'fetsch'"),
+    ],
+)
+def test_a_wrong_call_is_one_message_and_exit_code_2(
+    toy_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, "corpora", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (AggGenError("the plan [a b] is\nno plan"), 2, "error: the plan [a b] is\nno plan\n"),
+        (BundleError("changed"), 3, "error: changed\n"),
+        (OSError(28, "No space left on device"), 5, "error: No space left on device\n"),
+        (PermissionError(13, "Permission denied", "/x y"), 5, "error: Permission denied: /x y\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_an_error_has_its_exit_code_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, message: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(corpora.console, "print_table", refuse)
+    assert run(capsys, "corpora", "list") == (code, "", message)
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AGGGEN_DEBUG", "1")
+    code, _, err = run(capsys, "corpora", "prepare", "e2f", "--out", "x")
+    assert code == 2
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1].startswith("error: no corpus 'e2f'")
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(corpora.console, "print_table", crash)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["corpora", "list"])
+
+
+def test_help_shows_commands_and_keeps_the_brackets_of_plans() -> None:
+    done = agggen("--help")
+    assert done.returncode == 0
+    assert "corpora" in done.stdout
+    assert "[eatType] [near customerRating]" in done.stdout
+
+
+def test_version_is_printed() -> None:
+    assert agggen("--version").stdout.startswith("agggen")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "corpora", "list"]
+    env = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}"}
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env, timeout=120)
+    os.close(write)
+    assert done.returncode == 1
+    assert "Broken" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_terminal_a_download_is_told_at_its_start_and_end(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.byte_progress() as advance:
+        for done in range(0, 5001, 10):
+            advance("trainset.csv [x]", done, 5000)
+        advance("unknown length", 10, None)
+    told = ["trainset.csv [x]: 0 of 5,000 bytes", "trainset.csv [x]: 5,000 of 5,000 bytes", "unknown length: 10 bytes"]
+    assert capsys.readouterr().err.splitlines() == told

@@ -1,0 +1,241 @@
+"""`agggen train` as users run it: presets and overrides, a finished run found again, a killed run continued."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agggen.bundle import fingerprint, load_bundle
+from agggen.corpora.prepared import write_records
+from agggen.records import Record
+from agggen_platform.cli import progress
+from agggen_platform.cli.main import main
+
+REPO = Path(__file__).parents[2]
+
+PRESET = """\
+corpus:
+  name: corpus
+model: {width: 16, heads: 2, layers: 1, feed_forward: 16, predicate_dim: 8}
+text: {min_count: 1}
+training:
+  threads: 1
+  baseline: {epochs: 1, warmup: 1}
+  joint: {epochs: 1, warmup: 1}
+inference: {plans: 1, beam: {beam: 1, max_fact_tokens: 8}}
+"""
+
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+
+def _records() -> list[Record]:
+    made = []
+    for number, name in enumerate(("Aromi", "Zizzi", "Blue Door", "Mill", "Żubr")):
+        for food in ("Thai", "English", "Polish"):
+            triples = [[name, "food", food], [name, "area", "riverside" if number % 2 else "city"]]
+            text = f"{name} serves {food} food and is in the {triples[1][2]}."
+            made.append(Record.of({"id": f"{name} {food}", "triples": triples, "references": [text]}))
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a preset and a prepared corpus; all tests share it, since making a run log takes seconds."""
+    path = tmp_path_factory.mktemp("train")
+    (path / "corpus").mkdir()
+    records = _records()
+    write_records(path / "corpus" / "train.parquet", records[:11], "toy", "train")
+    write_records(path / "corpus" / "dev.parquet", records[11:], "toy", "dev")
+    (path / "tiny.yaml").write_text(PRESET, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(folder)
+
+    def call(*arguments: str) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["train", *arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return ended.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def trained(run: Run, folder: Path) -> Path:
+    """The finished run of the plain preset: trained by the first test that asks for it."""
+    code, out, _ = run("tiny.yaml")
+    assert code == 0
+    return folder / out.strip()
+
+
+def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> None:
+    code, out, err = run("tiny.yaml", "--name", "first")
+    assert code == 0
+    bundle = folder / out.strip()
+    assert bundle.parent.parent == folder / "runs"
+    assert bundle.parent.name.startswith("first-")
+    lines = err.splitlines()
+    assert lines[0] == f"Run {bundle.parent.name}"
+    assert lines[1].startswith("Transformer: update 1 of 1  epoch 1  dev loss ")
+    assert lines[2].startswith("joint model: update 1 of 1  epoch 1  dev loss ")
+    assert "mlflow server" in lines[-1]
+    loaded = load_bundle(bundle)
+    assert loaded.config["model"]["width"] == 16
+    assert set(loaded.sources) >= {"corpus/train", "corpus/dev"}
+
+    before, log = fingerprint(bundle), (bundle.parent / "tracking.jsonl").read_bytes()
+    code, again, err = run("tiny.yaml", "--name", "first")
+    assert (code, again) == (0, out)
+    assert "finished already; --fresh trains it anew" in err
+    assert "update" not in err
+    assert fingerprint(bundle) == before
+    assert (bundle.parent / "tracking.jsonl").read_bytes() == log  # looking at a finished run is no run
+
+
+def test_fresh_trains_anew_and_gives_the_same_model(run: Run, trained: Path) -> None:
+    before, begun = fingerprint(trained), trained.stat().st_mtime_ns
+    code, _, err = run("tiny.yaml", "--fresh")
+    assert code == 0
+    assert "Transformer: update 1 of 1" in err
+    assert trained.stat().st_mtime_ns > begun
+    assert fingerprint(trained) == before
+
+
+def test_another_setting_is_another_run(run: Run, folder: Path, trained: Path) -> None:
+    code, out, err = run("tiny.yaml", "training.seed=2")
+    assert code == 0
+    assert "Transformer: update 1 of 1" in err
+    assert folder / out.strip() != trained
+    assert load_bundle(folder / out.strip()).config["training"]["seed"] == 2
+
+
+def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    code, out, err = run("tiny.yaml", "model.dropout=0.3", "--print-config", "--runs", str(runs))
+    assert (code, err) == (0, "")
+    config = json.loads(out)
+    assert (config["model"]["dropout"], config["model"]["width"], config["corpus"]["name"]) == (0.3, 16, "corpus")
+    assert not runs.exists()
+    (tmp_path / "resolved.json").write_text(out, encoding="utf-8")
+    assert run(str(tmp_path / "resolved.json"), "--print-config")[1] == out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("elemnts",), "no preset is called 'elemnts'; did you mean 'elements'?"),
+        (("nowhere.yaml",), "cannot read nowhere.yaml: No such file or directory"),
+        (("tiny.yaml", "model.wdith=3"), "unknown key 'model.wdith' in override 'model.wdith=3'; did you mean"),
+        (("tiny.yaml", "model.width"), "override 'model.width' is not of the form key=value"),
+        (("tiny.yaml", "model.width=wide"), "'model.width' must be int, not 'wide' (override 'model.width=wide')"),
+        (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
+        (("tiny.yaml", "--name", "a/b"), "the run's name 'a/b' must be a name without folders"),
+        (("tiny.yaml", "--name", "a b"), "must be letters, digits"),
+        (("tiny.yaml", "--name", ".."), "must be letters, digits"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
+    run: Run, folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = run(*arguments, "--runs", str(tmp_path / "runs"))
+    assert (code, out) == (2, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert message in last
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unknown_key_of_a_preset_names_the_nearest_and_the_line(run: Run, folder: Path) -> None:
+    (folder / "typo.yaml").write_text("model:\n  width: 16\n  haeds: 2\n", encoding="utf-8")
+    code, out, err = run("typo.yaml")
+    assert (code, out) == (2, "")
+    assert err == "error: unknown key 'model.haeds' in typo.yaml, line 3; did you mean 'model.heads'?\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
+        ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
+        ("corpus.name=runs", "error: the folder runs holds no prepared corpus (runs/train.parquet is missing)"),
+        ("facts.source=corpus", "has a reference without facts; name a segmenter, say clauses"),
+    ],
+)
+def test_a_corpus_that_cannot_be_trained_on_is_exit_code_2(run: Run, trained: Path, setting: str, message: str) -> None:
+    code, out, err = run("tiny.yaml", setting)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("error: ")
+    assert message in err
+
+
+def test_a_loss_that_is_not_finite_is_exit_code_4(run: Run, trained: Path) -> None:
+    code, out, err = run("tiny.yaml", "training.baseline.learning_rate=1e30")
+    assert (code, out) == (4, "")
+    assert err.splitlines()[-1].startswith("error: ")
+    assert "smaller learning_rate" in err
+
+
+def test_a_finished_run_that_was_changed_is_exit_code_3(run: Run, folder: Path, trained: Path) -> None:
+    code, out, _ = run("tiny.yaml", "--name", "spoilt")
+    weights = folder / out.strip() / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    code, out, err = run("tiny.yaml", "--name", "spoilt")
+    assert (code, out) == (3, "")
+    assert "weights.safetensors is not what" in err
+
+
+def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    """Regression: a stage shorter than log_every said `train loss nan`."""
+
+    class Trainer:
+        total_steps = 2
+
+        class progress:
+            epoch, step = 1, 2
+
+    lines = progress._Lines("joint")
+    lines.on_evaluation(Trainer(), {"dev_loss": 3.0})  # type: ignore[arg-type]
+    lines.on_log(Trainer(), {"train_loss": 2.5, "epoch": 1.5, "texts_per_second": 10.0})  # type: ignore[arg-type]
+    lines.on_evaluation(Trainer(), {"dev_loss": 2.75})  # type: ignore[arg-type]
+    assert capsys.readouterr().err.splitlines() == [
+        "joint model: update 2 of 2  epoch 1  dev loss 3.000",
+        "joint model: update 2 of 2  epoch 1  train loss 2.500  dev loss 2.750",
+    ]
+
+
+@pytest.mark.chaos
+def test_a_killed_run_continues_and_ends_in_the_same_model(run: Run, folder: Path, trained: Path) -> None:
+    settings = ("tiny.yaml", "training.baseline.epochs=200", "training.baseline.patience=200", "model.dropout=0.1")
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "train", *settings, "--name", "killed"]
+    environment = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL) as process:
+        patience = time.monotonic() + 60
+        while not list(folder.glob("runs/killed-*/checkpoints/baseline.safetensors")):
+            assert process.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < patience, "the run never wrote a checkpoint"
+            time.sleep(0.01)
+        process.kill()
+    (left,) = folder.glob("runs/killed-*")
+    assert not (left / "bundle").exists()
+
+    code, out, err = run(*settings, "--name", "killed")
+    assert code == 0
+    first = next(line for line in err.splitlines() if line.startswith("Transformer"))
+    assert not first.startswith("Transformer: update 1 of"), "it began anew"
+    code, whole, err = run(*settings, "--name", "whole")
+    assert code == 0
+    assert "Transformer: update 1 of 200 " in err
+    assert fingerprint(folder / out.strip()) == fingerprint(folder / whole.strip())
