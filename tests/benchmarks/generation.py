@@ -1,0 +1,99 @@
+"""Generation speed on WebNLG: records per CPU-second on one thread, five plans a record against one, exact plans
+against the paper's two-stage search.
+
+    AGGGEN_DATA_HOME=... python tests/benchmarks/generation.py [BUNDLE] [--records 100] [--beam 5] [--repeats 2]
+
+With a bundle, its model and settings write the texts. Without one, a model of the paper's sizes with random weights
+does, and as such a model knows no end, a fact stops after 20 tokens at the latest: the numbers then say what a token
+costs, not what a record costs. The variants take turns in one process; each number is the best of its repeats. The
+last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+
+import torch
+
+from agggen.bundle import load_bundle
+from agggen.corpora.catalogue import load
+from agggen.encoding import Encoder
+from agggen.generation.generator import Generation, Generator, InferenceConfig
+from agggen.generation.search import BeamConfig
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Record
+from agggen.text import Vocabulary
+
+UNTRAINED_FACT_TOKENS = 20
+
+
+def records_of(split: str) -> list[Record]:
+    return [record for record in load("webnlg", split) if isinstance(record, Record)]
+
+
+def untrained() -> Generator:
+    """A model of the paper's sizes, with the vocabulary of WebNLG's training texts and random weights."""
+    train = records_of("train")
+    vocabulary = Vocabulary.build(train)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(train))
+    torch.manual_seed(0)
+    model = JointModel(ModelConfig(), len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    return Generator(model, encoder, InferenceConfig(beam=BeamConfig(max_fact_tokens=UNTRAINED_FACT_TOKENS)))
+
+
+def cpu_seconds(generator: Generator, records: list[Record], config: InferenceConfig) -> tuple[float, list[Generation]]:
+    began = time.process_time()
+    found = generator.generate(records, config=config)
+    return time.process_time() - began, [best for best, *_ in found]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="generation speed on WebNLG's development set")
+    parser.add_argument("bundle", nargs="?", help="a trained model; random weights without")
+    parser.add_argument("--records", type=int, default=100, help="evenly spread over the development set")
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2)
+    options = parser.parse_args()
+    if not os.environ.get("AGGGEN_DATA_HOME"):
+        sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
+    torch.set_num_threads(1)
+    generator = load_bundle(options.bundle).generator() if options.bundle else untrained()
+    dev = records_of("dev")
+    records = dev[:: max(len(dev) // options.records, 1)][: options.records]
+    base = replace(generator.config, beam=replace(generator.config.beam, beam=options.beam), planner="exact", plans=5)
+    variants = {
+        "exact_5": base,
+        "exact_1": replace(base, plans=1),
+        "two_stage_5": replace(base, planner="two-stage"),
+    }
+    generator.generate(records[:2], config=base)  # the first call pays for tables and kernels
+    best: dict[str, float] = {}
+    texts: dict[str, list[Generation]] = {}
+    for _ in range(options.repeats):
+        for name, config in variants.items():
+            seconds, texts[name] = cpu_seconds(generator, records, config)
+            best[name] = min(seconds, best.get(name, seconds))
+            print(f"{name:12s} {len(records) / seconds:6.2f} records per CPU-second", flush=True)
+    words = [len(generation.text.split()) for generation in texts["exact_5"]]
+    result = {
+        "benchmark": "generation",
+        "records_per_cpu_second": {name: round(len(records) / seconds, 3) for name, seconds in best.items()},
+        "records": len(records),
+        "words_per_text": round(sum(words) / len(words), 1),
+        "beam": options.beam,
+        "weights": "trained" if options.bundle else "random",
+        "max_fact_tokens": base.beam.max_fact_tokens,
+        "output_words": generator.model.n_output,
+        "torch": torch.__version__,
+        "threads": 1,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Joint training speed on WebNLG: texts per CPU-second on one thread, shared history against masked history.
+
+    AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py [--share 0.1] [--updates 12] [--repeats 3]
+
+A share of the training texts, cut into clauses and aligned with the release's constraints, at the paper's sizes. An
+update is everything: collating, forward, backward, clipping, Adam. The histories take turns in one process, on the
+same batches; each number is the best of its repeats. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import Literal, get_args
+
+import torch
+
+from agggen.corpora.catalogue import load
+from agggen.encoding import Encoder, segmented, training_examples
+from agggen.facts import segmenter
+from agggen.model.batch import Example, collate
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Record
+from agggen.text import Vocabulary
+from agggen.training.batches import epoch_batches, joint_costs
+from agggen.training.objectives import objective
+
+History = Literal["shared", "masked"]
+
+
+def examples_of(share: float) -> tuple[list[Example], Encoder]:
+    """Every 1 / share-th training record with all its texts, and an encoder built from all of them."""
+    train = [record for record in load("webnlg", "train") if isinstance(record, Record)]
+    vocabulary = Vocabulary.build(train)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(train), ModelConfig().max_state)
+    sample = segmented(train[:: max(round(1 / share), 1)], segmenter("clauses"))
+    return list(training_examples(sample, encoder, "release")), encoder
+
+
+def cpu_seconds(model: JointModel, optimizer: torch.optim.Optimizer, batches: list[list[Example]]) -> float:
+    """The CPU time of one update a batch."""
+    loss = objective("joint")
+    began = time.process_time()
+    for batch in batches:
+        optimizer.zero_grad(set_to_none=True)
+        (loss(model, collate(batch)) / sum(example.n_target for example in batch)).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return time.process_time() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="joint training speed on WebNLG")
+    parser.add_argument("--share", type=float, default=0.1, help="of the training records")
+    parser.add_argument("--updates", type=int, default=12, help="batches a repeat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--positions", type=int, default=4096, help="decoded positions a batch, as in the preset")
+    options = parser.parse_args()
+    if not os.environ.get("AGGGEN_DATA_HOME"):
+        sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
+    torch.set_num_threads(1)
+    examples, encoder = examples_of(options.share)
+    costs = joint_costs(examples, ModelConfig().max_state)
+    chosen = epoch_batches(examples, costs, options.positions, 512, seed=0, epoch=0)[: options.updates]
+    batches = [[examples[i] for i in batch] for batch in chosen]
+    texts = sum(map(len, batches))
+    sizes = len(encoder.vocabulary), encoder.vocabulary.n_output, len(encoder.predicates)
+    models: dict[str, tuple[JointModel, torch.optim.Optimizer]] = {}
+    histories: tuple[History, ...] = get_args(History)
+    for history in histories:
+        torch.manual_seed(0)
+        model = JointModel(ModelConfig(history=history), *sizes).train()
+        models[history] = model, torch.optim.Adam(model.parameters(), lr=1e-5)
+        cpu_seconds(*models[history], batches[:1])  # the first call pays for lattices and kernels
+    best: dict[str, float] = {}
+    for _ in range(options.repeats):
+        for name, (model, optimizer) in models.items():
+            seconds = cpu_seconds(model, optimizer, batches)
+            best[name] = min(seconds, best.get(name, seconds))
+            print(f"{name:8s} {texts / seconds:6.2f} texts per CPU-second", flush=True)
+    result = {
+        "benchmark": "joint_training",
+        "texts_per_cpu_second": {name: round(texts / seconds, 2) for name, seconds in best.items()},
+        "ratio": round(best["masked"] / best["shared"], 3),
+        "sample": len(examples),
+        "texts": texts,
+        "updates": len(batches),
+        "positions_per_text": round(sum(costs) / len(costs), 1),
+        "torch": torch.__version__,
+        "threads": 1,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Planning time per record: exact k-best and its normaliser against the paper's two-stage search.
+
+    python tests/benchmarks/planning.py [--records 20] [--repeats 7]
+
+Random scores, L = 3, at 3, 5, 7 and 10 triples; 10 exact plans, and beam 3 with 2 aggregations an order as in the
+paper. The searches take turns in one process; each number is the median over repeats of the mean milliseconds per
+record. `tables` is the first call, which builds the index tables that a process then keeps. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+
+from agggen.planning import PlanScores, k_best, log_partition, ordered_states, two_stage
+
+SEARCHES: dict[str, Callable[[PlanScores], object]] = {
+    "exact_1": lambda scores: k_best(scores, 1),
+    "exact_10": lambda scores: k_best(scores, 10),
+    "log_partition": log_partition,
+    "two_stage": two_stage,
+}
+
+
+def random_scores(rng: np.random.Generator, n: int, max_size: int = 3) -> PlanScores:
+    """Scores of a random model: normalised start rows and p_out, Gaussian logits."""
+
+    def log_softmax(logits: np.ndarray) -> np.ndarray:
+        return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
+
+    states = ordered_states(n, max_size)
+    return PlanScores(
+        start=log_softmax(rng.normal(size=n)),
+        out=log_softmax(rng.normal(size=(n, n))),
+        inside_start=log_softmax(rng.normal(size=n)),
+        inside=rng.normal(size=(n, n)),
+        states=states,
+        within=np.array([-len(state) for state in states]) + rng.normal(size=len(states)) * 0.5,
+    )
+
+
+def milliseconds(search: Callable[[PlanScores], object], records: list[PlanScores]) -> float:
+    began = time.perf_counter()
+    for scores in records:
+        search(scores)
+    return (time.perf_counter() - began) * 1000 / len(records)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="planning time per record")
+    parser.add_argument("--records", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=7)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    result: dict[str, dict[str, float]] = {}
+    for n in (3, 5, 7, 10):
+        records = [random_scores(rng, n) for _ in range(options.records)]
+        tables = milliseconds(SEARCHES["exact_1"], records[:1])
+        times: dict[str, list[float]] = {name: [] for name in SEARCHES}
+        for _ in range(options.repeats):
+            for name, search in SEARCHES.items():
+                times[name].append(milliseconds(search, records))
+        row = {name: round(median(values), 3) for name, values in times.items()}
+        result[str(n)] = row | {"tables": round(tables, 3)}
+        columns = "  ".join(f"{name} {value:.2f}" for name, value in result[str(n)].items())
+        print(f"{n:2d} triples  {columns}", flush=True)
+    settings = {"records": options.records, "repeats": options.repeats, "max_size": 3, "numpy": np.__version__}
+    print(json.dumps({"benchmark": "planning", "unit": "ms/record", "triples": result, **settings}))
+
+
+if __name__ == "__main__":
+    main()

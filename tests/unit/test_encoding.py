@@ -1,0 +1,205 @@
+"""Records and texts as numbers: predicate table, facts, hard alignment as bits, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.alignment import hard_constraints
+from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented, training_examples
+from agggen.errors import BundleError, RecordError
+from agggen.facts import segmenter
+from agggen.model.batch import UNK, collate
+from agggen.records import Fact, Plan, Record, Reference, Triple
+from agggen.text import Vocabulary
+
+TEXT = "Oda was born in Bergen. She plays the cello and lives in Ulm."
+FACTS = ("Oda was born in Bergen. ", "She plays the cello ", "and lives in Ulm.")
+
+
+def record(facts: Sequence[str] | None = FACTS, text: str = TEXT, identifier: str = "oda") -> Record:
+    triples = (
+        Triple("Oda", "birthPlace", "Bergen"),
+        Triple("Oda", "instrument", "cello"),
+        Triple("Oda", "residence", "Ulm"),
+    )
+    pieces = None if facts is None else tuple(map(Fact, facts))
+    return Record(identifier, triples, (Reference(text, pieces),))
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder(Vocabulary.build([record()], min_count=1), Encoder.predicate_table([record()]))
+
+
+def said(encoder: Encoder, given: Record, facts: Sequence[Sequence[int]]) -> list[list[str]]:
+    _, extras = encoder.source(given)
+    return [encoder.vocabulary.decode(fact, extras) for fact in facts]
+
+
+# --- predicates ---
+
+
+def test_the_predicate_table_is_sorted_behind_the_unknown_one() -> None:
+    other = Record("b", (Triple("a", "age", "3"), Triple("a", "birthPlace", "b"), Triple("a", "birthPlace", "c")))
+    table = Encoder.predicate_table([record(), other])
+    assert table == (UNKNOWN_PREDICATE, "age", "birthPlace", "birthPlace_2", "instrument", "residence")
+    assert table == Encoder.predicate_table([other, record()])
+
+
+def test_a_predicate_that_the_table_lacks_is_number_0(encoder: Encoder) -> None:
+    triples = (
+        Triple("Oda", "residence", "Ulm"),
+        Triple("Oda", "hobby", "chess"),
+        Triple("Oda", "birthPlace", "Bergen"),
+    )
+    source, extras = encoder.source(Record("new", triples))
+    assert encoder.predicates == (UNKNOWN_PREDICATE, "birthPlace", "instrument", "residence")
+    assert source.predicates == (3, 0, 1)
+    assert extras == ["hobby", "chess"]
+    assert source.facts == () and source.id == "new"
+    assert [token for token in source.source if token >= len(encoder.vocabulary)] == [
+        len(encoder.vocabulary),
+        len(encoder.vocabulary) + 1,
+    ]
+
+
+def test_tables_of_two_encoders_do_not_mix() -> None:
+    """The lookup was once kept in a table of the module."""
+    vocabulary = Vocabulary.build([record()], min_count=1)
+    one = Encoder(vocabulary, (UNKNOWN_PREDICATE, "residence", "instrument", "birthPlace"))
+    other = Encoder(vocabulary, (UNKNOWN_PREDICATE, "birthPlace"))
+    assert one.source(record())[0].predicates == (3, 2, 1)
+    assert other.source(record())[0].predicates == (1, 0, 0)
+    assert one != other and one == Encoder(vocabulary, one.predicates)
+    assert "_index" not in repr(one)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ((), r"must begin with \[unknown\]"),
+        (("birthPlace",), r"must begin with \[unknown\]"),
+        ((UNKNOWN_PREDICATE, "a", "b", "a"), "lists a predicate twice"),
+    ],
+)
+def test_a_predicate_table_that_is_none_is_refused(table: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BundleError, match=message):
+        Encoder(Vocabulary.build([record()], min_count=1), table)
+
+
+# --- facts ---
+
+
+def test_each_fact_holds_its_own_words(encoder: Encoder) -> None:
+    example = encoder.example(record(), FACTS)
+    assert said(encoder, record(), example.facts) == [
+        ["Oda", "was", "born", "in", "Bergen", "￭."],
+        ["She", "plays", "the", "cello"],
+        ["and", "lives", "in", "Ulm", "￭."],
+    ]
+    assert example.n_target == 15 + 3
+    assert (example.required, example.forbidden, example.max_size) == ((), (), 99)
+
+
+def test_words_that_can_only_be_copied_share_their_number_with_the_source() -> None:
+    """ "Ulm" is rare: in the text it is the record's own word, and what the record lacks is unknown."""
+    often = Record("o", (Triple("x", "y", "z"),), tuple(Reference("She lives in it.") for _ in range(2)))
+    encoder = Encoder(Vocabulary.build([often]), (UNKNOWN_PREDICATE,))
+    example = encoder.example(record(), ["She lives in Ulm", " in Trondheim."])
+    _, extras = encoder.source(record())
+    assert example.facts[0][-1] == len(encoder.vocabulary) + extras.index("Ulm")
+    assert example.facts[0][-1] in example.source
+    assert example.facts[1][1] == UNK
+
+
+@pytest.mark.parametrize("constraints", ["none", "paper", "release"])
+@given(places=st.lists(st.integers(0, 3), min_size=1, max_size=3), blank=st.sampled_from([" ", "  ", "\n", " \t "]))
+def test_blank_facts_are_dropped_from_text_and_constraints_alike(
+    encoder: Encoder, constraints: Constraints, places: list[int], blank: str
+) -> None:
+    facts = list(FACTS)
+    for place in places:
+        facts.insert(place, blank)
+    assert encoder.example(record(), facts, constraints) == encoder.example(record(), FACTS, constraints)
+
+
+def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
+    example = encoder.example(record(), ["She plays the cel", "lo", " and lives in Ulm."], "release")
+    assert said(encoder, record(), example.facts) == [
+        ["She", "plays", "the", "cello"],
+        ["and", "lives", "in", "Ulm", "￭."],
+    ]
+    assert len(example.required) == len(example.forbidden) == 2
+
+
+@pytest.mark.parametrize("facts", [[], [""], ["  ", "\n"], ["\uffed"]])
+def test_a_text_without_words_is_refused_by_its_record(encoder: Encoder, facts: list[str]) -> None:
+    with pytest.raises(RecordError, match=r"record 'oda': the text .* holds no words"):
+        encoder.example(record(), facts)
+
+
+# --- hard alignment ---
+
+
+def test_required_and_forbidden_triples_are_bits(encoder: Encoder) -> None:
+    example = encoder.example(record(), FACTS, "release")
+    assert example.required == (0b001, 0b010, 0b100)
+    assert example.forbidden == (0b110, 0b101, 0b011)
+    assert example.max_size == 1, "as many facts as triples"
+
+
+@pytest.mark.parametrize("constraints", ["paper", "release"])
+def test_constraints_are_those_of_the_aligner_on_the_words_of_the_facts(
+    encoder: Encoder, constraints: Constraints
+) -> None:
+    facts = [FACTS[0], FACTS[1] + FACTS[2]]
+    example = encoder.example(record(), facts, constraints)
+    assert constraints != "none"
+    hard = hard_constraints(record(), facts, mode=constraints, max_size=3)
+    for bits, groups in ((example.required, hard.required), (example.forbidden, hard.forbidden)):
+        assert [{i for i in range(3) if mask >> i & 1} for mask in bits] == list(map(set, groups))
+    assert example.max_size == hard.max_size
+    assert any(example.required) and collate([example]).required.tolist() == [list(example.required)]
+
+
+def test_the_size_of_states_is_capped_by_the_model(encoder: Encoder) -> None:
+    small = Encoder(encoder.vocabulary, encoder.predicates, max_state=2)
+    assert encoder.example(record(), [TEXT], "paper").max_size == 3
+    assert small.example(record(), [TEXT], "paper").max_size == 2
+
+
+# --- corpora ---
+
+
+def test_the_corpus_s_own_facts_are_kept() -> None:
+    assert segmented([record()], None) == [record()]
+
+
+def test_a_corpus_without_facts_needs_a_segmenter() -> None:
+    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; name a segmenter, say clauses"):
+        segmented([record(), record(None, identifier="bare")], None)
+
+
+@pytest.mark.parametrize("name", ["clauses", "sentences"])
+def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
+    plan = Plan.parse("[birthPlace] [instrument residence]")
+    first = Record("a", record().triples, (Reference(TEXT, (Fact(TEXT),), plan), Reference("Oda is here.")), "Person")
+    none = Record("b", record().triples)
+    cut = segmented([first, none, record(None)], segmenter(name))
+    assert [r.id for r in cut] == ["a", "b", "oda"] and cut[0].category == "Person" and cut[1] == none
+    assert cut[0].references[0].plan == plan
+    facts = [[fact.text for fact in reference.facts or ()] for r in cut for reference in r.references]
+    assert [len(pieces) > 1 for pieces in facts] == [True, False, True]
+    assert ["".join(pieces) for pieces in facts] == [TEXT, "Oda is here.", TEXT]
+
+
+def test_every_reference_is_an_example(encoder: Encoder) -> None:
+    two = Record("two", record().triples, (*record().references, Reference("Oda lives in Ulm.")))
+    examples = list(training_examples([record(), Record("none", record().triples), two], encoder, "release"))
+    assert [example.id for example in examples] == ["oda", "two", "two"]
+    assert [len(example.facts) for example in examples] == [3, 3, 1]
+    assert examples[0] == encoder.example(record(), FACTS, "release")

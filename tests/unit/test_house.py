@@ -1,0 +1,157 @@
+"""The rules of the house: layout, imports, what must not be in the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+SOURCES = [folder for name in ("agggen", "platform", "jobs", "serve") if (folder := REPO / name).is_dir()]
+
+
+def modules(*folders: Path) -> list[Path]:
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(REPO).as_posix()
+
+
+def run_python(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    env = {"PYTHONPATH": f"{REPO}:{REPO / 'platform'}", "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=REPO, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- layout ------------------------------------------------------------------------------------------------------
+
+
+def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
+    assert not (REPO / "platform" / "__init__.py").exists(), "it would hide Python's own `platform`"
+    found = {path.name for path in (REPO / "platform").iterdir()}
+    assert {name for name in found if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
+
+
+def test_pythons_own_platform_module_still_works() -> None:
+    assert run_python("import platform; print(platform.system())").strip()
+
+
+def test_no_script_is_named_like_a_module_it_would_hide() -> None:
+    dependencies = {"ray", "mlflow", "torch", "numpy", "pyarrow", "optuna", "boto3", "fastapi", "rich", "typer", "yaml"}
+    names = {path.stem for path in (REPO / "jobs").glob("*.py")}
+    assert not names & (sys.stdlib_module_names | dependencies)
+
+
+def test_packages_are_listed_explicitly() -> None:
+    find = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    assert find["where"] == [".", "platform"]
+    assert find["include"] == ["agggen", "agggen.*", "agggen_platform", "agggen_platform.*"]
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = {path.parent for path in modules(REPO / "agggen", REPO / "platform" / "agggen_platform")}
+    assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+# --- modules -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform"), ids=name_of)
+def test_a_module_says_its_purpose_and_is_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if text.strip():
+        assert ast.get_docstring(ast.parse(text)), "it opens without a docstring"
+    assert text.count("\n") < 400
+
+
+def forbidden(tree: ast.AST) -> Iterator[str]:
+    unsafe = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name.split(".")[0] in unsafe)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in unsafe:
+                yield module
+            case ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save" as verb):
+                yield f"torch.{verb}"
+            case ast.Attribute(value=ast.Name(id="os"), attr="system" | "popen" as verb):
+                yield f"os.{verb}"
+            case ast.keyword(arg="shell" | "allow_pickle" as option, value=ast.Constant(value=True)):
+                yield f"{option}=True"
+            case ast.Call(func=ast.Name(id="eval" | "exec" as verb)):
+                yield verb
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import pickle", ["pickle"]),
+        ("from joblib import load", ["joblib"]),
+        ("torch.load(path, weights_only=True)", ["torch.load"]),
+        ("subprocess.run('ls', shell=True)", ["shell=True"]),
+        ("eval('1')", ["eval"]),
+        ("model.eval(); json.load(file); run(['ls'], shell=False)", []),
+    ],
+)
+def test_the_search_for_unsafe_code_finds_it(code: str, found: list[str]) -> None:
+    assert list(forbidden(ast.parse(code))) == found
+
+
+def test_nothing_unpickles_or_calls_a_shell() -> None:
+    found = {name_of(path): list(forbidden(ast.parse(path.read_text(encoding="utf-8")))) for path in modules(*SOURCES)}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+# --- imports -----------------------------------------------------------------------------------------------------
+
+
+def test_the_library_imports_nothing_of_the_platform() -> None:
+    names = [".".join(path.relative_to(REPO).with_suffix("").parts) for path in modules(REPO / "agggen")]
+    names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    heavy = ["ray", "mlflow", "boto3", "fastapi", "typer", "pydantic", "rich", "yaml", "agggen_platform"]
+    code = f"import importlib, sys\nfor n in {names}: importlib.import_module(n)\n"
+    assert run_python(code + f"print([n for n in {heavy} if n in sys.modules])").strip() == "[]"
+
+
+def test_the_command_line_starts_without_heavy_imports() -> None:
+    heavy = ["torch", "mlflow", "ray", "pyarrow", "pydantic", "numpy", "sklearn"]
+    code = f"import sys, agggen_platform.cli.main\nprint([n for n in {heavy} if n in sys.modules])"
+    assert run_python(code).strip() == "[]"
+
+
+# --- committed files ---------------------------------------------------------------------------------------------
+
+MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(?:home|root|Users|work)/[\w.]+|/tmp/bash\w*")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("cd /home/ann/x", True), ("='/home/ann/.cache'", True), ("(/Users/bob)", True), ("https://x.org/home/y", False)],
+)
+def test_the_search_for_machine_paths_finds_them(text: str, found: bool) -> None:
+    assert bool(MACHINE_PATH.search(text)) == found
+
+
+def test_no_committed_file_names_a_path_of_somebodys_machine() -> None:
+    git = shutil.which("git")
+    if git is None or not (REPO / ".git").exists():
+        pytest.skip("no git, or no checkout: the committed files are not known")
+    listed = subprocess.run([git, "-C", str(REPO), "ls-files", "-z"], capture_output=True, text=True, check=True)
+    found = []
+    for name in filter(None, listed.stdout.split("\0")):
+        path = REPO / name
+        if name == name_of(Path(__file__)) or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found += [f"{name}: {match.group()}" for match in MACHINE_PATH.finditer(text)]
+    assert found == []

@@ -1,0 +1,124 @@
+"""Tokens: exact expectations, and that every string comes back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.text import JOINER, detokenise, detokenise_with_offsets, tokenise
+
+AWKWARD = st.text(
+    st.sampled_from("ab1.,;:-'\u2019\"()[]%nts \t\n\u00a0\u200b￭▁@_é\u0301ß😀👩\u200d🇩2e0£")
+    | st.characters(exclude_categories=["Cs"]),
+    max_size=40,
+)
+
+
+def written(text: str, normalise: bool = False) -> list[str]:
+    return [token.text for token in tokenise(text, normalise)]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", []),
+        ("(Ohio's) 16,000-seat hall.", "(￭ Ohio ￭'s ￭) 16,000 ￭-￭ seat hall ￭."),
+        ("It costs £3.50, they're told.", "It costs £￭ 3.50 ￭, they ￭'re told ￭."),
+        ("They don't; CAN\u2019T!", "They do ￭n't ￭; CA ￭N\u2019T ￭!"),
+        ("5.2e3 on 2006-12-31", "5.2e3 on 2006 ￭-￭ 12 ￭-￭ 31"),
+        ('said "Ajo blanco".', 'said "￭ Ajo blanco ￭" ￭.'),
+        ("U.S. 3.5kg 1990s", "U ￭.￭ S ￭. 3.5 ￭kg 1990s"),
+        ("((a)) [b]...", "(￭ (￭ a ￭) ￭) [￭ b ￭] ￭. ￭. ￭."),
+        ("a  b", "a ▁20-20 b"),
+        (" a\n", "▁20 a ▁a"),
+        ("a\u00a0b", "a ▁a0 b"),
+        ("a ￭b", "a ▁20-ffed b"),
+        ("▁20", "▁￭ 20"),
+        ("I\u0307stanbul", "I\u0307stanbul"),
+    ],
+)
+def test_tokens(text: str, tokens: str | list[str]) -> None:
+    assert written(text) == (tokens.split(" ") if isinstance(tokens, str) else tokens)
+
+
+@given(AWKWARD)
+def test_every_string_comes_back(text: str) -> None:
+    assert detokenise(written(text)) == text
+
+
+@given(AWKWARD, st.booleans())
+def test_offsets_point_at_the_tokens_own_characters(text: str, normalise: bool) -> None:
+    previous = 0
+    for token in tokenise(text, normalise):
+        assert previous <= token.start < token.end <= len(text)
+        previous = token.end
+        if not token.text.strip(JOINER).startswith("▁"):
+            assert text[token.start : token.end] == token.text.strip(JOINER)
+
+
+@given(AWKWARD)
+def test_detokenised_spans_are_the_offsets_of_the_text(text: str) -> None:
+    tokens = tokenise(text)
+    again, spans = detokenise_with_offsets(token.text for token in tokens)
+    assert again == text
+    assert spans == [(token.start, token.end) for token in tokens]
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("Arion , otherwise known", "Arion, otherwise known"),
+        ("dish,which is ;hot", "dish, which is; hot"),
+        ("Arion ,otherwise", "Arion, otherwise"),
+        ("AS Roma 's ground ( in Rome )", "AS Roma's ground (in Rome)"),
+        ("  two  spaces\n\nhere ", "two spaces here"),
+        ("is it so ? 5 % of it .", "is it so? 5% of it."),
+        ("a calibre of .5 or 16,000", "a calibre of .5 or 16,000"),
+        ('the " Ajo blanco " dish', 'the " Ajo blanco " dish'),
+        ("“Ajo” — it\u2019s", "“Ajo” — it\u2019s"),
+        ("Sc.D. 1:30", "Sc.D. 1:30"),
+        ("a￭b", "a b"),
+        (" \n", ""),
+    ],
+)
+def test_normalised_spacing(text: str, mended: str) -> None:
+    assert detokenise(written(text, normalise=True)) == mended
+
+
+@given(AWKWARD)
+def test_normalising_a_normalised_text_changes_nothing(text: str) -> None:
+    once = detokenise(written(text, normalise=True))
+    assert detokenise(written(once, normalise=True)) == once
+
+
+@given(AWKWARD)
+def test_normalised_tokens_hold_no_raw_token_and_keep_every_visible_character(text: str) -> None:
+    tokens = written(text, normalise=True)
+    assert not any(token.startswith("▁") and len(token.strip(JOINER)) > 1 for token in tokens)
+    visible = "".join(char for char in text if not char.isspace() and char != JOINER)
+    assert "".join(token.strip(JOINER) for token in tokens) == visible
+
+
+@given(st.lists(st.sampled_from(["a", "￭", "￭a", "a￭", "￭￭￭", "▁20", "▁", "▁zz", "▁110000", ""])))
+def test_any_sequence_a_model_may_write_has_a_text_and_spans(tokens: list[str]) -> None:
+    text, spans = detokenise_with_offsets(tokens)
+    assert len(spans) == len(tokens)
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+
+
+def test_joiners_at_the_ends_have_no_effect() -> None:
+    assert detokenise(["￭,", "a", "(￭"]) == ", a ("
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["▁" + "20-" * 100_000, "1" * 300_000, "n" * 300_000, " " * 300_000, "1." * 150_000, "'" * 300_000])
+)
+def test_time_is_linear_in_the_length(text: str) -> None:
+    began = time.perf_counter()
+    assert detokenise(written(text)) == text
+    detokenise([text])
+    assert time.perf_counter() - began < 20

@@ -1,0 +1,184 @@
+"""The word list, copying, facts of target tokens, the JSON form, and bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import BundleError, ConfigError, CorpusError, RecordError
+from agggen.records import Record
+from agggen.text import Vocabulary, detokenise, fact_spans, tokenise
+from agggen.text.vocabulary import SPECIALS
+
+
+def record(identifier: int, triples: list[list[str]], *references: Any) -> Record:
+    return Record.of({"id": identifier, "triples": triples, "references": list(references)})
+
+
+TRAIN = [
+    record(1, [["Neon", "symbol", "Ne"], ["Neon", "hue", "Red"]], "The symbol of Neon is Ne.", "Neon is red, Ne."),
+    record(2, [["Iron", "symbol", "Fe"], ["Iron", "hue", "Grey"]], "The symbol of Iron is Fe.", "Iron is Grey."),
+]
+NEW = record(3, [["Zinc", "symbol", "Zn"], ["Zinc", "hue", "Red"]])
+
+
+def test_ids_are_specials_then_target_words_by_frequency_then_words_of_the_source_only() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
+    assert vocabulary.words[:7] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[FACT]", "[LAST]", "[END]"]
+    assert vocabulary.words[7 : vocabulary.n_output] == ["is", "￭.", "Iron", "Ne", "Neon", "The", "of", "symbol"]
+    assert vocabulary.words[vocabulary.n_output :] == ["hue"]
+    assert len(vocabulary) == 16
+    named = (
+        Vocabulary.PAD,
+        Vocabulary.UNK,
+        Vocabulary.CLS,
+        Vocabulary.SEP,
+        Vocabulary.FACT,
+        Vocabulary.LAST,
+        Vocabulary.END,
+    )
+    assert named == tuple(range(7))
+
+
+def test_words_of_the_record_that_the_vocabulary_lacks_are_copied() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
+    source = vocabulary.encode_source(NEW)
+    size = len(vocabulary)
+    assert source.extras == ["Zinc", "Zn", "Red"]
+    known = {word: number for number, word in enumerate(vocabulary.words)}
+    assert source.ids == [2, size, known["symbol"], size + 1, 3, size, known["hue"], size + 2, 3]
+    assert source.triple == [-1, 0, 0, 0, 0, 1, 1, 1, 1]
+    assert source.role == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+
+    target = vocabulary.encode_target("The symbol of (Zinc) is Zn. Iron hue, red", None, source)
+    words = vocabulary.decode(target.ids, source.extras)
+    assert words == ["The", "symbol", "of", "Zinc", "is", "Zn", "￭.", "Iron", "hue"]
+    assert target.ids.count(Vocabulary.UNK) == 4  # (￭ ￭) ￭, red
+
+
+def test_a_word_of_the_source_only_is_unknown_where_the_record_lacks_it() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
+    source = vocabulary.encode_source(record(4, [["Zinc", "symbol", "Zn"]]))
+    assert vocabulary.encode_target("hue", None, source).ids == [Vocabulary.UNK]
+
+
+def test_tokens_belong_to_the_fact_they_start_in_and_facts_without_tokens_are_dropped() -> None:
+    given_facts = ["  ", "Neon (", "Ne)", " ", " is", " red."]
+    text = "".join(given_facts)
+    item = record(5, [["Neon", "symbol", "Ne"]], {"text": text, "facts": given_facts})
+    vocabulary = Vocabulary.build([item], min_count=1)
+    spans = fact_spans(item.references[0])
+    assert [text[start:end] for start, end in spans] == given_facts
+    target = vocabulary.encode_target(text, spans, vocabulary.encode_source(item))
+    assert vocabulary.decode(target.ids) == ["Neon", "(￭", "Ne", "￭)", "is", "red", "￭."]
+    assert target.fact == [0, 0, 1, 1, 2, 3, 3]
+    assert target.kept == [1, 2, 4, 5]
+
+
+def test_a_word_cut_by_a_fact_boundary_belongs_to_the_earlier_fact() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
+    target = vocabulary.encode_target("Neon is", [(0, 2), (2, 4), (4, 7)], vocabulary.encode_source(NEW))
+    assert (target.fact, target.kept) == ([0, 1], [0, 2])
+
+
+def test_a_reference_without_facts_is_one_fact() -> None:
+    assert fact_spans(TRAIN[0].references[0]) == [(0, len("The symbol of Neon is Ne."))]
+
+
+@pytest.mark.parametrize("unit", ["word", "subword"])
+@given(st.lists(st.text("abcXY1.,'-é (", min_size=1, max_size=25), min_size=1, max_size=4), st.integers(0, 20))
+def test_training_texts_come_back_from_their_ids(unit: str, texts: list[str], merges: int) -> None:
+    texts = [text for text in texts if text.strip()] or ["a"]
+    item = record(1, [["a", "b", "c"]], *texts)
+    vocabulary = Vocabulary.build([item], unit=unit, min_count=1, merges=merges)
+    source = vocabulary.encode_source(item)
+    assert not source.extras
+    for text in texts:
+        target = vocabulary.encode_target(text, None, source)
+        assert len(target.fact) == len(target.ids)
+        assert max(target.ids) < vocabulary.n_output
+        assert vocabulary.decode(target.ids) == [token.text for token in tokenise(text, normalise=True)]
+
+
+def test_subwords_spell_new_words_and_map_their_pieces_to_facts() -> None:
+    vocabulary = Vocabulary.build(TRAIN, unit="subword", merges=20)
+    assert vocabulary.n_output == len(vocabulary)
+    source = vocabulary.encode_source(record(6, [["Bono", "symbol", "Ne"]]))
+    target = vocabulary.encode_target("yes, Nero.", [(0, 4), (4, 10)], source)
+    assert detokenise(vocabulary.decode(target.ids, source.extras)) == "yes, Nero."
+    first = vocabulary.encode_target("yes,", None, source).ids
+    assert len(first) > 2
+    assert target.fact == [0] * len(first) + [1] * (len(target.ids) - len(first))
+
+
+def test_a_word_with_a_character_never_seen_is_copied_whole_in_subwords() -> None:
+    vocabulary = Vocabulary.build(TRAIN, unit="subword", merges=20)
+    source = vocabulary.encode_source(record(7, [["Zł", "symbol", "Ne"]]))
+    assert source.extras == ["Zł"]
+    target = vocabulary.encode_target("Zł is ŻŻ", None, source)
+    assert target.ids[0] == len(vocabulary)
+    assert target.ids[-1] == Vocabulary.UNK
+    assert vocabulary.decode(target.ids, source.extras) == ["Zł", "is"]
+
+
+@pytest.mark.parametrize("unit", ["word", "subword"])
+def test_json_is_lossless_and_the_order_of_records_does_not_matter(unit: str) -> None:
+    vocabulary = Vocabulary.build(TRAIN, unit=unit, merges=5)
+    again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
+    assert again.to_json() == vocabulary.to_json()
+    assert again.fingerprint == vocabulary.fingerprint == Vocabulary.build(TRAIN[::-1], unit=unit, merges=5).fingerprint
+    assert again.encode_source(NEW) == vocabulary.encode_source(NEW)
+    assert Vocabulary.build(TRAIN[:1], unit=unit, merges=5).fingerprint != vocabulary.fingerprint
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    return {"unit": "word", "n_output": 8, "words": [*SPECIALS, "a"], "merges": []} | parts
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (["a"], "must be an object, not list"),
+        ({"words": []}, "has unit, n_output, words and merges, not words"),
+        (changed(words=[*SPECIALS, 5]), "words must be a list of strings"),
+        (changed(words=["a"]), r"must begin with \[PAD\]"),
+        (changed(words=[*SPECIALS, "a", "a"]), "lists 'a' twice"),
+        (changed(n_output=9), "between 7 and 8, not at 9"),
+        (changed(n_output="8"), "n_output must be a whole number, not '8'"),
+        (changed(unit="character"), "word or subword, not 'character'"),
+        (changed(merges=[["a"]]), "merges must be a list of pairs"),
+    ],
+)
+def test_bad_json_is_refused(data: object, message: str) -> None:
+    with pytest.raises(BundleError, match=message):
+        Vocabulary.from_json(data)
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="word or subword, not 'bpe'"):
+        Vocabulary.build(TRAIN, unit="bpe")
+    with pytest.raises(ConfigError, match=r"min_count must be at least 1 .*, not 0"):
+        Vocabulary.build(TRAIN, min_count=0)
+    with pytest.raises(CorpusError, match="training records need references"):
+        Vocabulary.build([NEW])
+
+
+def test_texts_and_spans_that_do_not_fit_are_refused() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
+    source = vocabulary.encode_source(NEW)
+    with pytest.raises(RecordError, match="holds no words"):
+        vocabulary.encode_target(" \n", None, source)
+    with pytest.raises(RecordError, match="no fact holds 'is' at character 5 of 'Neon is'"):
+        vocabulary.encode_target("Neon is", [(0, 5)], source)
+    with pytest.raises(RecordError, match="no fact holds 'Neon' at character 0"):
+        vocabulary.encode_target("Neon is", [(1, 7)], source)
+
+
+def test_an_id_of_another_record_is_refused() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
+    with pytest.raises(IndexError, match=r"id 17 is not among 16 words and 1 extras"):
+        vocabulary.decode([17], ["Zinc"])
