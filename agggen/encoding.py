@@ -1,0 +1,113 @@
+"""Records and texts as the model's numbers: a vocabulary, a predicate table, and the hard alignment of METHOD 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from agggen.alignment import hard_constraints
+from agggen.errors import BundleError, RecordError
+from agggen.model.batch import Example
+from agggen.records import Fact, Record, Reference
+from agggen.text import EncodedSource, Vocabulary
+
+if TYPE_CHECKING:
+    from agggen.facts import FactSegmenter
+
+Constraints = Literal["release", "paper", "none"]
+UNKNOWN_PREDICATE = "[unknown]"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns records into examples. Predicate id 0 stands for every predicate that the table lacks."""
+
+    vocabulary: Vocabulary
+    predicates: tuple[str, ...]  # unique names as in Record.predicates; the first is UNKNOWN_PREDICATE
+    max_state: int = 3
+    _index: dict[str, int] = field(init=False, repr=False, compare=False)  # predicate -> id
+
+    def __post_init__(self) -> None:
+        if not self.predicates or self.predicates[0] != UNKNOWN_PREDICATE:
+            raise BundleError(f"a predicate table must begin with {UNKNOWN_PREDICATE}")
+        if len(set(self.predicates)) != len(self.predicates):
+            raise BundleError("the predicate table lists a predicate twice")
+        object.__setattr__(self, "_index", {name: index for index, name in enumerate(self.predicates)})
+
+    @staticmethod
+    def predicate_table(records: Iterable[Record]) -> tuple[str, ...]:
+        """All predicates of a corpus in alphabetical order, behind the unknown one."""
+        return (UNKNOWN_PREDICATE, *sorted({name for record in records for name in record.predicates}))
+
+    def source(self, record: Record) -> tuple[Example, list[str]]:
+        """The record without a text, and its words that the vocabulary lacks (ids from ``len(vocabulary)`` on)."""
+        encoded = self.vocabulary.encode_source(record)
+        return self._source(record, encoded), encoded.extras
+
+    def _source(self, record: Record, encoded: EncodedSource) -> Example:
+        predicates = tuple(self._index.get(name, 0) for name in record.predicates)
+        return Example(record.id, tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role), predicates)
+
+    def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
+        """The record with a text given as facts that concatenate to it; facts in which no word starts are left out.
+
+        Raises:
+            RecordError: the text holds no words.
+        """
+        spans, position = [], 0
+        for fact in facts:
+            spans.append((position, position + len(fact)))
+            position += len(fact)
+        encoded = self.vocabulary.encode_source(record)
+        try:
+            target = self.vocabulary.encode_target("".join(facts), spans, encoded)
+        except RecordError as error:
+            raise RecordError(f"record {record.id!r}: {error}") from error
+        ids: list[list[int]] = [[] for _ in target.kept]
+        for token, fact_index in zip(target.ids, target.fact, strict=True):
+            ids[fact_index].append(token)
+        example = replace(self._source(record, encoded), facts=tuple(map(tuple, ids)), kept=tuple(target.kept))
+        if constraints == "none":
+            return example
+        hard = hard_constraints(record, [facts[k] for k in target.kept], mode=constraints, max_size=self.max_state)
+        return replace(example, required=_bits(hard.required), forbidden=_bits(hard.forbidden), max_size=hard.max_size)
+
+
+def _bits(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
+    return tuple(sum(1 << index for index in group) for group in groups)
+
+
+def segmented(records: Sequence[Record], segmenter: FactSegmenter | None) -> list[Record]:
+    """The records with facts in every reference: the corpus's own (segmenter None), or the segmenter's.
+
+    Raises:
+        RecordError: no segmenter is given and a reference has no facts.
+    """
+    if segmenter is None:
+        for record in records:
+            if any(reference.facts is None for reference in record.references):
+                raise RecordError(f"record {record.id!r} has a reference without facts; name a segmenter, say clauses")
+        return list(records)
+    texts = [reference.text for record in records for reference in record.references]
+    facts = iter(segmenter.segment(texts))
+    return [
+        replace_references(
+            record, tuple(Reference(r.text, tuple(map(Fact, next(facts))), r.plan) for r in record.references)
+        )
+        for record in records
+    ]
+
+
+def replace_references(record: Record, references: tuple[Reference, ...]) -> Record:
+    """`record` with other references (dataclasses.replace cannot pass the derived predicates)."""
+    return Record(record.id, record.triples, references, record.category)
+
+
+def training_examples(records: Iterable[Record], encoder: Encoder, constraints: Constraints) -> Iterator[Example]:
+    """One example a reference; a text whose facts are not known is a single fact."""
+    for record in records:
+        for reference in record.references:
+            yield encoder.example(
+                record, [fact.text for fact in reference.facts or ()] or [reference.text], constraints
+            )

@@ -1,0 +1,317 @@
+"""The nouns: Triple, Record, Reference, Fact, State, Plan, and their text forms.
+
+A *record* is a set of *triples* with zero or more *reference* texts. A reference may be segmented into *facts*
+(contiguous pieces of the text that concatenate back to it exactly). A *state* is an ordered tuple of the record's
+predicates that share one fact; a *plan* is a sequence of states in which every predicate of the record occurs exactly
+once. Plans are written ``[eatType] [near customerRating]`` (AggGen, ACL 2021, section 3.5); a predicate holding white
+space, brackets or quotes is written as a JSON string: ``["customer rating" near]``.
+
+A predicate that occurs twice in a record is made unique by a suffix (``isPartOf``, ``isPartOf_2``), so the predicates
+of a record are a set and can name its triples.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agggen.errors import PlanError, RecordError
+
+State = tuple[str, ...]
+"""An ordered group of distinct predicates that are verbalised in one fact."""
+
+_BARE_PREDICATE = re.compile(r"[^\s\[\]\"]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def _clean(value: object, what: str) -> str:
+    """`value` as a stripped, non-empty string without control characters, or a RecordError that names `what`."""
+    if not isinstance(value, str):
+        raise RecordError(f"{what} must be a string, not {type(value).__name__} ({value!r:.60})")
+    if match := _CONTROL.search(value):
+        raise RecordError(f"{what} holds the control character {match.group()!r} at position {match.start()}")
+    if not value.strip():
+        raise RecordError(f"{what} is empty")
+    return value.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One fact of the input: subject, predicate, object; all non-empty strings."""
+
+    subject: str
+    predicate: str
+    object: str
+
+    def __post_init__(self) -> None:
+        for name in ("subject", "predicate", "object"):
+            object.__setattr__(self, name, _clean(getattr(self, name), f"the triple's {name}"))
+
+    @classmethod
+    def of(cls, parts: Any) -> Triple:
+        """Reads ``[subject, predicate, object]`` or a mapping with these keys.
+
+        Raises:
+            RecordError: not three parts, or a part that is empty or no string.
+        """
+        if isinstance(parts, Mapping):
+            missing = [key for key in ("subject", "predicate", "object") if key not in parts]
+            if missing:
+                raise RecordError(f"a triple lacks {', '.join(missing)}; it needs subject, predicate and object")
+            return cls(parts["subject"], parts["predicate"], parts["object"])
+        if not isinstance(parts, Sequence) or isinstance(parts, str | bytes):
+            raise RecordError(f"a triple must be [subject, predicate, object], not {parts!r:.80}")
+        if len(parts) != 3:
+            raise RecordError(
+                f"a triple needs 3 parts (subject, predicate, object), this has {len(parts)}: {parts!r:.80}"
+            )
+        return cls(*parts)
+
+    def __str__(self) -> str:
+        return f"{self.subject} | {self.predicate} | {self.object}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A sequence of states. ``str(plan)`` and ``Plan.parse`` are inverse to each other."""
+
+    states: tuple[State, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "states", tuple(tuple(state) for state in self.states))
+        seen: set[str] = set()
+        for number, state in enumerate(self.states, start=1):
+            if not state:
+                raise PlanError(f"group {number} of the plan is empty")
+            for predicate in state:
+                if predicate in seen:
+                    raise PlanError(f"the plan names {predicate!r} twice; every predicate belongs to exactly one group")
+                seen.add(predicate)
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """Reads ``[eatType] [near customerRating]``.
+
+        Raises:
+            PlanError: names the column (counted from 1) at which the text stops being a plan.
+        """
+        states: list[State] = []
+        position = 0
+
+        def fail(message: str, at: int) -> PlanError:
+            return PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
+
+        while True:
+            while position < len(text) and text[position].isspace():
+                position += 1
+            if position == len(text):
+                break
+            if text[position] != "[":
+                raise fail(f"expected '[', found {text[position]!r}", position)
+            opened, position = position, position + 1
+            state: list[str] = []
+            while True:
+                while position < len(text) and text[position].isspace():
+                    position += 1
+                if position == len(text):
+                    raise fail("this group is never closed with ']'", opened)
+                if text[position] == "]":
+                    break
+                if text[position] == "[":
+                    raise fail("groups do not nest; close the group before with ']'", position)
+                if text[position] == '"':
+                    try:
+                        predicate, end = json.JSONDecoder().raw_decode(text, position)
+                    except json.JSONDecodeError as error:
+                        raise fail("a quoted predicate must be a JSON string", position) from error
+                    if not predicate.strip():
+                        raise fail("the predicate is empty", position)
+                else:
+                    match = _BARE_PREDICATE.match(text, position)
+                    assert match is not None
+                    predicate, end = match.group(), match.end()
+                if predicate in state or any(predicate in earlier for earlier in states):
+                    raise fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", position)
+                state.append(predicate)
+                position = end
+            if not state:
+                raise fail("this group is empty", opened)
+            states.append(tuple(state))
+            position += 1
+        if not states:
+            raise PlanError("the plan is empty; write for example [eatType] [near customerRating]")
+        return cls(tuple(states))
+
+    @property
+    def predicates(self) -> tuple[str, ...]:
+        """All predicates in the order in which the plan says them."""
+        return tuple(predicate for state in self.states for predicate in state)
+
+    def __str__(self) -> str:
+        return " ".join("[" + " ".join(_quote(predicate) for predicate in state) + "]" for state in self.states)
+
+
+def _quote(predicate: str) -> str:
+    return predicate if _BARE_PREDICATE.fullmatch(predicate) else json.dumps(predicate, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A contiguous piece of a reference text; `predicates` are the triples it verbalises, None where not known.
+
+    An empty `predicates` means that the fact is known to verbalise none of the record's triples.
+    """
+
+    text: str
+    predicates: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A text for a record, with its facts and its plan where they are known.
+
+    The facts' texts concatenate to `text` byte for byte. The plan is the human order and grouping of the triples; it
+    may be known without facts (WebNLG 1.6: sentence splits).
+    """
+
+    text: str
+    facts: tuple[Fact, ...] | None = None
+    plan: Plan | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise RecordError("a reference text is empty")
+        if self.facts is not None and "".join(fact.text for fact in self.facts) != self.text:
+            raise RecordError(f"the facts do not concatenate to the reference text {self.text!r:.80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One or more triples to be verbalised, with an id, reference texts and, in some corpora, a category."""
+
+    id: str
+    triples: tuple[Triple, ...]
+    references: tuple[Reference, ...] = ()
+    category: str | None = None
+    predicates: tuple[str, ...] = field(init=False)
+    """One unique name a triple, in the order of the triples (``isPartOf``, ``isPartOf_2``)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", _clean(self.id, "the record's id"))
+        if not self.triples:
+            raise RecordError(f"record {self.id!r} has no triples; it needs at least one")
+        object.__setattr__(self, "predicates", unique_predicates(triple.predicate for triple in self.triples))
+        known = set(self.predicates)
+        for reference in self.references:
+            named: list[str] = list(reference.plan.predicates) if reference.plan else []
+            named += [name for fact in reference.facts or () for name in fact.predicates or ()]
+            if unknown := sorted(set(named) - known):
+                raise RecordError(f"record {self.id!r}: a reference names {unknown[0]!r}, which is no predicate of it")
+
+    @classmethod
+    def of(cls, data: object, default_id: str | None = None) -> Record:
+        """Reads ``{"id", "triples": [[s, p, o], ...], "references": [...], "category"}``; other keys are refused.
+
+        A reference is a string, or ``{"text", "facts": [...], "plan": "[a] [b c]"}`` where a fact is a string or
+        ``{"text", "predicates"}``.
+
+        Raises:
+            RecordError: says which part is wrong and what it should be.
+        """
+        if not isinstance(data, Mapping):
+            raise RecordError(f"a record must be an object with id and triples, not {type(data).__name__}")
+        if unknown := sorted(set(data) - {"id", "triples", "references", "category"}):
+            raise RecordError(f"unknown key {unknown[0]!r}; a record has id, triples, references, category")
+        identifier = data.get("id", default_id)
+        if identifier is None:
+            raise RecordError("the record has no id")
+        identifier = str(identifier) if isinstance(identifier, int) else _clean(identifier, "the record's id")
+        triples = data.get("triples")
+        if not isinstance(triples, Sequence) or isinstance(triples, str):
+            raise RecordError(f"record {identifier!r}: 'triples' must be a list of [subject, predicate, object]")
+        try:
+            references = tuple(_reference(item) for item in _list(data.get("references"), "references"))
+            category = data.get("category")
+            if category is not None and not isinstance(category, str):
+                raise RecordError(f"the category must be a string, not {type(category).__name__}")
+            return cls(identifier, tuple(Triple.of(parts) for parts in triples), references, category)
+        except (RecordError, PlanError) as error:
+            message = str(error)
+            raise RecordError(
+                message if repr(identifier) in message else f"record {identifier!r}: {message}"
+            ) from error
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form that :meth:`of` reads; parts that are not known are left out."""
+        data: dict[str, Any] = {"id": self.id, "triples": [[t.subject, t.predicate, t.object] for t in self.triples]}
+        if self.references:
+            data["references"] = [_reference_as_json(reference) for reference in self.references]
+        if self.category is not None:
+            data["category"] = self.category
+        return data
+
+
+def _reference(item: object) -> Reference:
+    if isinstance(item, str):
+        return Reference(item)
+    if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
+        raise RecordError("a reference must be a text or an object with 'text'")
+    facts = item.get("facts")
+    plan = item.get("plan")
+    if plan is not None and not isinstance(plan, str):
+        raise RecordError(f"a plan must be written as a string, not as {type(plan).__name__}")
+    return Reference(
+        item["text"],
+        None if facts is None else tuple(_fact(fact) for fact in _list(facts, "facts")),
+        None if plan is None else Plan.parse(plan),
+    )
+
+
+def _fact(item: object) -> Fact:
+    if isinstance(item, str):
+        return Fact(item)
+    if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
+        raise RecordError("a fact must be a text or an object with 'text' and 'predicates'")
+    predicates = item.get("predicates")
+    if predicates is not None and not all(isinstance(name, str) for name in _list(predicates, "predicates")):
+        raise RecordError("the predicates of a fact must be strings")
+    return Fact(item["text"], None if predicates is None else tuple(predicates))
+
+
+def _list(value: object, what: str) -> Sequence[Any]:
+    """`value` if it is a list (empty for None); a string would otherwise be read as a list of its characters."""
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise RecordError(f"'{what}' must be a list, not {type(value).__name__}")
+    return value
+
+
+def _reference_as_json(reference: Reference) -> str | dict[str, Any]:
+    if reference.facts is None and reference.plan is None:
+        return reference.text
+    data: dict[str, Any] = {"text": reference.text}
+    if reference.facts is not None:
+        data["facts"] = [
+            fact.text if fact.predicates is None else {"text": fact.text, "predicates": list(fact.predicates)}
+            for fact in reference.facts
+        ]
+    if reference.plan is not None:
+        data["plan"] = str(reference.plan)
+    return data
+
+
+def unique_predicates(predicates: Iterable[str]) -> tuple[str, ...]:
+    """Names that are all different: the second ``isPartOf`` becomes ``isPartOf_2``, and so on."""
+    names: list[str] = []
+    given = list(predicates)
+    for predicate in given:
+        name, count = predicate, 1
+        while name in names or (count > 1 and name in given):
+            count += 1
+            name = f"{predicate}_{count}"
+        names.append(name)
+    return tuple(names)

@@ -1,0 +1,68 @@
+"""A record as the encoder reads it: ``[CLS] s p o [SEP] s p o [SEP] ...`` (AggGen, ACL 2021, section 3.2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agggen.records import Record
+from agggen.text.tokenise import tokenise
+
+CLS, SEP = "[CLS]", "[SEP]"
+ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE, ROLE_OBJECT = range(4)
+
+_DATATYPE = re.compile(r'(?<=")(?:\^\^\S+|@[A-Za-z-]+)$')
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTokens:
+    """The linearised record. The three lists have one item a token."""
+
+    tokens: list[str]
+    triple: list[int]
+    """Index of the triple the token belongs to, ``[SEP]`` to the one it ends; -1 for ``[CLS]``."""
+    role: list[int]
+    """ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE or ROLE_OBJECT."""
+
+
+def entity_words(text: str) -> str:
+    """A subject or object in words: ``Cleveland,_Ohio_44114`` -> ``Cleveland, Ohio 44114``, ``"5.0"`` -> ``5.0``.
+
+    Underscores are spaces, enclosing double quotes and an RDF type or language behind them are dropped.
+    """
+    words = " ".join(_DATATYPE.sub("", text).replace("_", " ").split())
+    if len(words) > 2 and words[0] == words[-1] == '"' and '"' not in words[1:-1]:
+        words = words[1:-1].strip()
+    return words or text
+
+
+def predicate_words(text: str) -> str:
+    """A predicate in words: ``5th_runway_SurfaceType`` -> ``5th runway surface type``, ``LCCN_number`` unchanged.
+
+    Words of capitals only (``LCCN``) stay as they are, all others are lower-cased.
+    """
+    words = [word for part in text.replace("_", " ").split() for word in _HUMP.split(part)]
+    return " ".join(word if len(word) > 1 and word.isupper() else word.lower() for word in words) or text
+
+
+def linearise(record: Record) -> SourceTokens:
+    """The record's triples in their given order, in words, tokenised with normalised spacing.
+
+    The triple's own predicate is said: of ``isPartOf`` and ``isPartOf_2`` both read ``is part of``.
+    """
+    tokens, triple, role = [CLS], [-1], [ROLE_SPECIAL]
+    for index, item in enumerate(record.triples):
+        for part, words in (
+            (ROLE_SUBJECT, entity_words(item.subject)),
+            (ROLE_PREDICATE, predicate_words(item.predicate)),
+            (ROLE_OBJECT, entity_words(item.object)),
+        ):
+            said = [token.text for token in tokenise(words, normalise=True)]
+            tokens += said
+            triple += [index] * len(said)
+            role += [part] * len(said)
+        tokens.append(SEP)
+        triple.append(index)
+        role.append(ROLE_SPECIAL)
+    return SourceTokens(tokens, triple, role)
