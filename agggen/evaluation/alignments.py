@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError
+from agggen.evaluation import Score
 
 Positions = Mapping[str, int | None]
 """Predicate -> position of its fact in the text, counted from 0; None or absent where it has none."""
@@ -31,6 +32,16 @@ class AlignmentScores:
     aligned: int
     total: int
     signature: str = "alignment|paper:P=right/aligned,R=aligned/all|accuracy=right/all"
+
+    def percentages(self) -> dict[str, Score]:
+        """The four measures by name, in percent as the paper prints them."""
+        counts = f"percent|triples:{self.total}"
+        return {
+            "precision": Score(100 * self.precision, f"alignment|right/aligned|{counts}"),
+            "recall": Score(100 * self.recall, f"alignment|paper's recall: aligned, right or wrong/all|{counts}"),
+            "f1": Score(100 * self.f1, f"alignment|of precision and the paper's recall|{counts}"),
+            "accuracy": Score(100 * self.accuracy, f"alignment|right/all|{counts}"),
+        }
 
 
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:

@@ -17,6 +17,19 @@ def test_recall_counts_any_alignment_and_accuracy_only_right_ones() -> None:
     assert scores.f1 == pytest.approx(2 * (2 / 3) * (3 / 5) / (2 / 3 + 3 / 5))
 
 
+def test_percentages_by_name() -> None:
+    scores = alignment_scores([{"a": 0, "b": 0, "c": None}, {"a": 1}], [{"a": 0, "b": 1, "c": 1}, {"a": 1, "b": 0}])
+    found = scores.percentages()
+    assert {name: round(score.value, 4) for name, score in found.items()} == {
+        "precision": 66.6667,
+        "recall": 60,
+        "f1": 63.1579,
+        "accuracy": 40,
+    }
+    assert "paper's recall" in found["recall"].signature
+    assert found["accuracy"].signature == "alignment|right/all|percent|triples:5"
+
+
 def test_the_last_fact_that_names_a_predicate_counts() -> None:
     assert positions([["a", "b"], [], ["a"]]) == {"a": 2, "b": 0}
 

@@ -12,7 +12,17 @@ from scipy.stats import kendalltau
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
 from agggen.errors import AggGenError, PlanError
-from agggen.evaluation.plans import agreement, ami, ari, kendall_tau, nmi, reference_agreement
+from agggen.evaluation.plans import (
+    agreement,
+    ami,
+    ari,
+    exact_match,
+    kendall_tau,
+    nmi,
+    placed,
+    plan_scores,
+    reference_agreement,
+)
 from agggen.records import Plan
 
 
@@ -86,6 +96,63 @@ def test_bad_input_is_refused(plans: list[str], references: list[list[str]], mes
 def test_references_without_a_pair_are_refused() -> None:
     with pytest.raises(AggGenError, match="no input has two reference plans"):
         reference_agreement([[Plan.parse("[a]")]])
+
+
+def plans(*texts: str) -> list[Plan]:
+    return [Plan.parse(text) for text in texts]
+
+
+def test_a_predicate_that_is_left_out_shares_a_fact_with_none() -> None:
+    names = ("a", "b", "c", "d")
+    part, whole = plans("[a b]", "[a b] [c d]")
+    assert nmi(part, whole, names) == pytest.approx(normalized_mutual_info_score([0, 0, 1, 2], [0, 0, 1, 1]))
+    assert ari(part, whole, names) == pytest.approx(adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1]))
+    assert ami(whole, part, names) == pytest.approx(adjusted_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 2]))
+    assert nmi(Plan(()), Plan.parse("[a b c d]"), names) == 0
+    # Left out by both is not agreement to share a fact.
+    assert ari(Plan(()), part, names) < ari(part, part, names) == 1
+
+
+def test_a_predicate_that_is_left_out_has_no_position() -> None:
+    names = ("a", "b", "c", "d")
+    assert kendall_tau(*plans("[a] [b]", "[d] [a] [b] [c]"), names) == pytest.approx(1)
+    assert kendall_tau(*plans("[b] [a]", "[d] [a] [b] [c]"), names) == pytest.approx(-1)
+    assert math.isnan(kendall_tau(*plans("[a] [b]", "[b c] [d]"), names))
+
+
+def test_a_plan_with_a_predicate_the_record_lacks_is_refused() -> None:
+    with pytest.raises(PlanError, match="names 'x', which is no predicate of the record"):
+        agreement(plans("[a] [x]"), [plans("[a]")], [("a", "b")])
+
+
+def test_exact_match() -> None:
+    ours = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
+    gold = [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3]
+    assert exact_match(ours, gold).value == 1 / 4
+    assert exact_match(ours, gold, ordered=False).value == 2 / 4
+    assert "order:of groups" in exact_match(ours, gold).signature
+
+
+def test_placed() -> None:
+    assert placed(plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]).value == pytest.approx(4 / 5)
+    with pytest.raises(AggGenError, match="1 plans but predicates of 0 inputs"):
+        placed(plans("[a]"), [])
+
+
+def test_plan_scores_name_every_measure_and_what_was_computed() -> None:
+    ours, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
+    scores = plan_scores(ours, gold)
+    expected = agreement(ours, gold)
+    for key in ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari", "groups", "reference_groups"):
+        assert scores[key].value == pytest.approx(getattr(expected, key))
+    assert (scores["exact_match"].value, scores["exact_partition"].value, scores["coverage"].value) == (0.5, 0.5, 1)
+    assert scores["human_nmi_max"].value == 1  # of the one input with two references, for want of three
+    assert scores["human_tau_avg"].value == pytest.approx(-1)
+    assert len({score.signature for score in scores.values()}) == len(scores)
+
+
+def test_without_a_second_reference_there_is_no_human_agreement() -> None:
+    assert not any(key.startswith("human") for key in plan_scores(plans("[a] [b]"), [plans("[a b]")]))
 
 
 def _human_plan(text: str) -> Plan:

@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agggen.errors import AggGenError
-from agggen_platform.cli import console, corpora, demo, train, write
+from agggen_platform.cli import console, corpora, demo, score, train, write
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
@@ -39,6 +39,8 @@ app.command("generate")(write.generate)
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
 app.command("inspect")(write.inspect)
+app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)
+app.command("score-alignments", short_help="Score alignments against human ones.")(score.score_alignments)
 # ----------------------------------------------------------------------------------------------------------------------
 
 

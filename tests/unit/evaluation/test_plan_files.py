@@ -1,0 +1,193 @@
+"""Files of plans and alignments: what they may hold, how they are matched, and what is said about what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import CorpusError, PlanError
+from agggen.evaluation.plan_files import parse_groups, read_alignments, read_plans
+from agggen.records import Plan
+
+GOLD = [
+    {"id": "1", "plan": "[a b] [c]"},
+    {"id": "1", "plan": "[c] [] [a b]"},
+    {"id": 2, "plan": "[a]", "predicates": ["a", "z"]},
+]
+TEXTS = [
+    {"id": "1", "plan": "[a] [] [b]", "facts": ["One ", "and ", "two."]},
+    {"id": "2", "plan": "[c]", "facts": ["Three."]},
+]
+
+
+def write(path: Path, lines: list[Any]) -> Path:
+    path.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines), encoding="utf-8")
+    return path
+
+
+@given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
+def test_whole_plans_are_read_as_plans_are(names: list[list[str]]) -> None:
+    flat = dict.fromkeys(name for group in names for name in group)
+    plan = Plan(tuple((f"{name}{number}",) for number, name in enumerate(flat)))
+    assert parse_groups(str(plan)) == Plan.parse(str(plan)).states == plan.states
+
+
+def test_groups_may_be_empty() -> None:
+    assert parse_groups('[] [a "b c"]\t[ ]') == ((), ("a", "b c"), ())
+
+
+def test_facts_may_repeat_a_predicate_where_that_is_allowed() -> None:
+    assert parse_groups("[a b] [b]", repeats=True) == (("a", "b"), ("b",))
+    with pytest.raises(PlanError, match=r"column 8 .*'b' occurs a second time; it belongs to one group"):
+        parse_groups("[a b] [b]")
+    with pytest.raises(PlanError, match=r"column 4 .*'a' occurs a second time"):
+        parse_groups("[a a]", repeats=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the plan is empty"),
+        ("[a", "column 1 .*never closed"),
+        ("[a [b]]", "column 4 .*do not nest"),
+        ("a [b]", r"column 1 .*expected '\[', found 'a'"),
+        ("[a] ]", r"column 5 .*expected '\[', found '\]'"),
+        ('[a "b]', "column 4 .*must be a JSON string"),
+        ('["  "]', "column 2 .*the predicate is empty"),
+        (r'["\q"]', "column 2 .*must be a JSON string"),
+    ],
+)
+def test_what_is_no_plan_is_refused_with_the_column(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        parse_groups(text)
+
+
+def test_plans_are_matched_by_id(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", GOLD)
+    plans = write(tmp_path / "plans.jsonl", ["", {"id": "2", "plan": "[z] []"}, {"id": 1, "plan": "[a]", "score": 1}])
+    read = read_plans(gold, plans)
+    assert read.ids == ("1", "2")
+    assert [str(plan) for plan in read.plans] == ["[a]", "[z]"]
+    assert [[str(plan) for plan in of] for of in read.references] == [["[a b] [c]", "[c] [a b]"], ["[a]"]]
+    assert read.predicates == (("a", "b", "c"), ("a", "z"))
+
+
+def test_what_the_commands_write_can_be_read(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", GOLD)
+    planned = {"id": "1", "plans": [{"plan": "[a] [b] [c]", "log_probability": -1.0}, {"plan": "[a b c]"}]}
+    written = {"id": "2", "text": "A.", "plan": "[a]", "facts": [{"start": 0, "text": "A.", "predicates": ["a"]}]}
+    read = read_plans(gold, write(tmp_path / "plans.jsonl", [planned, written]))
+    assert [str(plan) for plan in read.plans] == ["[a] [b] [c]", "[a]"]
+
+    aligned = [
+        {
+            "id": "1",
+            "reference": 1,
+            "facts": [{"text": "Two ", "predicates": ["c d"]}, {"text": "!", "predicates": []}],
+        },
+        {"id": "1", "reference": 0, "facts": [{"text": "One.", "predicates": ["a"]}]},
+    ]
+    gold = write(tmp_path / "aligned.jsonl", aligned)
+    found = read_alignments(gold, write(tmp_path / "found.jsonl", aligned[::-1]))
+    assert list(found.predicted) == list(found.gold) == [{"c d": 0}, {"a": 0}]
+
+
+def test_alignments_are_matched_and_positions_count_empty_facts(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", TEXTS)
+    ours = [
+        {"id": "2", "plan": "[]", "facts": ["three ."]},
+        {"id": "1", "plan": "[b a] [b] []", "facts": ["One", "and", "2."]},
+    ]
+    read = read_alignments(gold, write(tmp_path / "ours.jsonl", ours))
+    assert read.gold == ({"a": 0, "b": 2}, {"c": 0})
+    assert read.predicted == ({"a": 0, "b": 1}, {})
+    assert (read.rephrased, read.repeated) == (("1",), ("1",))
+
+
+def test_several_texts_of_one_id_are_told_apart_by_their_words(tmp_path: Path) -> None:
+    texts = [{**TEXTS[0], "id": "x"}, {**TEXTS[1], "id": "x"}]
+    gold = write(tmp_path / "gold.jsonl", texts)
+    read = read_alignments(gold, write(tmp_path / "ours.jsonl", [{**texts[1], "facts": ["THREE ."]}, texts[0]]))
+    assert read.gold == read.predicted
+    other = {"id": "x", "plan": "[c]", "facts": ["Another."]}
+    with pytest.raises(CorpusError, match=r"line 2, id 'x': .* has 2 texts of this id, and .* none"):
+        read_alignments(gold, write(tmp_path / "ours.jsonl", [texts[0], other]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([{"id": "1", "plan": "[a b q]"}], r"plans.jsonl, line 1, id '1': .* no predicate 'q'; it has a, b, c"),
+        ([{"id": "1", "plan": "[a]"}], r"plans.jsonl has no plan for \S*gold.jsonl, line 3, id '2'"),
+        ([{"id": "2", "plan": "[a]"}, {"id": "3", "plan": "[a]"}], "line 2, id '3': .*gold.jsonl has no such id"),
+        ([{"id": "2", "plan": "[a]"}, {"id": 2, "plan": "[a]"}], "line 2, id '2': line 1 has the same id"),
+        ([{"id": "2", "plan": "[a"}], "line 1, id '2': column 1 of plan"),
+        ([{"id": "2", "plan": "[a] [a]"}], "line 1, id '2': column 6 .*second time"),
+        ([{"id": "2", "plan": ["a"]}], "line 1, id '2': needs a 'plan'"),
+        ([{"id": "2"}], "line 1, id '2': needs a 'plan'"),
+        ([{"id": "2", "plans": []}], "line 1, id '2': needs a 'plan'"),
+        ([{"plan": "[a]"}], "line 1: needs an 'id'"),
+        ([{"id": True, "plan": "[a]"}], "line 1: needs an 'id'"),
+        ([{"id": "2", "plan": "[a]", "predicates": "a"}], "line 1, id '2': 'predicates' must be a list"),
+        (["[1]"], "line 1: must be a JSON object, not list"),
+        (["", "{oops"], "line 2: not JSON at column 2"),
+        ([r'{"id": "\ud83d", "plan": "[a]"}'], "line 1: holds .* half of a surrogate pair"),
+        (["[" * 100_000], "line 1: the JSON is nested too deeply"),
+        (["", " "], "holds no line"),
+        ([], "is empty"),
+    ],
+)
+def test_bad_plans_are_refused(tmp_path: Path, lines: list[Any], message: str) -> None:
+    gold, plans = write(tmp_path / "gold.jsonl", GOLD), write(tmp_path / "plans.jsonl", lines)
+    with pytest.raises(CorpusError, match=message):
+        read_plans(gold, plans)
+
+
+def test_missing_ids_are_counted(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", [{"id": i, "plan": "[a]"} for i in range(5)])
+    with pytest.raises(CorpusError, match=r"has no plan for .*line 2, id '1', nor for 3 other lines"):
+        read_plans(gold, write(tmp_path / "plans.jsonl", [{"id": 0, "plan": "[a]"}]))
+
+
+def test_gold_that_names_nothing_is_refused(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", [{"id": 1, "plan": "[]"}])
+    with pytest.raises(CorpusError, match=r"gold.jsonl, line 1, id '1': no gold line of this id names a predicate"):
+        read_plans(gold, write(tmp_path / "plans.jsonl", [{"id": 1, "plan": "[]"}]))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"plan": "[a] [b]", "facts": ["One ", "two."]}, "has 2 facts here but 3 in .*gold.jsonl, line 1"),
+        ({"plan": "[a] [b]", "facts": ["a", "b", "c"]}, "2 groups but 3 facts; write one group a fact"),
+        ({"plan": "[a] [b] []"}, "needs 'facts'"),
+        ({"plan": "[a] [b] []", "facts": []}, "needs 'facts'"),
+        ({"plan": "[a] [b] []", "facts": "One and two."}, "'facts' must be a list"),
+        ({"plan": "[a] [b] []", "facts": ["a", {"text": "b"}, "c"]}, "'facts' must be a list"),
+        ({"facts": [{"text": "b", "predicates": "a"}]}, "'facts' must be a list"),
+        ({"plan": "[a] [q] []", "facts": ["a", "b", "c"]}, "no predicate 'q'; it has a, b"),
+        ({"plan": "[a] [a a] []", "facts": ["a", "b", "c"]}, "'a' occurs a second time"),
+        ({"plan": "[a] [] []", "facts": ["a", "b", "c"], "reference": "1"}, "'reference' must be a whole number"),
+        ({"plan": "[a] [] []", "facts": ["a", "b", "c"], "reference": 1}, "reference 1: .*no such id and reference"),
+    ],
+)
+def test_bad_alignments_are_refused(tmp_path: Path, line: dict[str, Any], message: str) -> None:
+    gold = write(tmp_path / "gold.jsonl", TEXTS)
+    ours = write(tmp_path / "ours.jsonl", [TEXTS[1], {"id": "1", **line}])
+    with pytest.raises(CorpusError, match=f"ours.jsonl, line 2, id '1'.*{message}"):
+        read_alignments(gold, ours)
+
+
+def test_texts_aligned_twice_or_not_at_all_are_refused(tmp_path: Path) -> None:
+    gold = write(tmp_path / "gold.jsonl", TEXTS)
+    with pytest.raises(CorpusError, match=r"ours.jsonl, line 3, id '1': line 1 aligns the same text"):
+        read_alignments(gold, write(tmp_path / "ours.jsonl", [*TEXTS, TEXTS[0]]))
+    with pytest.raises(CorpusError, match=r"ours.jsonl has no alignment for \S*gold.jsonl, line 2, id '2'$"):
+        read_alignments(gold, write(tmp_path / "ours.jsonl", TEXTS[:1]))
+    with pytest.raises(CorpusError, match=r"gold.jsonl, line 3, id '2': line 2 has the same id and the same text"):
+        read_alignments(write(tmp_path / "gold.jsonl", [*TEXTS, TEXTS[1]]), gold)
