@@ -1,8 +1,9 @@
 """Adherence: does a text follow the plan it was written from?
 
 The text is aligned, by rules or by a model's Viterbi path, and what it is found to say in which fact is compared with
-the plan: who shares a fact with whom, and what comes before what. An aligner errs too (against people the rules are
-right for 86 % of the triples), so the numbers compare systems under one aligner and one segmentation of the texts.
+the plan: who shares a fact with whom, and what comes before what. An aligner errs too: the rules find that the paper's
+274 annotated texts follow the plans that people read out of them in 77 % (group .83, order .91, said .99). So compare
+systems under one aligner and one segmentation of the texts, and read the numbers against that ceiling.
 """
 
 from __future__ import annotations

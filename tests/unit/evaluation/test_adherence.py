@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -86,3 +88,31 @@ def test_bad_input_is_refused() -> None:
         adherence([], [], "x")
     with pytest.raises(AggGenError, match="no facts to align"):
         text_adherence([RECORD], [PLAN], [[]])
+
+
+def test_texts_follow_the_plans_that_people_read_out_of_them_as_far_as_the_rules_can_tell(data_home: Path) -> None:
+    folder = data_home / "agggen_release" / "human_annotations" / "evaluation"
+    sources, golds, targets = (
+        (folder / name).read_text(encoding="utf-8").splitlines()
+        for name in ("webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl")
+    )
+    records, plans = [], []
+    for number, (source, gold) in enumerate(zip(sources, golds, strict=True)):
+        *triples, relations = source.split("\t")
+        names = relations.split("|")
+        parts = []
+        for name, triple in zip(names, triples, strict=True):
+            relation = name if f" {name} " in triple else re.sub(r"_\d+$", "", name)
+            subject, _, value = triple.partition(f" {relation} ")
+            parts.append(Triple(subject, relation, value))
+        record = Record(str(number), tuple(parts))
+        ours = dict(zip(names, record.predicates, strict=True))
+        plans.append(Plan(tuple(tuple(ours[name] for name in fact.split("&&")) for fact in gold.split("|") if fact)))
+        records.append(record)
+    facts = [line.split("\t")[1:] for line in targets]
+    found = text_adherence(records, plans, facts)
+    assert found.texts == 274
+    assert (found.said > 0.98, found.group > 0.8, found.order > 0.89, found.exact > 0.74) == (True,) * 4
+    backwards = text_adherence(records, plans, [fact[::-1] for fact in facts])
+    assert backwards.exact < 0.25
+    assert backwards.group == pytest.approx(found.group, abs=0.03)
