@@ -1,8 +1,9 @@
 """The `agggen` command: its subcommands, and what a user sees when something goes wrong.
 
 Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
-or configuration; 3 a bundle that cannot be used; 4 training cannot go on; 5 the operating system refused (disk full,
-permission); 130 interrupted. ``AGGGEN_DEBUG=1`` shows the traceback of every error.
+or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system refused (disk
+full, permission); 6 no cluster, or another job is in the way; 130 interrupted. ``AGGGEN_DEBUG=1`` shows the traceback
+of every error.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agggen.errors import AggGenError
-from agggen_platform.cli import console, corpora, demo, score, train, write
+from agggen_platform.cli import console, corpora, demo, score, segment, train, write
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
@@ -33,6 +34,7 @@ app = typer.Typer(
 # --- the commands, in the order in which one needs them. A command's module imports heavily only inside functions. ---
 app.command("demo", short_help="Train and show it all on the shipped corpus, in minutes.")(demo.demo)
 app.add_typer(corpora.app, name="corpora")
+app.command("segment", short_help="Cut the texts of a corpus into facts.")(segment.segment)
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(demo.evaluate)
 app.command("generate")(write.generate)

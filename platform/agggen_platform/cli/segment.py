@@ -1,0 +1,118 @@
+"""`agggen segment`: reference texts into facts, on this machine or a Ray cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+
+if TYPE_CHECKING:
+    from agggen_platform.segmentation.job import Progress
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def segment(
+    source: Annotated[str, typer.Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Where the result goes; or s3://")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say alignment=surface shard_rows=64")
+    ] = None,
+    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: clauses]")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
+    actors: Annotated[int | None, typer.Option(help="Workers; 0 does without Ray. [default: one a CPU]")] = None,
+    fresh: Annotated[bool, typer.Option(help="Throw away what a segmentation left in the output folder.")] = False,
+    preset: Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")] = None,
+    runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")] = Path("runs"),
+) -> None:
+    """Cut the reference texts of a corpus into facts and align each fact to the triples that it says.
+
+    The result is a corpus to train on (facts.source=corpus). The same command continues a job that was cut off and
+    finds a finished one. Texts that have no facts go to DIR/rejects.jsonl.
+
+    \b
+        agggen corpora prepare e2e --out prepared/e2e
+        agggen segment prepared/e2e --out segmented/e2e
+        agggen train e2e corpus.name=segmented/e2e facts.source=corpus
+    """
+    import json
+
+    from agggen_platform.config import load_config
+    from agggen_platform.segmentation.config import SegmentConfig
+    from agggen_platform.segmentation.job import segment as run
+    from agggen_platform.tracking import Tracker
+
+    settings = list(overrides or ())
+    settings += [f"facts={json.dumps(facts)}"] if facts else []
+    settings += [f"actors={actors}"] if actors is not None else []
+    config = load_config(SegmentConfig, preset and Path(preset), settings)
+    log: list[Tracker] = []
+
+    def tracker(name: str) -> Tracker:
+        log.append(Tracker(run_name=name, runs_dir=runs))
+        return log[0]
+
+    with _progress() as show:
+        report = run(source, out, config, splits=split or (), fresh=fresh, tracker=tracker, progress=show)
+    rows = [
+        (name, counts.records, counts.references, counts.facts, counts.rejects)
+        for name, counts in report.splits.items()
+    ]
+    console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
+    if report.finished_before:
+        console.note(f"{out} has the facts of this job already: nothing was done; --fresh does it anew")
+        return
+    if (done := report.progress) is not None:
+        counts = done.counts
+        kept = f"; {done.found:,} of {done.total:,} shards were there" if done.found else ""
+        known = f", {counts.cached:,} texts from the cache" if counts.cached else ""
+        speed = f"{counts.references / done.seconds:,.0f} texts/s"
+        console.note(f"Segmented in {report.seconds:.0f} s ({speed} at work{known}{kept})")
+        if counts.cache_errors:
+            console.note("The cache of facts could not be used all the time; the texts were segmented without it")
+    if rejects := sum(counts.rejects for counts in report.splits.values()):
+        console.note(f"Rejected: {rejects:,}, see {out}/rejects.jsonl")
+    console.note(f"Compare runs with: {log[0].ui_command()}")
+    console.say(out)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None]]:
+    """Shows how far the job is: a bar on a terminal, else a line now and then."""
+    if not console.stderr().is_terminal:
+        yield _lines()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Display
+
+    columns = (TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
+    with Display(*columns, TimeRemainingColumn(), console=console.stderr()) as display:
+        task = display.add_task("", total=None, speed="starting")
+
+        def show(now: Progress) -> None:
+            speed = f"{now.counts.references / now.seconds:,.0f} texts/s"
+            display.update(task, completed=now.shards, total=now.total, speed=speed)
+
+        yield show
+
+
+def _lines() -> Callable[[Progress], None]:
+    said = time.monotonic()
+
+    def show(now: Progress) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            counts = now.counts
+            speed = f"{counts.references / now.seconds:,.0f} texts/s"
+            console.note(
+                f"{now.shards} of {now.total} shards  {counts.facts:,} facts  {counts.rejects} rejects  {speed}"
+            )
+
+    return show

@@ -1,0 +1,128 @@
+"""How a job reaches Ray: the cluster that it was given, or one of its own that lives as long as the job.
+
+Which one, in this order: the connection that the process has already; the `address` asked for; ``RAY_ADDRESS`` (which a
+submitted job finds set); else a local cluster. A local cluster is protected by a token that only this user can read,
+has no dashboard unless asked for, and stores little, because the jobs send addresses of data and not data.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from agggen.errors import AggGenError, ConfigError
+
+OBJECT_STORE_BYTES = 256 << 20
+"""Of a local cluster. Ray would take a third of the machine's memory."""
+
+
+class ClusterError(AggGenError):
+    """There is no Ray cluster where one should be, or it does not start."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that this process is connected to."""
+
+    cpus: float
+    gpus: float
+    local: bool
+    """Whether this process started it."""
+
+    def actors(self, wanted: int | None, work: int) -> tuple[int, float]:
+        """How many actors to start for `work` pieces of work, and the share of a CPU that each one books.
+
+        One a CPU by default. They never book all CPUs: where actors hold everything, Ray Data's other tasks wait for
+        ever and nothing says so.
+        """
+        count = max(1, min(wanted or int(self.cpus), work))
+        return count, min(1.0, int(0.9 * self.cpus / count * 1000) / 1000)
+
+
+@contextmanager
+def connected(
+    address: str | None = None,
+    cpus: int | None = None,
+    dashboard: bool = False,
+    object_store_bytes: int = OBJECT_STORE_BYTES,
+) -> Iterator[Cluster]:
+    """A connection to Ray for the block; what was connected before it stays so.
+
+    Args:
+        address: ``local`` for a cluster of one's own, or where one runs (``auto``, ``host:6379``, ``ray://host:10001``).
+        cpus: how many CPUs a local cluster offers to tasks and actors; all that the machine has by default.
+        dashboard: whether a local cluster has one (Ray Tune needs it: without one, stopped trials keep their CPUs).
+
+    Raises:
+        ConfigError: Ray is not installed.
+        ClusterError: nothing answers at the address, or a local cluster does not start.
+    """
+    local = (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
+    if local:
+        _secure()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(f"Ray is not installed ({error}); install it with: pip install 'agggen[cluster]'") from error
+    if ray.is_initialized():
+        yield _describe(local=False)
+        return
+    try:
+        if local:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=dashboard,
+                object_store_memory=object_store_bytes,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
+        else:
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+        where = (
+            "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
+        )
+        raise ClusterError(f"{where}: {str(error).strip().splitlines()[0]}") from error
+    try:
+        yield _describe(local)
+    finally:
+        ray.shutdown()
+
+
+def _describe(local: bool) -> Cluster:
+    import ray
+
+    resources = ray.cluster_resources()
+    return Cluster(resources.get("CPU", 1.0), resources.get("GPU", 0.0), local)
+
+
+def _secure() -> None:
+    """Turns Ray's token on for clusters that this process starts; a user's own settings win."""
+    if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
+        return
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
+
+
+@cache
+def _token_file() -> Path:
+    """A file with a new token that only this user can read; it goes with the process."""
+    folder = Path(tempfile.mkdtemp(prefix="agggen-ray-"))  # 0700
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "token"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+    return path

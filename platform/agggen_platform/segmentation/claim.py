@@ -1,0 +1,120 @@
+"""One job at a time on one output folder: the second is refused while the first lives, and takes over when it died.
+
+On this machine the kernel holds the claim (``flock``) and drops it with the process, however it ends. An object store
+has no such thing: there the holder counts up a number in ``.claim`` every few seconds, and a claim whose number stands
+still belongs to the dead. No clocks are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agggen.errors import AggGenError
+from agggen_platform.segmentation.folder import Folder
+
+_NAME = ".claim"
+BEAT = 3.0
+"""Seconds between two counts; a claim that stands still for four beats is given up for dead."""
+
+
+class ClaimedError(AggGenError):
+    """Another job works on this output folder."""
+
+    exit_code = 6
+
+
+@contextmanager
+def claim(folder: Folder, beat: float = BEAT) -> Iterator[Callable[[], None]]:
+    """Holds the folder; yields a check that raises when the claim was lost, to be called before anything is published.
+
+    Raises:
+        ClaimedError: another job holds it (or took it over, from the check).
+    """
+    if folder.local is not None:
+        with _flock(folder.local):
+            yield lambda: None
+    else:
+        with _beating(folder, beat) as check:
+            yield check
+
+
+@contextmanager
+def _flock(path: Path) -> Iterator[None]:
+    import fcntl
+
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / _NAME).open("a+") as file:  # never removed: a second holder would lock another inode
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise _refusal(str(path), file.read()) from error
+        file.truncate(0)
+        file.write(_who())
+        file.flush()
+        yield
+
+
+@contextmanager
+def _beating(folder: Folder, beat: float) -> Iterator[Callable[[], None]]:
+    mine = uuid.uuid4().hex
+    before = folder.read(_NAME)
+    deadline = time.monotonic() + 4 * beat
+    while before is not None and time.monotonic() < deadline:
+        time.sleep(beat / 2)
+        now = folder.read(_NAME)
+        if now not in (None, before):
+            assert now is not None
+            raise _refusal(folder.address, json.loads(now)["who"])
+        before = now
+
+    lost = threading.Event()
+    ended = threading.Event()
+
+    def beat_on() -> None:
+        count = 0
+        while not ended.is_set():
+            if count and not _is_mine(folder, mine):
+                lost.set()
+                return
+            count += 1
+            folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
+            ended.wait(beat)
+
+    def check() -> None:
+        if lost.is_set() or not _is_mine(folder, mine):
+            raise _refusal(folder.address, "it took over from this one")
+
+    folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
+    time.sleep(beat / 2)  # of two that started at once, the one that wrote last goes on
+    check()
+    thread = threading.Thread(target=beat_on, name="claim", daemon=True)
+    thread.start()
+    try:
+        yield check
+    finally:
+        ended.set()
+        thread.join(10 * beat)
+        if _is_mine(folder, mine):
+            folder.delete(_NAME)
+
+
+def _is_mine(folder: Folder, mine: str) -> bool:
+    content = folder.read(_NAME)
+    return content is not None and json.loads(content)["id"] == mine
+
+
+def _who() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _refusal(where: str, who: str) -> ClaimedError:
+    return ClaimedError(f"another job works on {where} ({who or 'just started'}); wait for it, or give another --out")

@@ -1,0 +1,64 @@
+"""The configuration of a segmentation job, and the fingerprint of what its result follows from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agggen.errors import ConfigError
+from agggen_platform.segmentation.shards import Source
+
+FORMAT = 1  # of the output and of the rules behind it
+
+AlignmentRule = Literal["normal", "surface", "none"]
+
+
+@dataclass(frozen=True)
+class SegmentConfig:
+    """How texts become facts, and how the work is cut and spread."""
+
+    facts: str = "clauses"
+    """The segmenter, by the name that ``agggen.facts.segmenter`` knows."""
+    alignment: AlignmentRule = "normal"
+    """The rule by which facts name the triples they say (``agggen.alignment.align``); none leaves that open."""
+    max_reject_share: float = 0.01
+    """More rejects than this share of all texts fail the job."""
+    actors: int | None = None
+    """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
+    ray_address: str | None = None
+    """Where Ray runs (see ``ray_cluster``)."""
+    batch_size: int = 64
+    """Texts that the segmenter gets at once."""
+    shard_rows: int = 256
+    """Records that are worked on, committed and, after a failure, repeated at once."""
+    cache: Literal["auto", "on", "off"] = "auto"
+    """Whether known texts are looked up; auto: for all segmenters but the rules, which are as fast as the cache."""
+    cache_dir: str | None = None
+    """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_reject_share <= 1:
+            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
+        if self.actors is not None and self.actors < 0:
+            raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
+        if self.batch_size < 1 or self.shard_rows < 1:
+            raise ConfigError(f"batch_size and shard_rows must be at least 1, not {self.batch_size}, {self.shard_rows}")
+
+    @property
+    def cache_folder(self) -> str | None:
+        """The cache's folder, None where there is to be none."""
+        from agggen_platform.segmentation.cache import default_folder
+
+        if self.cache == "off" or (self.cache == "auto" and self.facts in ("clauses", "sentences")):
+            return None
+        return self.cache_dir or str(default_folder())
+
+
+def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:
+    """Of a job: inputs, the segmenter's fingerprint, alignment. What changes only the speed is no part of it."""
+    inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
+    content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
