@@ -1,0 +1,127 @@
+"""The network: a sentence is read once by two layers of LSTM, then once more, cheaply, for each of its predicates.
+
+Shapes: B sentences, T words, F frames (predicates of all sentences), E features a word, H hidden units, K role tags.
+Rows are padded at the end. The padding never reaches a word: the forward direction meets it last, and the backward
+direction reads each row turned around within its own length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+FAR = 12
+"""Distances to the predicate beyond this many words count as this many."""
+
+
+@dataclass(frozen=True)
+class TaggerConfig:
+    """Sizes; `features` are the widths of the embeddings of `agggen.facts.tagger.features.TABLES`."""
+
+    features: tuple[int, ...] = (80, 24, 16, 32, 16)
+    hidden: int = 192  # units a direction, each of the two sentence layers
+    role: int = 128  # width of a word seen from a predicate
+    role_hidden: int = 112  # units a direction of the frame layer
+    dropout: float = 0.33
+
+
+class Read(NamedTuple):
+    """What the sentence layers make of a batch."""
+
+    first: Tensor  # (B, T, 2H), after one layer
+    states: Tensor  # (B, T, 2H), after both
+    predicates: Tensor  # (B, T), logits
+
+
+class TaggerModel(nn.Module):
+    """Predicates of sentences, and role tags of frames."""
+
+    def __init__(self, config: TaggerConfig, sizes: tuple[int, ...], n_tags: int) -> None:
+        super().__init__()
+        self.config = config
+        wide = 2 * config.hidden
+        self.embeddings = nn.ModuleList(
+            nn.Embedding(size, width) for size, width in zip(sizes, config.features, strict=True)
+        )
+        self.first = Both(sum(config.features), config.hidden)
+        self.second = Both(wide, config.hidden)
+        self.predicate = nn.Linear(wide, 1)
+        self.word_side = nn.Linear(wide, config.role)
+        self.predicate_side = nn.Linear(wide, config.role)
+        self.product_side = nn.Linear(wide, config.role, bias=False)
+        self.distance = nn.Embedding(2 * FAR + 1, config.role)
+        self.frame = Both(config.role, config.role_hidden)
+        self.tag = nn.Linear(2 * config.role_hidden + config.role, n_tags)
+        for weight in self.embeddings.parameters():
+            nn.init.normal_(weight, std=0.3)
+        nn.init.normal_(self.distance.weight, std=0.1)
+
+    def read(self, features: Tensor, lengths: Tensor) -> Read:
+        """Reads sentences: features (B, T, E) of numbers, lengths (B,)."""
+        columns = [embedding(features[..., i]) for i, embedding in enumerate(self.embeddings)]
+        turned = _turned(lengths, features.shape[1])
+        first = self.drop(self.first(self.drop(torch.cat(columns, -1)), turned))
+        states = self.drop(self.second(first, turned))
+        return Read(first, states, self.predicate(states).squeeze(-1))
+
+    def roles(self, states: Tensor, lengths: Tensor, sentence: Tensor, predicate: Tensor) -> Tensor:
+        """Tag logits (F, T, K) of the frames whose sentence and predicate word are given, each (F,)."""
+        of_words = self.word_side(states)[sentence]  # (F, T, role)
+        verbs = states[sentence, predicate]  # (F, 2H)
+        # A bilinear term, low rank: what the word offers weighted by what the predicate asks for.
+        offers = self.product_side(states)[sentence]
+        asks = self.predicate_side(verbs).unsqueeze(1)
+        places = torch.arange(states.shape[1], device=states.device)
+        distance = (places.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
+        seen = torch.relu(of_words + asks + offers * asks + self.distance(distance))
+        read = self.frame(self.drop(seen), _turned(lengths[sentence], states.shape[1]))
+        return self.tag(torch.cat((self.drop(read), seen), -1))
+
+    def drop(self, values: Tensor) -> Tensor:
+        """In training, hides the same units of all words of a row (Gal and Ghahramani, 2016); values (B, T, D)."""
+        if not self.training or not self.config.dropout:
+            return values
+        keep = 1 - self.config.dropout
+        return values * (torch.rand(values.shape[0], 1, values.shape[2]) < keep) / keep
+
+
+class Both(nn.Module):
+    """An LSTM that reads forwards and another that reads backwards, side by side.
+
+    PyTorch's own bidirectional LSTM needs packed rows, whose gradients take twice as long on a CPU.
+    """
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.forwards = nn.LSTM(inputs, hidden)
+        self.backwards = nn.LSTM(inputs, hidden)
+
+    def forward(self, inputs: Tensor, turned: Tensor) -> Tensor:
+        """(B, T, inputs) to (B, T, 2 hidden), with the order (B * T,) of `_turned`."""
+        ahead = self.forwards(inputs.transpose(0, 1))[0].transpose(0, 1)
+        back = self.backwards(_reorder(inputs, turned).transpose(0, 1))[0].transpose(0, 1)
+        return torch.cat((ahead, _reorder(back, turned)), -1)
+
+
+class SideTasks(nn.Module):
+    """What training also asks of the sentence layers: parts of speech and syntax. Not shipped."""
+
+    def __init__(self, config: TaggerConfig, n_pos: int, n_syntax: int) -> None:
+        super().__init__()
+        self.pos = nn.Linear(2 * config.hidden, n_pos)
+        self.syntax = nn.Linear(2 * config.hidden, n_syntax)
+
+
+def _turned(lengths: Tensor, width: int) -> Tensor:
+    """For each place of padded rows (B, `width`), flattened, the place that holds its word when rows are turned."""
+    places = torch.arange(width, device=lengths.device).unsqueeze(0)
+    lengths = lengths.unsqueeze(1)
+    within = torch.where(places < lengths, lengths - 1 - places, places)
+    return (within + width * torch.arange(len(lengths), device=lengths.device).unsqueeze(1)).flatten()
+
+
+def _reorder(rows: Tensor, order: Tensor) -> Tensor:
+    return rows.flatten(0, 1).index_select(0, order).view(rows.shape)
