@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,41 @@ def data_home() -> Path:
     if not path.is_dir():
         pytest.fail(f"AGGGEN_DATA_HOME={folder} is no folder")
     return path
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One local Ray cluster for all tests of a session; it has more CPUs than the machine, so that nothing waits."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
+    from agggen_platform.ray_cluster import connected
+
+    with connected(address="local", cpus=8):
+        yield
+
+
+@pytest.fixture(scope="session")
+def _s3_server() -> Iterator[str]:
+    moto = pytest.importorskip("moto.server", reason="moto is not installed: pip install -e '.[dev]'")
+    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(_s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """``s3://bucket`` of an empty bucket on a server of this session; the environment has its address and keys."""
+    import boto3
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": _s3_server,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"test-{uuid.uuid4().hex[:12]}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    return f"s3://{bucket}"

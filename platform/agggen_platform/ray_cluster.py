@@ -113,7 +113,8 @@ def _secure() -> None:
     """Turns Ray's token on for clusters that this process starts; a user's own settings win."""
     if "RAY_AUTH_MODE" in os.environ or "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
         return
-    os.environ["RAY_AUTH_MODE"] = "token"
+    # Ray reads RAY_AUTH_MODE when it is imported; to set it here would be too late for a process that has imported
+    # Ray before. Where only the token is given, ray.init turns the mode on for itself and its cluster.
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(_token_file())
 
 

@@ -75,7 +75,9 @@ def segment(
         speed = f"{counts.references / done.seconds:,.0f} texts/s"
         console.note(f"Segmented in {report.seconds:.0f} s ({speed} at work{known}{kept})")
         if counts.cache_errors:
-            console.note("The cache of facts could not be used all the time; the texts were segmented without it")
+            console.note(
+                f"The cache in {config.cache_folder} failed; texts were segmented without it. Damaged? Remove it"
+            )
     if rejects := sum(counts.rejects for counts in report.splits.values()):
         console.note(f"Rejected: {rejects:,}, see {out}/rejects.jsonl")
     console.note(f"Compare runs with: {log[0].ui_command()}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -230,8 +230,8 @@ def _results(
         config.cache_folder,
     )
     if config.actors == 0 or not shards:
-        here = ShardWorker(settings, cut) if shards else None
-        yield (here.run(shard) for shard in shards if here)
+        with closing(ShardWorker(settings, cut)) as here:
+            yield map(here.run, shards)
         return
     from agggen_platform.ray_cluster import connected
 

@@ -65,7 +65,10 @@ class Output:
         """
         owner = self._owner()
         names = self.folder.names()
-        if owner is None and (foreign := [name for name in names if not name.startswith(".claim")]):
+        foreign = [
+            name for name in names if name in (MANIFEST, REJECTS) or name.startswith("facts/") or _is_split(name)
+        ]
+        if owner is None and foreign:
             raise CorpusError(f"{self.folder} holds {foreign[0]}, which no segmentation wrote; give another --out")
         if owner is not None and owner["job"] != self.job:
             raise CorpusError(
@@ -150,6 +153,10 @@ class _Tally:
     references: int = 0
     facts: int = 0
     rejects: int = 0
+
+
+def _is_split(name: str) -> bool:
+    return name.endswith(".parquet") and "/" not in name
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -104,6 +104,11 @@ class ShardWorker:
         self.out.delete(_attempts(shard))
         return Done(shard.split, shard.index, rows.counts, False, time.monotonic() - begin)
 
+    def close(self) -> None:
+        """Lets go of the cache; an actor that is killed does without."""
+        if self.cache is not None:
+            self.cache.close()
+
     def _count_attempt(self, shard: Shard) -> None:
         """Ray replaces a worker that dies and has its shard done again: a text that kills every worker ends the job."""
         attempts = int(self.out.read(_attempts(shard)) or 0)
