@@ -1,4 +1,7 @@
-"""From tag scores to the best valid BIO sequence: I-x only after B-x or I-x, B-V at the predicate and nowhere else."""
+"""From tag scores to the best frame: valid BIO tags, one predicate, each numbered role at most once.
+
+In valid tags I-x comes only after B-x or I-x; B-V stands at the predicate and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,50 @@ IMPOSSIBLE = -1e9
 def tags_of(roles: Sequence[str]) -> tuple[str, ...]:
     """The tags for `roles` (all but V), by number: O, B-V, then B- and I- of each role."""
     return ("O", "B-V", *(f"{edge}-{role}" for role in roles for edge in "BI"))
+
+
+def best_frames(
+    scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray, roles: Sequence[str]
+) -> list[list[int]]:
+    """The best valid tag numbers of each frame in which no numbered role (ARG0, ARG1, ...) stands twice.
+
+    Where the best sequence has a role twice, the phrase nearest to the predicate keeps it, and what is best without
+    that role elsewhere is looked for anew. Shapes as in `best_tags`; `roles` are those that the tags were made of.
+    """
+    found = best_tags(scores, predicates, lengths)
+    once = [2 * number + 2 for number, role in enumerate(roles) if role.startswith("ARG") and role[3:].isdigit()]
+    forbidden = np.zeros_like(scores, dtype=bool)
+    again = list(range(len(found)))
+    for _ in once:
+        again = [frame for frame in again if _forbid_doubles(found[frame], predicates[frame], once, forbidden[frame])]
+        if not again:
+            break
+        tried = np.where(forbidden[again], IMPOSSIBLE, scores[again])
+        for frame, path in zip(again, best_tags(tried, predicates[again], lengths[again]), strict=True):
+            found[frame] = path
+    return found
+
+
+def _forbid_doubles(path: Sequence[int], predicate: int, once: Sequence[int], forbidden: np.ndarray) -> bool:
+    """Marks in `forbidden` (T, K) where a role of `path` may not stand since it stands elsewhere; whether any does."""
+    doubled = False
+    for begin in once:
+        starts = [place for place, number in enumerate(path) if number == begin]
+        if len(starts) < 2:
+            continue
+        doubled = True
+        phrases = [(start, _end(path, start, begin + 1)) for start in starts]
+        first, last = min(phrases, key=lambda phrase: max(phrase[0] - predicate, predicate - phrase[1] + 1))
+        forbidden[:first, begin : begin + 2] = forbidden[last:, begin : begin + 2] = True
+        forbidden[first + 1 : last, begin] = True
+    return doubled
+
+
+def _end(path: Sequence[int], start: int, inside: int) -> int:
+    end = start + 1
+    while end < len(path) and path[end] == inside:
+        end += 1
+    return end
 
 
 def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -> list[list[int]]:

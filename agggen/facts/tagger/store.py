@@ -21,7 +21,7 @@ import torch
 from agggen.errors import BundleError
 from agggen.facts.tagger.batches import collate_words, groups
 from agggen.facts.tagger.data import Role
-from agggen.facts.tagger.decode import best_tags, tags_of
+from agggen.facts.tagger.decode import best_frames, tags_of
 from agggen.facts.tagger.features import Features
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
 
@@ -63,7 +63,7 @@ class RoleTagger:
             scores = self.model.roles(read.states, words.lengths, sentence, predicate)
             lengths = words.lengths[sentence]
             names = tags_of(self.role_names)
-            paths = best_tags(scores.numpy(), predicate.numpy(), lengths.numpy())
+            paths = best_frames(scores.numpy(), predicate.numpy(), lengths.numpy(), self.role_names)
             for row, place, path in zip(sentence.tolist(), predicate.tolist(), paths, strict=True):
                 found[row].append(Role(place, tuple(names[number] for number in path)))
         return [tuple(roles) for roles in found]

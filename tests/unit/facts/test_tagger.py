@@ -22,7 +22,7 @@ from agggen.facts.frames import Frame, Words, frame_of_tags
 from agggen.facts.tagger.augment import Noise, change, names_of
 from agggen.facts.tagger.batches import IGNORED, collate_targets, collate_words, groups, shuffled_groups
 from agggen.facts.tagger.data import Sentence, check_bio, parse_sentence, read_sentences, read_split
-from agggen.facts.tagger.decode import best_tags, tags_of
+from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
 from agggen.facts.tagger.evaluate import Agreement, evaluate_annotated, evaluate_source, joined_words, read_allennlp
 from agggen.facts.tagger.features import Features, shape, values
 from agggen.facts.tagger.graft import donors, graft
@@ -285,6 +285,34 @@ def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
         total = sum(scores[row, place, number] for place, number in enumerate(path))
         assert total == pytest.approx(enumerate_best(scores[row, : lengths[row]], int(predicates[row]), names))
         check_bio([names[number] for number in path])
+
+
+def test_a_numbered_role_stands_once_where_the_predicate_is_nearest() -> None:
+    roles = ("ARG0", "ARGM-TMP")
+    names = tags_of(roles)
+    wanted = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
+    scores = np.zeros((1, 7, len(names)))
+    for place, tag in enumerate(wanted[0]):
+        scores[0, place, names.index(tag)] = 2
+    scores[0, 6, names.index("B-ARGM-TMP")] = 1
+    [path] = best_frames(scores, np.array([3]), np.array([7]), roles)
+    assert [names[number] for number in path] == ["O", "B-ARG0", "I-ARG0", "B-V", *["B-ARGM-TMP"] * 3]
+
+
+@given(st.integers(0, 10_000))
+def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
+    roles = ("ARG0", "ARG1", "C-ARG1", "R-ARG0")
+    names = tags_of(roles)
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(3, 9, len(names)))
+    lengths, predicates = np.array([9, 5, 1]), np.array([rng.integers(9), rng.integers(5), 0])
+    for row, path in enumerate(best_frames(scores, predicates, lengths, roles)):
+        tags = [names[number] for number in path]
+        check_bio(tags)
+        assert [place for place, tag in enumerate(tags) if tag == "B-V"] == [predicates[row]]
+        assert max(tags.count("B-ARG0"), tags.count("B-ARG1")) <= 1
+        if max(map([names[n] for n in best_tags(scores, predicates, lengths)[row]].count, ("B-ARG0", "B-ARG1"))) <= 1:
+            assert path == best_tags(scores, predicates, lengths)[row]
 
 
 # --- network and training ----------------------------------------------------------------------------------------
