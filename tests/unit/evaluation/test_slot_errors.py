@@ -1,0 +1,253 @@
+"""Slot errors: what a text misses, adds or gets wrong of an E2E record."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import AggGenError, RecordError
+from agggen.evaluation.slot_errors import Reading, SlotErrors, says, slot_error_rate, slot_errors, slot_of
+from agggen.records import Record, Triple
+
+READINGS: tuple[Reading, ...] = ("published", "plain")
+
+
+def record(*slots: tuple[str, str], name: str = "Zizzi") -> Record:
+    return Record("r1", tuple(Triple(name, slot, value) for slot, value in slots))
+
+
+def errors(found: SlotErrors) -> dict[str, list[tuple[str, str | None, str | None]]]:
+    kinds = {"added": found.added, "missed": found.missed, "wrong": found.wrong}
+    return {kind: [(e.slot, e.value, e.said) for e in group] for kind, group in kinds.items() if group}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize(
+    ("slot", "value", "phrase"),
+    [
+        ("eatType", "coffee shop", "a coffee-shop"),
+        ("eatType", "coffee shop", "a café"),
+        ("eatType", "pub", "a cosy Pub"),
+        ("eatType", "restaurant", "a RESTAURANT"),
+        ("food", "Fast food", "fast-food"),
+        ("food", "English", "British dishes"),
+        ("food", "Japanese", "japanese cuisine"),
+        ("priceRange", "cheap", "cheap"),
+        ("priceRange", "cheap", "low-priced"),
+        ("priceRange", "cheap", "the price range is low"),
+        ("priceRange", "less than £20", "less than £20"),
+        ("priceRange", "less than £20", "less than £ 20"),
+        ("priceRange", "less than £20", "under 20 pounds"),
+        ("priceRange", "less than £20", "inexpensive"),
+        ("priceRange", "£20-25", "£20-25"),
+        ("priceRange", "£20-25", "£ 20 - 25"),
+        ("priceRange", "£20-25", "20\N{EN DASH}25"),
+        ("priceRange", "£20-25", "moderately priced"),
+        ("priceRange", "£20-£25", "£20-25"),
+        ("priceRange", "moderate", "moderate prices"),
+        ("priceRange", "moderate", "average-priced"),
+        ("priceRange", "high", "expensive"),
+        ("priceRange", "more than £30", "more than £30"),
+        ("priceRange", "more than £30", "over £ 30"),
+        ("priceRange", "more than £30", "high prices"),
+        ("customerRating", "5 out of 5", "customer rating of 5 out of 5"),
+        ("customerRating", "5 out of 5", "five star"),
+        ("customerRating", "5 out of 5", "highly rated"),
+        ("customerRating", "3 out of 5", "3 star"),
+        ("customerRating", "3 out of 5", "three out of five stars"),
+        ("customerRating", "1 out of 5", "poorly rated"),
+        ("customerRating", "low", "a low customer rating"),
+        ("customerRating", "low", "one-star"),
+        ("customerRating", "average", "its customer rating is average"),
+        ("customerRating", "high", "rated high"),
+        ("area", "riverside", "by the river"),
+        ("area", "riverside", "in the Riverside area"),
+        ("area", "city centre", "in the city center"),
+        ("area", "city center", "in the centre of the city"),
+        ("familyFriendly", "yes", "kid friendly"),
+        ("familyFriendly", "yes", "child - friendly"),
+        ("familyFriendly", "yes", "families are welcome"),
+        ("familyFriendly", "yes", "children are welcome"),
+        ("familyFriendly", "no", "not family-friendly"),
+        ("familyFriendly", "no", "is n't kid friendly"),
+        ("familyFriendly", "no", "non-child-friendly"),
+        ("familyFriendly", "no", "adult only"),
+        ("familyFriendly", "no", "no kids allowed"),
+        ("near", "Café Rouge", "near cafe rouge"),
+        ("near", "The Portland Arms", "near the Portland Arms"),
+        ("near", "Joe's Diner & Grill", "close to joe \u2019s diner & grill"),
+        ("food", "Thai", "thai food"),
+    ],
+)
+def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
+    """Each phrase says the value, whatever the case and wherever it stands, and nothing else."""
+    given = record((slot, value))
+    for text in (f"Zizzi is {phrase}.", f"{phrase} : zizzi .", f"ZIZZI, {phrase.upper()}, IS HERE"):
+        assert errors(slot_errors(given, text, reading)) == {}, text
+    assert errors(slot_errors(given, "Zizzi is here.", reading))["missed"][0][0] == slot
+
+
+@pytest.mark.parametrize(
+    ("slot", "value", "phrase", "published"),
+    [
+        ("familyFriendly", "no", "they aren't child friendly", {"wrong": "yes"}),
+        ("familyFriendly", "no", "they do not allow children", {"wrong": "yes"}),
+        ("familyFriendly", "no", "a place for adults", {"missed": None}),
+        ("familyFriendly", "yes", "a place for the entire family", {"missed": None}),
+        ("priceRange", "moderate", "mid-priced", {"missed": None}),
+        ("priceRange", "£20-25", "£20-£25", {"missed": None}),
+        ("priceRange", "high", "pricey", {"missed": None}),
+        ("priceRange", "more than £30", "£30 and up", {"missed": None}),
+        ("customerRating", "average", "moderately rated", {"missed": None}),
+        ("customerRating", "low", "not highly rated", {"wrong": "high"}),
+        ("area", "city centre", "downtown", {"missed": None}),
+        ("area", "riverside", "next to the river", {"missed": None}),
+    ],
+)
+def test_what_only_the_plain_reading_understands(
+    slot: str, value: str, phrase: str, published: dict[str, str | None]
+) -> None:
+    text = f"Zizzi: {phrase}."
+    assert errors(slot_errors(record((slot, value)), text, "plain")) == {}
+    assert errors(slot_errors(record((slot, value)), text, "published")) == {
+        kind: [(slot, value, said)] for kind, said in published.items()
+    }
+
+
+def test_what_only_the_published_reading_counts() -> None:
+    given = record(("priceRange", "high"), ("customerRating", "average"))
+    text = "Zizzi has a high price range and an average customer rating."
+    assert errors(slot_errors(given, text, "plain")) == {}
+    found = slot_errors(given, text, "published")
+    assert errors(found) == {"added": [("priceRange", None, "moderate")]}
+    assert found.added[0].phrase == "price range and an average"
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_names_hold_no_slots(reading: Reading) -> None:
+    """Raja *Indian* Cuisine, *Café* Rouge and *The Rice Boat* say nothing of food, type or another name."""
+    text = "The Rice Boat is near Raja Indian Cuisine."
+    assert errors(slot_errors(record(("near", "Raja Indian Cuisine"), name="The Rice Boat"), text, reading)) == {}
+    assert errors(slot_errors(record(("near", "Café Rouge")), "Zizzi is near Cafe Rouge.", reading)) == {}
+    boat = slot_errors(record(("near", "The Rice Boat")), "Zizzi is near The Rice Boat.", reading)
+    assert errors(boat) == {}
+    own = slot_errors(record(("food", "English"), name="The Cheap English Pub"), "the cheap english pub", reading)
+    assert errors(own) == {"missed": [("food", "English", None)]}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_the_three_kinds(reading: Reading) -> None:
+    given = record(("food", "Italian"), ("area", "riverside"), ("near", "Avalon"), ("priceRange", "cheap"))
+    text = "Zizzi is a cheap pub with Indian food near Ranch and Burger King. It is cheap."
+    found = slot_errors(given, text, reading)
+    assert errors(found) == {
+        "wrong": [("food", "Italian", "Indian"), ("near", "Avalon", "Ranch")],
+        "missed": [("area", "riverside", None)],
+        "added": [("eatType", None, "pub"), ("near", None, "Burger King")],
+    }
+    assert found.slots == 5
+    for error in (*found.added, *found.wrong):
+        assert error.span is not None
+        assert text[slice(*error.span)] == error.phrase
+    assert str(found.missed[0]) == "area: the text does not say 'riverside'"
+    assert str(found.wrong[0]) == "food: 'Indian' says 'Indian', the record 'Italian'"
+    assert str(found.added[0]) == "eatType: 'pub' says 'pub', the record nothing"
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_another_name_is_wrong_and_none_is_missed(reading: Reading) -> None:
+    given = record(("food", "Italian"))
+    assert errors(slot_errors(given, "Strada serves Italian food.", reading)) == {
+        "wrong": [("name", "Zizzi", "Strada")]
+    }
+    assert errors(slot_errors(given, "It serves Italian food.", reading)) == {"missed": [("name", "Zizzi", None)]}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_several_values_of_a_slot(reading: Reading) -> None:
+    given = record(("eatType", "pub"), ("eatType_2", "restaurant"), ("area", "riverside"))
+    assert errors(slot_errors(given, "Zizzi, a pub and restaurant by the river", reading)) == {}
+    assert errors(slot_errors(given, "Zizzi, a pub by the river", reading)) == {
+        "missed": [("eatType", "restaurant", None)]
+    }
+    assert errors(slot_errors(given, "Zizzi, a coffee shop by the river in the city centre", reading)) == {
+        "added": [("area", None, "city centre")],
+        "missed": [("eatType", "restaurant", None)],
+        "wrong": [("eatType", "pub", "coffee shop")],
+    }
+
+
+def test_a_vague_word_adds_nothing_to_a_plain_one() -> None:
+    text = "Zizzi has a decent rating of 5 out of 5 and reasonable prices, less than £20."
+    given = record(("customerRating", "5 out of 5"), ("priceRange", "less than £20"))
+    assert errors(slot_errors(given, text, "plain")) == {}
+
+
+def test_a_denial_of_something_else() -> None:
+    text = "Zizzi is not expensive and family-friendly."
+    given = record(("familyFriendly", "yes"), ("priceRange", "cheap"))
+    assert errors(slot_errors(given, text, "plain")) == {}
+
+
+def test_figures_of_something_else_are_no_prices() -> None:
+    text = "Zizzi opened in 2025, takes 20-25 minutes to reach and seats over 30 people."
+    for reading in READINGS:
+        assert errors(slot_errors(record(("name", "Zizzi")), text, reading)) == {}
+
+
+def test_other_ways_to_write_predicates() -> None:
+    assert slot_of("customer rating") == slot_of("customer_rating") == slot_of("customerRating_2") == "customerRating"
+    assert slot_of("EatType") == "eatType"
+    assert slot_of("birthPlace") is None
+    given = record(("Customer Rating", "5 OUT OF 5"), ("price_range", "Cheap"))
+    assert errors(slot_errors(given, "Zizzi is cheap and rated 5 out of 5.")) == {}
+
+
+def test_decomposed_accents_are_read() -> None:
+    text = unicodedata.normalize("NFD", "Zizzi is near Café Rouge, a pub.")
+    found = slot_errors(record(("near", "Café Rouge")), text)
+    assert errors(found) == {"added": [("eatType", None, "pub")]}
+    assert found.added[0].span is not None
+    assert unicodedata.normalize("NFC", text)[slice(*found.added[0].span)] == "pub"
+
+
+@given(st.text(max_size=80), st.sampled_from(READINGS))
+def test_any_text_is_read(text: str, reading: Reading) -> None:
+    """What is missed, wrong or found adds up to the record, and every span lies in the text."""
+    given = record(("food", "Italian"), ("area", "riverside"), ("familyFriendly", "no"))
+    found = slot_errors(given, text, reading)
+    assert len(found.missed) + len(found.wrong) <= found.slots == 4
+    normal = unicodedata.normalize("NFC", text)
+    assert all(error.span and normal[slice(*error.span)] == error.phrase for error in (*found.added, *found.wrong))
+
+
+def test_the_rate_is_a_share_of_all_values() -> None:
+    records = [record(("food", "Italian"), ("area", "riverside")), record(("eatType", "pub"))]
+    texts = ["Zizzi serves Italian food in a restaurant.", "Zizzi is a coffee shop."]
+    scores = slot_error_rate(records, texts)
+    assert {name: float(score) for name, score in scores.items()} == {
+        "ser.add": pytest.approx(20),
+        "ser.miss": pytest.approx(20),
+        "ser.wrong": pytest.approx(20),
+        "ser.ser": pytest.approx(60),
+    }
+    assert scores["ser.ser"].signature == "ser.ser|patterns:1|reading:published|slots:5|texts:2"
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(RecordError, match=r"record 'r1': 'birthPlace' is no slot of E2E; its slots are name, eatType"):
+        slot_errors(record(("birthPlace", "Rome")), "Zizzi")
+    with pytest.raises(AggGenError, match="1 records but 0 texts"):
+        slot_error_rate([record(("food", "Thai"))], [])
+    with pytest.raises(AggGenError, match="no records"):
+        slot_error_rate([], [])
+
+
+def test_says() -> None:
+    assert says("a café that is not kid friendly", "familyFriendly", "no")
+    assert not says("a café that is not kid friendly", "familyFriendly", "yes")
+    assert says("rated one out of five", "customerRating", "low")
+    assert not says("near Raja Indian Cuisine", "food", "Indian")
