@@ -142,6 +142,9 @@ def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
         if held:
             add(tuple(waiting), 0, first, held)
             first, waiting, held = first + held, [], 0
+        if size <= rows_a_shard:
+            waiting, held = [group], size
+            continue
         parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
         bounds = [size * part // parts for part in range(parts + 1)]
         for begin, end in pairwise(bounds):

@@ -1,0 +1,181 @@
+"""What Ray costs: the segmentation job against a plain multiprocessing loop with the same segmenter.
+
+    python tests/benchmarks/segmentation.py [--facts clauses] [--corpus e2e] [--workers 2] [--scales 1,4] [--rounds 3]
+
+Both sides read the corpus, segment every different text of a shard once, align, and write one prepared Parquet file in
+the input's order; the job writes its shards, offsets and errors besides. A corpus k times as large has k copies of the
+records under other ids. The two take turns; each is a process of its own, and the smallest time of the rounds counts,
+because other work on the machine can only make it longer. The cache is off.
+
+The tax is taken from the difference of the scales, so that what happens once (starting Python, Ray, actors and models)
+drops out: marginal seconds a text of the job over those of the loop, less one; once by the clock, and once by processor
+seconds, which do not depend on what else the machine does. `peak` is the largest resident memory of all processes
+together (shared pages counted once, PSS). The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from agggen.corpora.prepared import read_records, write_records
+from agggen.records import Fact, Record, Reference
+
+
+def grow(corpus: str, split: str, scale: int, path: Path) -> int:
+    """Writes `scale` copies of a corpus; returns how many texts there are."""
+    from agggen_platform.local import records_of
+
+    records = records_of(corpus, split)
+    copies = (
+        Record(f"{copy}-{record.id}", record.triples, record.references, record.category)
+        for copy in range(scale)
+        for record in records
+    )
+    write_records(path, copies, corpus, split)
+    return scale * sum(len(record.references) for record in records)
+
+
+# --- the plain loop --------------------------------------------------------------------------------------------------
+
+
+def start_worker(facts: str) -> None:
+    global CUT
+    from agggen.facts import segmenter
+
+    CUT = segmenter(facts)
+
+
+def cut_records(records: list[Record]) -> list[Record]:
+    from agggen.alignment import align
+
+    texts = sorted({reference.text for record in records for reference in record.references}, key=len)
+    facts = dict(zip(texts, CUT.segment(texts), strict=True))
+    result = []
+    for record in records:
+        references = []
+        for reference in record.references:
+            pieces = facts[reference.text]
+            said: list[list[str]] = [[] for _ in pieces]
+            for name, fact in zip(record.predicates, align(record, pieces).fact_of, strict=True):
+                said[fact or 0].append(name)
+            cut = tuple(Fact(text, tuple(names)) for text, names in zip(pieces, said, strict=True))
+            references.append(Reference(reference.text, cut, reference.plan))
+        result.append(Record(record.id, record.triples, tuple(references), record.category))
+    return result
+
+
+def plain_loop(source: Path, out: Path, facts: str, workers: int) -> None:
+    records = read_records(source)
+    chunks = (records[start : start + 256] for start in range(0, len(records), 256))
+    context = multiprocessing.get_context("spawn")  # as Ray's workers: nothing is inherited
+    with context.Pool(workers, start_worker, (facts,)) as pool:
+        done = (record for chunk in pool.imap(cut_records, chunks) for record in chunk)
+        write_records(out / "train.parquet", done, "benchmark", "train")
+
+
+def job(source: Path, out: Path, facts: str, workers: int) -> None:
+    from agggen_platform.segmentation.config import SegmentConfig
+    from agggen_platform.segmentation.job import segment
+
+    segment(str(source), str(out), SegmentConfig(facts=facts, actors=workers, cache="off"))
+
+
+SIDES = {"loop": plain_loop, "job": job}
+
+
+# --- measuring -------------------------------------------------------------------------------------------------------
+
+
+def tree(process: psutil.Process) -> Iterator[psutil.Process]:
+    yield process
+    yield from process.children(recursive=True)
+
+
+def measure(side: str, source: Path, out: Path, facts: str, workers: int) -> dict[str, float]:
+    """Runs one side in a process of its own: seconds by the clock and of processors, peak MiB, of its whole tree."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    command = [sys.executable, __file__, "--side", side, "--source", str(source), "--out", str(out)]
+    begin = time.monotonic()
+    process = subprocess.Popen([*command, "--facts", facts, "--workers", str(workers)], stderr=subprocess.PIPE)
+    watched = psutil.Process(process.pid)
+    cpu: dict[int, float] = {}
+    peak = 0.0
+    lines: list[bytes] = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
+    reader.start()
+    while process.poll() is None:
+        pss = 0.0
+        try:
+            for one in tree(watched):
+                try:
+                    times = one.cpu_times()
+                    cpu[one.pid] = times.user + times.system
+                    pss += one.memory_full_info().pss
+                except psutil.Error:
+                    continue
+        except psutil.Error:
+            break
+        peak = max(peak, pss)
+        time.sleep(0.1)
+    if process.wait():
+        raise SystemExit(f"{side} failed: {b''.join(lines).decode()[-2000:]}")
+    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values()), "peak": peak / 2**20}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the segmentation job against a plain multiprocessing loop")
+    parser.add_argument("--facts", default="clauses")
+    parser.add_argument("--corpus", default="e2e")
+    parser.add_argument("--split", default="train")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--scales", default="1,4")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        SIDES[options.side](options.source, options.out, options.facts, options.workers)
+        return
+    scales = [int(scale) for scale in options.scales.split(",")]
+    best: dict[tuple[str, int], dict[str, float]] = {}
+    texts: dict[int, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for scale in scales:
+            texts[scale] = grow(options.corpus, options.split, scale, Path(folder) / f"{scale}.parquet")
+        for _ in range(options.rounds):
+            for scale in scales:
+                for side in SIDES:
+                    source, out = Path(folder) / f"{scale}.parquet", Path(folder) / side
+                    new = measure(side, source, out, options.facts, options.workers)
+                    old = best.get((side, scale), new)
+                    best[side, scale] = {name: min(new[name], old[name]) for name in new}
+                    best[side, scale]["peak"] = max(new["peak"], old["peak"])
+                    numbers = "  ".join(f"{name} {value:.1f}" for name, value in new.items())
+                    print(f"{side:4} x{scale} ({texts[scale]:,} texts)  {numbers}", flush=True)
+    first, last = scales[0], scales[-1]
+    result: dict[str, float] = {}
+    for name in ("seconds", "cpu"):
+        loop, ray = (best[side, last][name] - best[side, first][name] for side in ("loop", "job"))
+        result[f"tax_{name}"] = round(ray / loop - 1, 3)
+        result[f"ms_a_text_{name}"] = round(1000 * ray / (texts[last] - texts[first]), 4)
+    runs = {f"{side} x{scale}": {k: round(v, 1) for k, v in numbers.items()} for (side, scale), numbers in best.items()}
+    settings = {"facts": options.facts, "corpus": options.corpus, "workers": options.workers, "rounds": options.rounds}
+    print(json.dumps({"benchmark": "segmentation", **settings, **result, "runs": runs}))
+
+
+if __name__ == "__main__":
+    main()

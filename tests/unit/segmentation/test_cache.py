@@ -1,0 +1,73 @@
+"""The cache of facts: what goes in comes out, for several processes at once, and damage is only a miss."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.facts import cut
+from agggen_platform.segmentation.cache import FactCache
+
+TEXTS = {f"Text {number} is one. {'It is long. ' * (number % 4)}End.": number for number in range(300)}
+FACTS = {text: cut(text, [text.index("End")]) for text in TEXTS}
+
+
+def write_all(folder: Path, start: int) -> None:
+    cache = FactCache(folder, "x")
+    items = list(FACTS.items())
+    for at in range(0, len(items), 10):
+        cache.put(dict(items[(start + at) % len(items) :][:10]))
+        cache.get(list(FACTS))
+    cache.close()
+    assert cache.errors == 0
+
+
+def test_processes_share_a_cache(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_all, args=(tmp_path, 70 * number)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert FactCache(tmp_path, "x").get(["unknown", *FACTS]) == FACTS
+
+
+def test_another_segmenter_has_another_cache(tmp_path: Path) -> None:
+    FactCache(tmp_path, "clauses-1").put(FACTS)
+    assert FactCache(tmp_path, "clauses-2").get(list(FACTS)) == {}
+
+
+@settings(max_examples=25)
+@given(st.text(min_size=1).filter(str.strip), st.sets(st.integers(0, 50)))
+def test_any_text_comes_back(text: str, starts: set[int]) -> None:
+    facts = cut(text, [start for start in starts if start < len(text)])
+    with tempfile.TemporaryDirectory() as folder:
+        cache = FactCache(Path(folder), "x")
+        cache.put({text: facts})
+        assert cache.get([text]) == {text: facts}
+        assert cache.errors == 0
+        cache.close()
+
+
+def test_an_entry_that_does_not_fit_its_text_is_a_miss(tmp_path: Path) -> None:
+    cache = FactCache(tmp_path, "x")
+    cache.put(FACTS)
+    (file,) = tmp_path.glob("*.sqlite")
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE facts SET ends = x'0100000002'")
+    assert cache.get(list(FACTS)) == {}
+    assert cache.errors == 0
+
+
+def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = FactCache(tmp_path / "file" / "cache", "x")
+    cache.put(FACTS)
+    assert cache.get(list(FACTS)) == {}
+    assert cache.errors == 1

@@ -1,0 +1,70 @@
+"""Shards cover a file's rows once, in order, whatever its row groups are."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.corpora.prepared import schema
+from agggen_platform.segmentation.folder import Folder
+from agggen_platform.segmentation.shards import Shard, open_source, plan_shards, read_rows
+
+
+def write(path: Path, groups: list[int]) -> None:
+    number = 0
+    with pq.ParquetWriter(path, schema()) as writer:
+        for size in groups:
+            rows = [
+                {"id": str(n), "corpus": "x", "split": "dev", "category": None, "triples": [], "references": []}
+                for n in range(number, number + size)
+            ]
+            number += size
+            writer.write_table(pa.Table.from_pylist(rows, schema()), row_group_size=max(1, size))
+
+
+@settings(max_examples=40)
+@given(groups=st.lists(st.integers(1, 60), max_size=6), size=st.integers(1, 50), at_once=st.integers(1, 20))
+def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "dev.parquet", groups)
+        source = open_source(Folder(folder), "dev.parquet")
+        shards = plan_shards(source, size)
+        read = []
+        for shard in shards:
+            number = shard.first
+            for first, rows in read_rows(shard, at_once):
+                assert first == number
+                assert 0 < len(rows) <= at_once
+                number += len(rows)
+                read += [row["id"] for row in rows]
+            assert number == shard.first + shard.rows
+    assert read == [str(number) for number in range(sum(groups))]
+    assert [shard.index for shard in shards] == list(range(len(shards)))
+    assert source.rows == sum(groups)
+    assert all(shard.rows <= max(size, max(groups) / 16 + 1) for shard in shards)
+    assert [Shard.from_json(shard.as_json()) for shard in shards] == shards
+
+
+def test_small_row_groups_share_a_shard(tmp_path: Path) -> None:
+    write(tmp_path / "dev.parquet", [3] * 20)
+    shards = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 12)
+    assert [(shard.groups, shard.skip, shard.rows) for shard in shards] == [
+        ((n, n + 1, n + 2, n + 3), 0, 12) for n in range(0, 20, 4)
+    ]
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_the_fingerprint_of_foreign_parquet_is_its_content(tmp_path: Path, change: bool) -> None:
+    found = []
+    for number in (0, 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write(folder / "dev.parquet", [5, 5 + change * number])
+        found.append(open_source(Folder(str(folder)), "dev.parquet").fingerprint)
+    assert (found[0] != found[1]) == change

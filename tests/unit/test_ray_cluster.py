@@ -1,0 +1,48 @@
+"""How many actors a cluster gets, and what an absent cluster says. Starting Ray is left to the integration tests."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from agggen_platform.ray_cluster import Cluster, ClusterError, connected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "wanted", "work", "actors"), [(2, None, 100, 2), (8, None, 3, 3), (8, 20, 100, 20), (0.5, None, 9, 1)]
+)
+def test_actors_never_hold_every_cpu(cpus: float, wanted: int | None, work: int, actors: int) -> None:
+    count, share = Cluster(cpus, 0, True).actors(wanted, work)
+    assert count == actors
+    assert 0 < share <= 1
+    assert count * share < cpus
+
+
+def test_an_address_where_nothing_is_says_so() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with pytest.raises(ClusterError, match="no Ray cluster answers at auto"), connected("auto"):
+        pass
+
+
+@pytest.mark.slow
+def test_a_local_cluster_has_a_token_of_its_own() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    code = """
+import os
+from agggen_platform.ray_cluster import connected
+with connected("local", cpus=1) as cluster:
+    assert cluster.local
+    path = os.environ["RAY_AUTH_TOKEN_PATH"]
+    print(os.environ["RAY_AUTH_MODE"], path, os.stat(path).st_mode)
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    mode, path, bits = done.stdout.split()
+    assert mode == "token"
+    assert stat.S_IMODE(int(bits)) == 0o600
+    assert not os.path.exists(path)  # it went with the process
