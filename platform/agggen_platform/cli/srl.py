@@ -27,6 +27,7 @@ def train(
 ) -> None:
     """Train on PropBank EWT in the data home (AGGGEN_DATA_HOME), train and dev parts, and score on its test part.
 
+    The tagger as it stands is written after every epoch, so a run that is cut off leaves the last.
     One thread; the same settings give the same weights on one kind of machine. No number of epochs is chosen by dev,
     so its sentences are worth more as lessons.
 
@@ -45,7 +46,8 @@ def train(
     config = load_config(TrainConfig, None, overrides or ())
     sentences, test = [*_sentences("train"), *_sentences("dev")], _sentences("test")
 
-    def report(epoch: int, numbers: Mapping[str, float], _: RoleTagger) -> None:
+    def report(epoch: int, numbers: Mapping[str, float], tagger: RoleTagger) -> None:
+        save_tagger(out, tagger)
         console.note(f"epoch {epoch}  " + "  ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
 
     threads = torch.get_num_threads()
