@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agggen_platform.cli import console
+from agggen_platform.cli import console, srl_setup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from agggen.facts.tagger.data import Sentence
     from agggen.facts.tagger.evaluate import Agreement
 
-app = typer.Typer(no_args_is_help=True, help="Train and score the semantic role tagger.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True, help="Semantic role labelling: our tagger, and AllenNLP's models.", rich_markup_mode=None
+)
+app.command(short_help="Make the environment in which AllenNLP runs.")(srl_setup.setup)
+app.command(short_help="Look whether AllenNLP and an archive work.")(srl_setup.check)
 
 
 @app.command()

@@ -1,0 +1,116 @@
+"""`agggen srl setup` and `agggen srl check`: the environment in which AllenNLP's own models run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agggen_platform.cli import console
+
+Dir = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"
+    ),
+]
+
+_SENTENCE = "Ada wrote the first program , which the engine never ran ."
+
+
+def setup(
+    folder: Dir = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10, 3.9 or 3.8. [default: the best there is]")
+    ] = None,
+    lock: Annotated[bool, typer.Option(help="Install the very versions that were tested (with Python 3.10).")] = True,
+    recreate: Annotated[bool, typer.Option("--recreate", help="Delete what is there and begin anew.")] = False,
+) -> None:
+    """Make the environment in which AllenNLP's semantic role labellers run: 2.5 GB, some minutes, once.
+
+    AllenNLP needs a Python and a torch older than agggen's, so it gets a virtual environment of its own. Interrupted,
+    it goes on where it was when called again. pip's own settings hold (PIP_INDEX_URL, ...); on Linux without GPU
+    PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu saves more than half of the space.
+
+    \b
+        agggen srl setup
+        agggen srl check --archive srl-model.tar.gz
+    """
+    from agggen.facts.allennlp.install import set_up
+
+    environment = set_up(folder, python, locked=lock, recreate=recreate, say=console.note)
+    console.say(str(environment.folder))
+
+
+def check(
+    folder: Dir = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="ARCHIVE", help="A model.tar.gz: a path, http(s):// or s3://.")
+    ] = None,
+    sha256: Annotated[str | None, typer.Option(help="What the archive must have.")] = None,
+    trust_archive: Annotated[
+        bool, typer.Option("--trust-archive", help="Load a remote archive without sha256. It can run any code.")
+    ] = False,
+    bert: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="config.json and vocab.txt of the archive's BERT model.")
+    ] = None,
+    spacy: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A spaCy model that finds predicates. [default: our tagger]")
+    ] = None,
+    online: Annotated[bool, typer.Option("--online", help="Let the model fetch what it lacks.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, or cuda:0 and so on.")] = "cpu",
+    sentence: Annotated[str, typer.Option(help="Words to label, with spaces between.")] = _SENTENCE,
+) -> None:
+    """Look whether AllenNLP works here, and with an archive whether it finds frames.
+
+    Loading an archive runs code that is in it: take archives only from those you trust.
+
+    \b
+        agggen srl check --archive https://example.org/srl.tar.gz --sha256 6f1c...
+    """
+    from agggen.facts.allennlp.archives import get_archive
+    from agggen.facts.allennlp.environment import find_environment
+    from agggen.facts.allennlp.install import worker_versions
+    from agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames
+    from agggen.facts.frames import Words
+    from agggen_platform.srl_archives import open_remote
+
+    environment = find_environment(folder)
+    _ok("environment", str(environment.folder))
+    begin = time.monotonic()
+    versions = worker_versions(environment)
+    names = ("python", "allennlp", "allennlp-models", "torch", "transformers", "spacy")
+    _ok("worker", f"{', '.join(f'{name} {versions[name]}' for name in names)} ({time.monotonic() - begin:.0f} s)")
+    if archive is None:
+        console.note("no archive was given (--archive), so no model was loaded")
+        return
+    with console.byte_progress() as progress:
+        here = get_archive(archive, sha256, trust_archive, open_remote, progress)
+    _ok("archive", f"{here.path}, sha256 {here.sha256}")
+    config = AllenNLPConfig(
+        str(here.path),
+        here.sha256,
+        bert=str(bert) if bert else None,
+        online=online,
+        spacy=str(spacy) if spacy else None,
+        environment=str(environment.folder),
+        device=device,
+    )
+    words = sentence.split()
+    ends = [sum(len(word) + 1 for word in words[: number + 1]) for number in range(len(words))]
+    spans = tuple((end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True))
+    with AllenNLPFrames(config) as source:
+        begin = time.monotonic()
+        (frames,) = source.frames([Words(tuple(words), spans)])
+        _ok("model", f"{source.worker['model']} on {device} ({time.monotonic() - begin:.0f} s)")
+    for frame in frames:
+        phrases = (f"{phrase.role}: {' '.join(words[phrase.start : phrase.end])}" for phrase in frame.phrases)
+        _ok("frame", "  ".join(f"[{phrase}]" for phrase in phrases))
+    if not frames:
+        console.note("no frames in the sentence: no word of it is a predicate, or the model says so")
+
+
+def _ok(what: str, found: str) -> None:
+    console.say(f"ok\t{what}\t{found}")
