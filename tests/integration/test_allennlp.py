@@ -1,0 +1,251 @@
+"""Genuine AllenNLP: archives that it trains itself, loaded through our source, against its own predictor.
+
+Needs the environment that `agggen srl setup` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.facts.allennlp.environment import Environment, find_environment, worker_environment
+from agggen.facts.allennlp.errors import AllenNLPError
+from agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames, NoFrames
+from agggen.facts.allennlp.worker import hash_of
+from agggen.facts.framed import FrameSegmenter
+from agggen.facts.frames import Frame, Phrase, Words, parse_allennlp
+from tests.integration.allennlp_archives import SENTENCES
+from tests.unit.facts.role_notation import joined, sentence, tags_of
+from tests.unit.facts.test_allennlp_process import is_gone, wait_until
+
+pytestmark = pytest.mark.slow
+
+TRAINER = Path(__file__).with_name("allennlp_archives.py")
+KINDS = {"bert": "srl_bert", "lstm": "srl"}
+
+
+class Given:
+    """Predicates of the sentences in `allennlp_archives`, and of any other sentence that has their verbs."""
+
+    name = fingerprint = "given"
+    verbs = frozenset(words[tags.index("B-V")] for words, tags in map(tags_of, SENTENCES))
+
+    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+        return [
+            tuple(Frame(i, (Phrase("V", i, i + 1),)) for i, word in enumerate(sentence.words) if word in self.verbs)
+            for sentence in sentences
+        ]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Environment:
+    try:
+        return find_environment()
+    except AllenNLPError as error:
+        if os.environ.get("AGGGEN_SRL_ENV"):
+            pytest.fail(f"AGGGEN_SRL_ENV: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def trained(environment: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `allennlp_archives.py` fills: some ten seconds of one CPU."""
+    folder = tmp_path_factory.mktemp("allennlp")
+    env = worker_environment(folder, online=False) | {"OMP_NUM_THREADS": "1"}
+    command = [environment.python, "-I", TRAINER, folder]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=540)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def source(request: pytest.FixtureRequest, trained: Path) -> Iterator[AllenNLPFrames]:
+    config = AllenNLPConfig(str(trained / f"{request.param}.tar.gz"), threads=1, batch_size=256)
+    with AllenNLPFrames(config, Given()) as source:
+        yield source
+
+
+def kind(source: AllenNLPFrames) -> str:
+    return Path(source.config.archive).name.partition(".")[0]
+
+
+def words(text: str) -> Words:
+    return joined(text.split())
+
+
+def training_sentences() -> list[Words]:
+    return [joined(tags_of(description)[0]) for description in SENTENCES]
+
+
+def test_the_model_says_what_it_learned(source: AllenNLPFrames) -> None:
+    """Fitted to ten sentences, it must give back nearly all: words or predicates in the wrong place would lose most."""
+    right = 0
+    for description, frames in zip(SENTENCES, source.frames(training_sentences()), strict=True):
+        (gold,) = sentence(" ".join(tags_of(description)[0]), description).frames
+        right += gold in frames
+    assert right >= 8
+    assert source.worker["model"] == KINDS[kind(source)]
+    assert source.worker["sha256"] == hash_of(source.config.archive)
+
+
+def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, trained: Path) -> None:
+    config = AllenNLPConfig(source.config.archive, threads=1, spacy=str(trained / "en_verbs"))
+    items = [json.loads(line) for line in (trained / f"{kind(source)}.jsonl").read_text().splitlines()]
+    expected = [parse_allennlp(item) for item in items]
+    assert sum(len(frames) for _, frames in expected) >= 4
+    with AllenNLPFrames(config) as other:
+        assert other.frames([joined(list(tokens)) for tokens, _ in expected]) == [frames for _, frames in expected]
+
+
+def test_a_sentence_gets_the_same_frames_alone_and_in_company(source: AllenNLPFrames) -> None:
+    sentences = [*training_sentences(), words("Ada wrote " + "the program " * 15)]
+    together = source.frames(sentences)
+    assert [source.frames([sentence])[0] for sentence in sentences] == together
+
+
+def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) -> None:
+    short = words("Ada wrote the first program .")
+    before, long, after = source.answers([short, words("Ada wrote " + "the program " * 40), short])
+    assert before == after == source.frames([short])[0] != ()
+    if kind(source) == "bert":
+        assert long == NoFrames("the sentence has 84 word pieces, the model takes 48")
+    else:
+        assert not isinstance(long, NoFrames)
+
+
+def test_strange_words_are_words(source: AllenNLPFrames) -> None:
+    strange = ["wrote", "\u2028", "\U0001f600", "\u200b", "a" * 500, "\ud800"]
+    good, odd = source.answers([words("Ada wrote it ."), joined([*strange, "."])])
+    assert good
+    assert isinstance(odd, NoFrames) or all(frame.end <= 7 for frame in odd)
+
+
+@pytest.mark.chaos
+def test_a_worker_killed_while_it_tags_loses_nothing(source: AllenNLPFrames) -> None:
+    sentences = training_sentences() * 100
+    undisturbed = source.frames(sentences)
+    pid = source.worker["pid"]
+    begin = time.monotonic()
+    killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    frames = source.frames(sentences)
+    killer.join()
+    assert frames == undisturbed
+    assert source.worker["pid"] != pid, f"all was tagged in {time.monotonic() - begin:.1f} s, before the kill"
+    assert is_gone(pid)
+
+
+def test_nothing_is_left_behind(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AllenNLP unpacks an archive into the folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    source = AllenNLPFrames(AllenNLPConfig(str(trained / "lstm.tar.gz"), threads=1), Given())
+    assert source.frames([words("Ada wrote it .")]) != [()]
+    assert [path.name[:11] for path in tmp_path.iterdir()] == ["agggen-srl-"]
+    source.close()
+    assert list(tmp_path.iterdir()) == []
+    assert is_gone(source.worker["pid"])
+
+
+def test_the_worker_ends_with_the_program(trained: Path) -> None:
+    code = (
+        "import os, sys, time\nfrom agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames\n"
+        "from tests.integration.test_allennlp import Given, words\n"
+        f"source = AllenNLPFrames(AllenNLPConfig({str(trained / 'lstm.tar.gz')!r}, threads=1), Given())\n"
+        "source.frames([words('Ada wrote it .')])\nprint(source.worker['pid'], flush=True)\ntime.sleep(600)"
+    )
+    program = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert program.stdout is not None
+    pid = int(program.stdout.readline())
+    program.kill()
+    program.wait()
+    program.stdout.close()
+    assert wait_until(lambda: is_gone(pid) or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
+
+
+# --- the BERT model that an archive names ------------------------------------------------------------------------
+
+
+def renamed(archive: Path, bert: str, out: Path) -> Path:
+    """The archive with another name for its BERT model, as a published one names one of the hub."""
+    with tarfile.open(archive) as old, tarfile.open(out, "w:gz") as new:
+        for member in old:
+            stream = old.extractfile(member)
+            content = stream.read() if stream else b""
+            if member.name == "config.json":
+                config: dict[str, Any] = json.loads(content)
+                config["dataset_reader"]["bert_model_name"] = config["model"]["bert_model"] = bert
+                content = json.dumps(config).encode()
+                member.size = len(content)
+            new.addfile(member, io.BytesIO(content) if stream else None)
+    return out
+
+
+def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_path: Path) -> None:
+    """Whether words are lower-cased follows from the name in the archive, although the folder is called otherwise."""
+    archive = renamed(trained / "bert.tar.gz", "tiny-bert-uncased", tmp_path / "renamed.tar.gz")
+    sentences = training_sentences()
+    with (
+        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1), Given()) as source,
+        pytest.raises(AllenNLPError, match="the archive needs the BERT model 'tiny-bert-uncased'"),
+    ):
+        source.frames(sentences)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    for name in ("config.json", "vocab.txt"):  # not its weights: those are in the archive
+        (folder / name).write_bytes((trained / "tiny-uncased" / name).read_bytes())
+    with (
+        AllenNLPFrames(AllenNLPConfig(str(archive), threads=1, bert=str(folder)), Given()) as moved,
+        AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1), Given()) as source,
+    ):
+        assert moved.frames(sentences) == source.frames(sentences)
+        assert moved.worker["lowercase"] is source.worker["lowercase"] is True
+
+
+# --- all the way -------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_cut_into_facts_with_the_shipped_tagger(trained: Path) -> None:
+    text = "Ada wrote the first program. The engineer, who built the engine, lives in Turin."
+    with AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1)) as source:
+        segmenter = FrameSegmenter(source)
+        (facts,) = segmenter.segment([text])
+        assert segmenter.fingerprint == FrameSegmenter(source).fingerprint
+    assert "".join(facts) == text
+    assert len(facts) >= 2
+
+
+def test_an_archive_comes_from_s3(
+    trained: Path, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import boto3
+
+    from agggen_platform.cli.main import main
+
+    environment = find_environment().folder
+    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
+    archive = trained / "lstm.tar.gz"
+    boto3.client("s3").upload_file(str(archive), s3.removeprefix("s3://"), "srl.tar.gz")
+    command = ["srl", "check", "--dir", str(environment), "--archive", f"{s3}/srl.tar.gz", "--sha256"]
+    for sha256, code in ((hash_of(str(archive)), 0), ("0" * 64, 2)):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, sha256, "--spacy", str(trained / "en_verbs"), "--sentence", "Ada wrote the program ."])
+        assert ended.value.code == code
+    out, err = capsys.readouterr()
+    assert "ok\tmodel\tsrl on cpu" in out
+    assert "[V: wrote]" in out
+    assert "it was not loaded but deleted" in err
