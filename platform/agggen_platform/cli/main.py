@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agggen.errors import AggGenError
-from agggen_platform.cli import console, corpora, demo, score, segment, srl, train, write
+from agggen_platform.cli import console, corpora, demo, facts, score, segment, srl, train, write
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
@@ -35,6 +35,7 @@ app = typer.Typer(
 app.command("demo", short_help="Train and show it all on the shipped corpus, in minutes.")(demo.demo)
 app.add_typer(corpora.app, name="corpora")
 app.command("segment", short_help="Cut the texts of a corpus into facts.")(segment.segment)
+app.add_typer(facts.app, name="facts")
 app.add_typer(srl.app, name="srl")
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(demo.evaluate)
