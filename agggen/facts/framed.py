@@ -1,0 +1,76 @@
+"""Facts from semantic role frames: the paper's segmentation (section 3.1 and appendix B), whatever finds the frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from agggen.errors import AggGenError, ConfigError
+from agggen.facts import cut, grouping, rules_fingerprint, tree, words
+from agggen.facts.frames import FrameSource, Sentence, SentenceSource
+from agggen.facts.grouping import fact_starts
+from agggen.facts.sentences import SentenceSegmenter
+from agggen.facts.tree import LEVELS, Level
+from agggen.facts.words import split_sentences
+
+
+class FrameSegmenter:
+    """A segmenter with one fact a frame; a sentence without frames is one fact.
+
+    A `FrameSource` is asked for the frames of the words that ``agggen.facts.words`` finds, all sentences of a call at
+    once; a `SentenceSource` brings words of its own.
+    """
+
+    name = "frames"
+
+    def __init__(self, source: FrameSource | SentenceSource, level: Level = "full") -> None:
+        """Levels are those of ``agggen.facts.tree`` and ``agggen.facts.grouping``.
+
+        Raises:
+            ConfigError: an unknown level.
+        """
+        if level not in LEVELS:
+            raise ConfigError(f"unknown level {level!r} of segmentation by frames; there are {', '.join(LEVELS)}")
+        self.source = source
+        self.level = level
+
+    @property
+    def fingerprint(self) -> str:
+        rules = [self.source.fingerprint, self.level, tree.RULES, grouping.RULES]
+        if not isinstance(self.source, SentenceSource):
+            rules += [words.RULES, SentenceSegmenter().fingerprint]
+        return rules_fingerprint(self.name, *rules)
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """The facts of each text; the white space between two belongs to the first.
+
+        Raises:
+            AggGenError: the source has no frames for a text, or answers with other than one tuple a sentence.
+        """
+        found = zip(texts, self.sentences(texts), strict=True)
+        return [cut(text, _offsets(sentences, self.level)) for text, sentences in found]
+
+    def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
+        """The sentences of each text with the source's frames.
+
+        Raises:
+            AggGenError: as `segment`.
+        """
+        if isinstance(self.source, SentenceSource):
+            labelled = self.source.sentences(texts)
+            if len(labelled) != len(texts):
+                raise AggGenError(f"{self.source.name} labelled {len(labelled)} of {len(texts)} texts")
+            return labelled
+        split = [split_sentences(text) for text in texts]
+        flat = [sentence for sentences in split for sentence in sentences]
+        frames = self.source.frames(flat) if flat else []
+        if len(frames) != len(flat):
+            raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(flat)} sentences")
+        answers = iter(frames)
+        return [tuple(Sentence(sentence, next(answers)) for sentence in sentences) for sentences in split]
+
+
+def _offsets(sentences: Sequence[Sentence], level: Level) -> Iterator[int]:
+    """The characters of the text at which the facts of its sentences begin."""
+    for sentence in sentences:
+        for word in fact_starts(sentence, level):
+            yield sentence.words.spans[word][0]

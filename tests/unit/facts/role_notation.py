@@ -1,0 +1,42 @@
+"""Frames written by hand as AllenNLP describes them: ``[ARG1: Ann Roe] [V: wrote] [ARG2: Bolt] .``"""
+
+from __future__ import annotations
+
+import re
+
+from agggen.facts.frames import Frame, Sentence, Words, frame_of_tags
+
+_PIECE = re.compile(r"\[(?P<role>[A-Z0-9-]+): (?P<inside>[^\]]+)\]|(?P<outside>[^\s\[\]]+)")
+
+
+def tags_of(description: str) -> tuple[list[str], list[str]]:
+    """The words of a description and their BIO tags."""
+    words: list[str] = []
+    tags: list[str] = []
+    for match in _PIECE.finditer(description):
+        inside = (match["inside"] or match["outside"]).split()
+        words += inside
+        role = match["role"]
+        tags += [f"{'I' if number else 'B'}-{role}" if role else "O" for number in range(len(inside))]
+    return words, tags
+
+
+def joined(words: list[str]) -> Words:
+    """Words with their places in the text that they make with one space between."""
+    spans: list[tuple[int, int]] = []
+    for word in words:
+        start = spans[-1][1] + 1 if spans else 0
+        spans.append((start, start + len(word)))
+    return Words(tuple(words), tuple(spans))
+
+
+def sentence(text: str, *descriptions: str) -> Sentence:
+    """A tokenised sentence with the frames of `descriptions`, which must be of the same words."""
+    frames: list[Frame] = []
+    for description in descriptions:
+        words, tags = tags_of(description)
+        assert words == text.split(), f"{description} is not of the words of {text}"
+        frame = frame_of_tags(tags)
+        assert frame is not None, f"{description} has no predicate"
+        frames.append(frame)
+    return Sentence(joined(text.split()), tuple(frames))

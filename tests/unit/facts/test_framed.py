@@ -1,0 +1,194 @@
+"""Facts from a frame source: words and sentences are found, one call is one batch, every text comes back whole."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import AggGenError, ConfigError, CorpusError
+from agggen.facts import FactSegmenter
+from agggen.facts.framed import FrameSegmenter
+from agggen.facts.frames import Frame, FrameSource, Phrase, SentenceSource, Words
+from agggen.facts.precomputed import PrecomputedFrames
+from tests.unit.facts.role_notation import tags_of
+
+
+class VerbsOfAList:
+    """Frames around a few verbs, from one to the next; remembers what it was asked."""
+
+    name = "list"
+    fingerprint = "list-1"
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+        self.calls.append(len(sentences))
+        return [tuple(self._frames(sentence.words)) for sentence in sentences]
+
+    def _frames(self, words: tuple[str, ...]) -> list[Frame]:
+        verbs = [index for index, word in enumerate(words) if word in ("is", "serves", "sang")]
+        starts = [0] + [words.index("and", verb) for verb in verbs[:-1] if "and" in words[verb:]]
+        ends = [*starts[1:], len(words) - 1]
+        return [
+            Frame(verb, (Phrase("ARG0", start, verb), Phrase("V", verb, verb + 1), Phrase("ARG1", verb + 1, end)))
+            for start, verb, end in zip(starts, verbs, ends, strict=False)
+            if start < verb < end - 1
+        ]
+
+
+class Silent(VerbsOfAList):
+    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+        return []
+
+
+def test_sources_keep_their_protocols(tmp_path: Path) -> None:
+    (tmp_path / "frames.jsonl").write_text("[]\n", encoding="utf-8")
+    stored = PrecomputedFrames(tmp_path / "frames.jsonl")
+    assert isinstance(VerbsOfAList(), FrameSource) and not isinstance(VerbsOfAList(), SentenceSource)
+    assert isinstance(stored, SentenceSource) and not isinstance(stored, FrameSource)
+    assert isinstance(FrameSegmenter(VerbsOfAList()), FactSegmenter)
+
+
+def test_texts_are_cut_into_sentences_and_facts() -> None:
+    source = VerbsOfAList()
+    texts = [
+        "The Fig is a pub in Oslo  and  it serves hot soup. Ann sang a song!  What a day!",
+        " ",
+        "No verb here",
+    ]
+    assert FrameSegmenter(source).segment(texts) == [
+        ("The Fig is a pub in Oslo  and  it serves hot soup. ", "Ann sang a song!  ", "What a day!"),
+        (),
+        ("No verb here",),
+    ]
+    assert source.calls == [4], "all sentences of all texts should be one batch"
+    assert FrameSegmenter(source).segment([" ", ""]) == [(), ()]
+    assert source.calls == [4], "texts without words should ask for nothing"
+
+
+PIECES = st.sampled_from(["It", "is", "Ann", "and", "sang", ".", "(", "\u201d", "U.S.", "\u00a0"])
+
+
+@given(text=st.one_of(st.text(), st.lists(PIECES).map(" ".join)))
+def test_facts_concatenate_to_the_text(text: str) -> None:
+    (facts,) = FrameSegmenter(VerbsOfAList()).segment([text])
+    assert "".join(facts) == (text if text.strip() else "")
+    assert all(fact.strip() for fact in facts)
+
+
+def test_a_source_that_answers_short_is_refused() -> None:
+    with pytest.raises(AggGenError, match="list labelled 0 of 1 sentences"):
+        FrameSegmenter(Silent()).segment(["It is."])
+
+
+def test_fingerprints_follow_source_and_level() -> None:
+    other = VerbsOfAList()
+    other.fingerprint = "list-2"
+    prints = {
+        FrameSegmenter(source, level).fingerprint for source in (VerbsOfAList(), other) for level in ("paper", "full")
+    }
+    assert len(prints) == 4
+    assert FrameSegmenter(VerbsOfAList()).fingerprint in prints
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown level 'half'"):
+        FrameSegmenter(VerbsOfAList(), "half")  # type: ignore[arg-type]
+
+
+# --- precomputed frames ------------------------------------------------------------------------------------------
+
+
+def line(*sentences: list[str]) -> str:
+    """A line of AllenNLP's JSON: one list of descriptions a sentence, all of the same words."""
+    items = []
+    for descriptions in sentences:
+        words, _ = tags_of(descriptions[0])
+        verbs = [{"verb": "?", "description": one, "tags": tags_of(one)[1]} for one in descriptions]
+        items.append({"verbs": verbs, "words": words})
+    return json.dumps(items)
+
+
+BOLT = line(
+    ["[ARG0: Mia Holt] [V: wrote] [ARG1: `` Bolt '' -LRB- 1990 -RRB- , which is a play] .",
+     "Mia Holt wrote [ARG1: `` Bolt '' -LRB- 1990 -RRB-] , [R-ARG1: which] [V: is] [ARG2: a play] ."],
+    ["[ARG1: She] was [V: born] [ARGM-LOC: in Oslo] ."],
+)  # fmt: skip
+
+
+def stored(folder: Path, *lines: str) -> PrecomputedFrames:
+    (folder / "frames.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return PrecomputedFrames(folder / "frames.jsonl")
+
+
+def test_precomputed_frames_are_found_by_text(tmp_path: Path) -> None:
+    source = stored(tmp_path, line(["[ARG0: Per] [V: sang] [ARG1: it] ."]), "", BOLT)
+    raw = 'Mia Holt wrote "Bolt" (1990), which is a play. She was born in Oslo.'
+    tokenised = "mia holt wrote `` bolt '' -lrb- 1990 -rrb- , which is a play . she was born in oslo ."
+    assert FrameSegmenter(source).segment([raw, "Per sang it.", " ", tokenised]) == [
+        ('Mia Holt wrote "Bolt" (1990), ', "which is a play. ", "She was born in Oslo."),
+        ("Per sang it.",),
+        (),
+        ("mia holt wrote `` bolt '' -lrb- 1990 -rrb- , ", "which is a play . ", "she was born in oslo ."),
+    ]
+
+
+def test_precomputed_frames_of_another_text_are_refused(tmp_path: Path) -> None:
+    source = stored(tmp_path, BOLT, line(["[ARG0: Per] [V: sang] [ARG1: it] ."]))
+    with pytest.raises(AggGenError, match=r"frames\.jsonl has no frames for the text 'Per sang them\.'"):
+        source.sentences(["Per sang them."])
+    with pytest.raises(AggGenError, match=r"frames\.jsonl:2: the word '\.' of sentence 1 is not in the text, .* '!'"):
+        source.sentences(["Per sang it!"])
+
+
+def test_of_several_lines_the_first_that_fits_counts(tmp_path: Path) -> None:
+    source = stored(
+        tmp_path,
+        line(["[ARG0: Per] [V: sang] [ARG1: it] !"]),
+        line(["[ARG0: Per] [V: sang] [ARGM-MNR: it] ."]),
+        line(["[ARG0: Per] [V: sang] [ARG2: it] ."]),
+    )
+    ((one,),) = source.sentences(["Per sang it."])
+    assert one.frames[0].phrases[-1].role == "ARGM-MNR"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"frames\.jsonl:2: not JSON"),
+        ("{}", r"frames\.jsonl:2: not a list"),
+        ('[{"words": []}]', r"frames\.jsonl:2: sentence 1: not a sentence"),
+        ('[{"words": ["a"], "verbs": [{"tags": ["V"]}]}]', r"frames\.jsonl:2: sentence 1: tag 1 is 'V'"),
+        ("\udcff", r"frames\.jsonl:2: not JSON"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "frames.jsonl").write_bytes(f"{BOLT}\n{content}".encode("utf-8", "surrogateescape"))
+    with pytest.raises(CorpusError, match=message):
+        PrecomputedFrames(tmp_path / "frames.jsonl")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"none\.jsonl: cannot be read"):
+        PrecomputedFrames(tmp_path / "none.jsonl")
+
+
+def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
+    before = stored(tmp_path, BOLT)
+    assert stored(tmp_path, BOLT).fingerprint == before.fingerprint
+    assert stored(tmp_path, BOLT, BOLT).fingerprint != before.fingerprint
+
+
+def test_a_segmenter_can_be_sent_to_a_worker(tmp_path: Path) -> None:
+    segmenter = FrameSegmenter(stored(tmp_path, BOLT))
+    again = pickle.loads(pickle.dumps(segmenter))
+    text = 'Mia Holt wrote "Bolt" (1990), which is a play. She was born in Oslo.'
+    assert again.segment([text]) == segmenter.segment([text])
+    assert again.fingerprint == segmenter.fingerprint

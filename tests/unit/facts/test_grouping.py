@@ -1,0 +1,325 @@
+"""Trees and facts: what real semantic role labels do to sentences, one case each, and what holds for any frames."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import AggGenError
+from agggen.facts import cut
+from agggen.facts.drawing import marked
+from agggen.facts.frames import Frame, Phrase, Sentence
+from agggen.facts.grouping import fact_starts
+from agggen.facts.tree import LEVELS, Level, Node, build_tree
+from tests.unit.facts.role_notation import joined, sentence
+
+CASES = {
+    "one frame is one fact": (
+        ["[ARG0: Mia Holt] [V: painted] [ARG1: The Grey Mill] [ARGM-TMP: in 1921] ."],
+        "Mia Holt painted The Grey Mill in 1921 .",
+    ),
+    "auxiliaries are bare predicates and count for nothing": (
+        ["The mill [V: was] built in 1800 .", "[ARG1: The mill] was [V: built] [ARGM-TMP: in 1800] ."],
+        "The mill was built in 1800 .",
+    ),
+    "two words modify a noun": (
+        [
+            "[ARG0: The shop] [V: sells] [ARG1: dried figs from Crete] .",
+            "The shop sells [V: dried] [ARG1: figs] from Crete .",
+        ],
+        "The shop sells dried figs from Crete .",
+    ),
+    "a clause that opens the sentence keeps its antecedent": (
+        [
+            "[ARG1: Mia Holt , who was born in Bergen] , [V: is] [ARG2: a painter] .",
+            "[ARG1: Mia Holt] , [R-ARG1: who] was [V: born] [ARGM-LOC: in Bergen] , is a painter .",
+        ],
+        "Mia Holt , who was born in Bergen , | is a painter .",
+    ),
+    "the antecedent of a relative clause goes back": (
+        [
+            "[ARG0: Mia Holt] [V: lives] [ARGM-LOC: in Bergen , which lies in Norway] .",
+            "Mia Holt lives in [ARG1: Bergen] , [R-ARG1: which] [V: lies] [ARGM-LOC: in Norway] .",
+        ],
+        "Mia Holt lives in Bergen , | which lies in Norway .",
+    ),
+    "a relative clause may begin with its relative": (
+        [
+            "[ARG0: Mia Holt] [V: lives] [ARGM-LOC: in Bergen where the mayor is Per Dahl] .",
+            "Mia Holt lives in Bergen [R-ARGM-LOC: where] [ARG1: the mayor] [V: is] [ARG2: Per Dahl] .",
+        ],
+        "Mia Holt lives in Bergen | where the mayor is Per Dahl .",
+    ),
+    "the noun of a copula goes back from a reduced clause": (
+        [
+            "[ARG1: Bergen] [V: is] [ARG2: a city surrounded by seven hills] .",
+            "Bergen is [ARG1: a city] [V: surrounded] [ARG0: by seven hills] .",
+        ],
+        "Bergen is a city | surrounded by seven hills .",
+    ),
+    "an adverb before a reduced clause stays with the noun": (
+        [
+            "[ARG1: It] [V: is] [ARG2: a play first staged in Oslo] .",
+            "It is [ARG1: a play] [ARGM-TMP: first] [V: staged] [ARGM-LOC: in Oslo] .",
+        ],
+        "It is a play first | staged in Oslo .",
+    ),
+    "another reduced clause takes its whole argument": (
+        [
+            "[ARG0: The town] [V: has] [ARG1: a theatre called The Globe] .",
+            "The town has [ARG1: a theatre] [V: called] [ARG2: The Globe] .",
+        ],
+        "The town has | a theatre called The Globe .",
+    ),
+    "the rest of an argument travels as head and tail": (
+        [
+            "[ARG1: The work] was [V: followed] [ARG1: by a play staged in Oslo , in Danish] .",
+            "The work was followed by [ARG1: a play] [V: staged] [ARGM-LOC: in Oslo] , in Danish .",
+        ],
+        "The work was followed | by a play staged in Oslo , in Danish .",
+    ),
+    "a bare predicate at the end is no fact": (
+        [
+            "[ARG1: Norwegian] [V: is] [ARG2: the language spoken] .",
+            "Norwegian is [ARG1: the language] [V: spoken] .",
+        ],
+        "Norwegian is the language spoken .",
+    ),
+    "but a predicate with its preposition is one": (
+        [
+            "[ARG1: Norway] [V: is] [ARG2: the country the dish comes from] .",
+            "Norway is [ARG2: the country] [ARG1: the dish] [V: comes] [ARG3: from] .",
+        ],
+        "Norway is the country | the dish comes from .",
+    ),
+    "nested frames": (
+        [
+            "[ARG1: It] [V: was] [ARG2: a battle involving the army who hold the hill] .",
+            "It was [ARG2: a battle] [V: involving] [ARG1: the army who hold the hill] .",
+            "It was a battle involving [ARG0: the army] [R-ARG0: who] [V: hold] [ARG1: the hill] .",
+        ],
+        "It was a battle | involving the army | who hold the hill .",
+    ),
+    "frames side by side in one argument": (
+        [
+            "[ARG1: It] [V: lies] [ARGM-LOC: in Norway , where Oslo is the capital , the king is Harald] .",
+            "It lies in [ARGM-LOC: Norway] , [R-ARGM-LOC: where] [ARG1: Oslo] [V: is] [ARG2: the capital] , the king"
+            " is Harald .",
+            "It lies in Norway , where Oslo is the capital , [ARG1: the king] [V: is] [ARG2: Harald] .",
+        ],
+        "It lies in Norway , | where Oslo is the capital , | the king is Harald .",
+    ),
+    "clauses with a subject each": (
+        [
+            "[ARG1: The bridge] [V: is] [ARG2: long] , but the tunnel is longer .",
+            "The bridge is long , but [ARG1: the tunnel] [V: is] [ARG2: longer] .",
+        ],
+        "The bridge is long , | but the tunnel is longer .",
+    ),
+    "coordinates share their subject": (
+        [
+            "[ARG1: The bridge] [V: is] [ARG2: in Oslo] and was built by Per Dahl .",
+            "[ARG1: The bridge] is in Oslo and was [V: built] [ARG0: by Per Dahl] .",
+        ],
+        "The bridge is in Oslo | and was built by Per Dahl .",
+    ),
+    "three coordinates": (
+        [
+            "[ARG0: The hall] [V: has] [ARG1: 20 floors] , is in Oslo and was built in 1990 .",
+            "[ARG1: The hall] has 20 floors , [V: is] [ARG2: in Oslo] and was built in 1990 .",
+            "[ARG1: The hall] has 20 floors , is in Oslo and was [V: built] [ARGM-TMP: in 1990] .",
+        ],
+        "The hall has 20 floors , | is in Oslo | and was built in 1990 .",
+    ),
+    "coordinates in a relative clause": (
+        [
+            "[ARG0: Per] [V: owns] [ARG1: a hall which has 20 floors and lies in Oslo] .",
+            "Per owns [ARG0: a hall] [R-ARG0: which] [V: has] [ARG1: 20 floors] and lies in Oslo .",
+            "Per owns [ARG1: a hall] [R-ARG1: which] has 20 floors and [V: lies] [ARGM-LOC: in Oslo] .",
+        ],
+        "Per owns a hall | which has 20 floors | and lies in Oslo .",
+    ),
+    "an intransitive coordinate": (
+        [
+            "[ARG1: The old king] [V: died] and was buried in Oslo .",
+            "[ARG1: The old king] died and was [V: buried] [ARGM-LOC: in Oslo] .",
+        ],
+        "The old king died | and was buried in Oslo .",
+    ),
+    "frames of one extent count once": (
+        [
+            "[ARG1: The dish] is [V: thought] [C-ARG1: to come from Norway] .",
+            "[ARG1: The dish] is thought to [V: come] [ARG2: from Norway] .",
+        ],
+        "The dish is thought to come from Norway .",
+    ),
+    "a discontinuous argument": (
+        [
+            "[ARG1: The claim] was [V: made] [ARGM-TMP: in 1990] [C-ARG1: that Per built the hall] .",
+            "The claim was made in 1990 that [ARG0: Per] [V: built] [ARG1: the hall] .",
+        ],
+        "The claim was made in 1990 | that Per built the hall .",
+    ),
+    "a predicate in two parts": (
+        ["[ARG0: Per] [V: took] [ARG1: the job] [C-V: on] [ARGM-TMP: in 1990] ."],
+        "Per took the job on in 1990 .",
+    ),
+    "an overlapping frame is trimmed to the argument that holds its predicate": (
+        [
+            "[ARG1: Built in 1990] , [ARG0: the hall] [V: draws] [ARG1: many guests every year] .",
+            "[V: Built] [ARGM-TMP: in 1990] , [ARG1: the hall] draws many guests every year .",
+        ],
+        "Built in 1990 , | the hall draws many guests every year .",
+    ),
+    "an overlapping frame that fits nowhere is dropped": (
+        [
+            "[ARG0: The old hall] [V: draws] [ARG1: many guests of the town] every summer and winter .",
+            "The old hall draws many guests of [ARG0: the town] every [V: summer] [ARG1: and winter] .",
+        ],
+        "The old hall draws many guests of the town every summer and winter .",
+    ),
+    "quotes and brackets open the fact they belong to": (
+        [
+            '[ARG0: Ann] [V: wrote] [ARG1: Ice] ( it sold well ) , " Rain " came later .',
+            'Ann wrote Ice ( [ARG1: it] [V: sold] [ARGM-MNR: well] ) , " Rain " came later .',
+            'Ann wrote Ice ( it sold well ) , " [ARG1: Rain] " [V: came] [ARGM-TMP: later] .',
+        ],
+        'Ann wrote Ice | ( it sold well ) , | " Rain " came later .',
+    ),
+    "a conjunction alone is no fact": (
+        [
+            "[ARGM-DIS: and] [ARG1: the language spoken there] [V: is] [ARG2: Sami] .",
+            "and [ARG1: the language] [V: spoken] [ARGM-LOC: there] is Sami .",
+        ],
+        "and the language spoken there | is Sami .",
+    ),
+    "a fragment without verb": ([], "A fine old town in the north ."),
+}
+
+
+@pytest.mark.parametrize(("frames", "facts"), CASES.values(), ids=CASES.keys())
+def test_full(frames: list[str], facts: str) -> None:
+    assert marked(sentence(facts.replace(" | ", " "), *frames)) == facts
+
+
+@pytest.mark.parametrize(
+    ("case", "facts"),
+    [
+        ("one frame is one fact", "Mia Holt painted The Grey Mill in 1921 ."),
+        (
+            "a clause that opens the sentence keeps its antecedent",
+            "Mia Holt , who was born in Bergen , | is a painter .",
+        ),
+        ("the antecedent of a relative clause goes back", "Mia Holt lives | in Bergen , which lies in Norway ."),
+        ("nested frames", "It was | a battle involving | the army who hold the hill ."),
+        ("coordinates share their subject", "The bridge is in Oslo and was built by Per Dahl ."),
+        (
+            "frames side by side in one argument",
+            "It lies | in Norway , where Oslo is the capital , the king is Harald .",
+        ),
+        (
+            "quotes and brackets open the fact they belong to",
+            'Ann wrote Ice ( | it sold well ) , " | Rain " came later .',
+        ),
+    ],
+)
+def test_paper_does_the_two_steps_and_no_more(case: str, facts: str) -> None:
+    frames, _ = CASES[case]
+    assert marked(sentence(facts.replace(" | ", " "), *frames), "paper") == facts
+
+
+def test_the_example_of_the_paper() -> None:
+    facts = "William Anders , who retired on September 1st , 1969 , | was a crew member on Apollo 8 ."
+    frames = [
+        "[ARG1: William Anders , who retired on September 1st , 1969 ,] [V: was] [ARG2: a crew member on Apollo 8] .",
+        "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: on September 1st , 1969] , was a crew member on"
+        " Apollo 8 .",
+    ]
+    one = sentence(facts.replace(" | ", " "), *frames)
+    assert marked(one, "paper") == marked(one, "full") == facts
+    (root,) = build_tree(one, "paper")
+    assert root.predicate == one.words.words.index("was")
+    ((child,),) = root.children.values()
+    assert child.predicate == one.words.words.index("retired")
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(AggGenError, match="unknown level 'release' of segmentation; use 'paper' or 'full'"):
+        build_tree(sentence("It rains ."), "release")  # type: ignore[arg-type]
+
+
+# --- what holds for any frames -----------------------------------------------------------------------------------
+
+WORDS = st.sampled_from(["Ann", "Bolt", ",", ".", "(", ")", '"', "and", "but", "which", "was", "1990", "-"])
+ROLES = st.sampled_from(["ARG0", "ARG1", "ARG2", "ARGM-LOC", "ARGM-DIS", "R-ARG0", "R-ARG1", "C-ARG1", "C-V"])
+
+
+@st.composite
+def any_frames(draw: st.DrawFn, length: int) -> Frame:
+    """A frame anywhere: overlapping others or not, bare, in pieces, with relatives on either side."""
+    edges = sorted(draw(st.sets(st.integers(0, length), min_size=2, max_size=8)))
+    spans = [(start, end) for start, end in pairwise(edges) if draw(st.booleans())]
+    spans = spans or [(edges[0], edges[1])]
+    verb = draw(st.integers(0, len(spans) - 1))
+    phrases = [Phrase("V" if k == verb else draw(ROLES), *span) for k, span in enumerate(spans)]
+    return Frame(spans[verb][0], tuple(phrases))
+
+
+@st.composite
+def any_sentences(draw: st.DrawFn) -> Sentence:
+    words = draw(st.lists(WORDS, max_size=16))
+    frames = draw(st.lists(any_frames(len(words)), max_size=7)) if words else []
+    return Sentence(joined(words), tuple(frames))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(one=any_sentences())
+def test_facts_of_any_frames_concatenate_to_the_text(level: Level, one: Sentence) -> None:
+    text = " ".join(one.words.words)
+    starts = fact_starts(one, level)
+    assert starts[:1] == ([0] if one.words.words else [])
+    assert starts == sorted(set(starts))
+    assert all(start < len(one.words.words) for start in starts)
+    facts = cut(text, [one.words.spans[start][0] for start in starts])
+    assert "".join(facts) == text
+    assert len(facts) == len(starts)
+
+
+@given(one=any_sentences())
+def test_facts_of_any_frames_say_something(one: Sentence) -> None:
+    words = one.words.words
+    starts = fact_starts(one)
+    if any(word.isalnum() for word in words):
+        for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
+            assert any(word.isalnum() for word in words[start:end])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(one=any_sentences(), order=st.randoms(use_true_random=False))
+def test_the_order_of_frames_does_not_matter(level: Level, one: Sentence, order: random.Random) -> None:
+    frames = list(one.frames)
+    order.shuffle(frames)
+    assert fact_starts(Sentence(one.words, tuple(frames)), level) == fact_starts(one, level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(one=any_sentences())
+def test_any_tree_nests(level: Level, one: Sentence) -> None:
+    def check(nodes: list[Node], start: int, end: int) -> None:
+        for node in nodes:
+            assert start <= node.start <= node.predicate < node.end <= end
+            assert any(phrase.is_predicate for phrase in node.phrases)
+            assert node.is_coordinate or not all(phrase.is_predicate for phrase in node.phrases)
+            for number, children in node.children.items():
+                phrase = node.phrases[number]
+                assert children
+                assert level == "full" or len(children) == 1
+                assert not phrase.is_predicate
+                check(children, phrase.start, phrase.end)
+            start = node.end
+
+    check(build_tree(one, level), 0, len(one.words.words))
