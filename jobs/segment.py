@@ -8,4 +8,5 @@ import sys
 
 from agggen_platform.cli.main import main
 
-main(["segment", *sys.argv[1:]])
+if __name__ == "__main__":
+    main(["segment", *sys.argv[1:]])

@@ -22,11 +22,11 @@ from agggen.records import Fact, Record, Reference
 from agggen_platform.segmentation import job as job_module
 from agggen_platform.segmentation import worker as worker_module
 from agggen_platform.segmentation.claim import ClaimedError, claim
-from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.segmentation.config import SegmentationError, SegmentConfig
 from agggen_platform.segmentation.folder import Folder
 from agggen_platform.segmentation.job import Progress, SegmentReport, segment
 from agggen_platform.segmentation.rows import segmented_schema
-from agggen_platform.segmentation.worker import ATTEMPTS, SegmentationError
+from agggen_platform.segmentation.worker import ATTEMPTS
 
 HERE = SegmentConfig(actors=0, shard_rows=20)
 
@@ -292,7 +292,7 @@ def test_one_text_that_breaks_the_segmenter_is_one_reject(
     assert [reference for r in read_records(tmp_path / "dev.parquet") for reference in r.references] == wanted
 
 
-def test_facts_that_are_not_the_text_are_rejected(
+def test_a_segmenter_that_always_fails_ends_the_job(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Shortening(ClauseSegmenter):
@@ -300,9 +300,28 @@ def test_facts_that_are_not_the_text_are_rejected(
             return [(text[:-1],) for text in texts]
 
     use(monkeypatch, Shortening())
-    with pytest.raises(SegmentationError, match="216 of 216 texts"):
+    with pytest.raises(
+        SegmentationError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"
+    ):
         segment(str(corpus), str(tmp_path), HERE, splits=["dev"])
-    assert "do not concatenate" in (tmp_path / "rejects.jsonl").read_text()
+    assert not (tmp_path / "dev.parquet").exists()
+
+
+def test_what_the_segmenter_failed_on_is_tried_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = read_records(corpus / "dev.parquet")[7].references[1].text
+    strict = SegmentConfig(actors=0, shard_rows=20, max_reject_share=0)
+    use(monkeypatch, Counting(bad))
+    with pytest.raises(SegmentationError, match="of 216 texts were rejected"):
+        segment(str(corpus), str(tmp_path), strict, splits=["dev"])
+    cut = Counting()
+    use(monkeypatch, cut)
+    report = segment(str(corpus), str(tmp_path), strict, splits=["dev"])
+    assert report.progress is not None
+    assert (report.progress.found, report.progress.total) == (3, 4)
+    assert bad in cut.seen
+    assert read_records(tmp_path / "dev.parquet") == expected(read_records(corpus / "dev.parquet"))
 
 
 # --- cut off, and two at once ----------------------------------------------------------------------------------------

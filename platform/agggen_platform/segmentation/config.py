@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agggen.errors import ConfigError
+from agggen.errors import AggGenError, ConfigError
 from agggen_platform.segmentation.shards import Source
 
 FORMAT = 1  # of the output and of the rules behind it
 
 AlignmentRule = Literal["normal", "surface", "none"]
+
+
+class SegmentationError(AggGenError):
+    """The job cannot go on, or its result cannot be accepted; what is done is kept."""
+
+    exit_code = 4
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from agggen.errors import AggGenError, CorpusError
 from agggen.facts import FactSegmenter, segmenter
 from agggen_platform.config import config_hash, flatten, resolved
 from agggen_platform.segmentation.claim import claim
-from agggen_platform.segmentation.config import SegmentConfig, fingerprint
+from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
 from agggen_platform.segmentation.folder import Folder
 from agggen_platform.segmentation.output import REJECTS, Output, SplitReport
 from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Shard, Source, open_source, plan_shards
-from agggen_platform.segmentation.worker import Done, SegmentationError, ShardWorker, WorkerSettings
+from agggen_platform.segmentation.worker import Done, ShardWorker, WorkerSettings
 
 if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
@@ -110,7 +110,8 @@ def segment(
         ConfigError: the segmenter does not exist.
         CorpusError: the input is not there or no corpus, or `out` holds something else.
         ClaimedError: another job works on `out`.
-        SegmentationError: too many rejects, or workers die again and again. What is done is kept for the next run.
+        SegmentationError: too many rejects, a segmenter that always fails, or workers that die again and again. What is
+            done is kept for the next run.
     """
     cut = segmenter(config.facts)
     sources = find_sources(source, splits)
@@ -151,8 +152,8 @@ def _check_rejects(counts: Counts, limit: float, target: Folder) -> None:
     if counts.rejects > limit * texts:
         raise SegmentationError(
             f"{counts.rejects:,} of {texts:,} texts were rejected ({counts.rejects / texts:.1%}, at most {limit:.1%} "
-            f"allowed: max_reject_share); {target.at(REJECTS)} says why. Nothing was published; the shards are kept, "
-            "so that the same command with a larger share only has to publish them"
+            f"allowed: max_reject_share); {target.at(REJECTS)} says why. Nothing was published; the same command "
+            "tries again what the segmenter failed on, and with a larger share publishes what there is"
         )
 
 

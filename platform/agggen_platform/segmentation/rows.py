@@ -20,7 +20,7 @@ from agggen.facts import FactSegmenter, check_facts
 from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from agggen_platform.segmentation.cache import FactCache
-from agggen_platform.segmentation.config import AlignmentRule
+from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
 
 
 def segmented_schema() -> pa.Schema:
@@ -62,6 +62,11 @@ def segmented_schema() -> pa.Schema:
     )
 
 
+_HOPELESS = (
+    20  # texts in a row on which a segmenter fails before the segmenter is taken to be broken, and not the texts
+)
+
+
 @dataclass(slots=True)
 class Counts:
     """What became of some rows."""
@@ -71,6 +76,8 @@ class Counts:
     facts: int = 0
     rejects: int = 0
     """Rows that are no records, and references without facts."""
+    failed: int = 0
+    """Different texts that the segmenter failed on, which may be its fault and not theirs."""
     segmented: int = 0
     """Different texts that the segmenter saw, ..."""
     sentences: int = 0
@@ -136,6 +143,12 @@ class RowSegmenter:
                         new[text] = check_facts(text, alone)
                     except Exception as error:
                         errors[text] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if len(errors) == len(unknown) >= _HOPELESS:
+            raise SegmentationError(
+                f"the segmenter {self.segmenter.name!r} fails on every one of {len(unknown)} texts; on the first with "
+                f"{next(iter(errors.values()))}"
+            )
+        self.counts.failed += len(errors)
         if self.cache:
             self.cache.put(new)
             self.counts.cache_errors, self.cache.errors = self.counts.cache_errors + self.cache.errors, 0

@@ -11,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.errors import AggGenError
 from agggen.facts import FactSegmenter, segmenter
 from agggen_platform.segmentation.cache import FactCache
-from agggen_platform.segmentation.config import AlignmentRule
+from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
 from agggen_platform.segmentation.folder import Folder
 from agggen_platform.segmentation.rows import Counts, RowSegmenter, segmented_schema
 from agggen_platform.segmentation.shards import Shard, read_rows
@@ -22,12 +21,6 @@ from agggen_platform.segmentation.shards import Shard, read_rows
 ATTEMPTS = 3
 """How many workers may die over one shard."""
 _KEY = b"agggen.segment"
-
-
-class SegmentationError(AggGenError):
-    """The job cannot go on, or its result cannot be accepted; what is done is kept."""
-
-    exit_code = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +81,14 @@ class ShardWorker:
         return {"done": [self.run(Shard.from_json(text)).as_json() for text in batch["shard"]]}
 
     def run(self, shard: Shard) -> Done:
-        """Does a shard, or finds that it was done before."""
+        """Does a shard, or finds that it was done before; one on which the segmenter failed is tried again.
+
+        Raises:
+            SegmentationError: the segmenter fails on every text, or workers died over this shard before.
+        """
         begin = time.monotonic()
         found = part_counts(self.out, shard, self.settings.job)
-        if found is not None:
+        if found is not None and not found.failed:
             return Done(shard.split, shard.index, found, True, time.monotonic() - begin)
         self._count_attempt(shard)
         rows = RowSegmenter(self.segmenter, self.cache, self.settings.alignment, self.settings.batch_size)
