@@ -1,50 +1,93 @@
-"""A model on held-out records: texts, plans and alignments, each number with its signature.
+"""A model on held-out records: what it writes, plans and aligns, each number with its signature.
 
 Texts are scored against the references; each record's most likely plan, found before any text is written, against the
 references' plans where they have one; alignments of the reference texts against gold where their facts name their
-predicates. The rule-based aligner stands beside the model's.
+predicates. The rule-based aligner stands beside the model's. `agggen.evaluation.report` makes a full report of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from agggen.alignment import align
 from agggen.errors import CorpusError
 from agggen.evaluation import Score
-from agggen.evaluation.alignments import AlignmentScores, alignment_scores, positions
+from agggen.evaluation.alignments import AlignmentScores, Positions, alignment_scores, positions
 from agggen.evaluation.coverage import coverage
-from agggen.evaluation.plans import agreement, reference_agreement
+from agggen.evaluation.plans import plan_scores
+from agggen.evaluation.report.measures import with_plans
 from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter, webnlg_bleu
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Reference
 
+_BLOCK = 64  # records that are written about together
+
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What `evaluate` found; the names of the scores are the keys."""
+    """What a model did with the records that have references."""
 
-    generations: list[Generation]
-    scores: dict[str, Score]
+    records: list[Record]
+    n_best: list[list[Generation]]
+    """The texts of each record, best first."""
+    planned: list[Plan]
+    """The most likely plan of each record, found before any text was written."""
+
+    @property
+    def generations(self) -> list[Generation]:
+        """The best text of each record."""
+        return [found[0] for found in self.n_best]
+
+    @property
+    def texts(self) -> list[str]:
+        """The best text of each record, without more."""
+        return [generation.text for generation in self.generations]
 
 
-def evaluate(generator: Generator, records: Sequence[Record], config: InferenceConfig | None = None) -> HeldOut:
-    """Writes a text for each record and scores all that the references allow.
+def write(
+    generator: Generator,
+    records: Iterable[Record],
+    config: InferenceConfig | None = None,
+    n_best: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> HeldOut:
+    """Plans and writes about each record that has a reference.
+
+    Args:
+        n_best: texts to keep of each record.
+        progress: told how many records are done.
 
     Raises:
         CorpusError: no record has a reference text.
+        RecordError: a record has too many triples.
     """
-    records = [record for record in records if record.references]
-    if not records:
+    chosen = [record for record in records if record.references]
+    if not chosen:
         raise CorpusError("there are no reference texts to evaluate against")
-    generations = [found[0] for found in generator.generate(records, config=config)]
-    scores = text_scores(records, [generation.text for generation in generations])
-    fulfilled = sum(generation.fulfilled for generation in generations) / len(generations)
+    written = HeldOut(chosen, [], [])
+    rest = iter(chosen)
+    while block := list(islice(rest, _BLOCK)):
+        written.n_best.extend(generator.generate(block, n_best=n_best, config=config))
+        written.planned.extend(found[0].plan for found in generator.plan(block, 1))
+        progress(len(written.n_best))
+    return written
+
+
+def evaluate(generator: Generator, written: HeldOut) -> dict[str, Score]:
+    """The scores in short: texts, plans, alignments."""
+    scores = text_scores(written.records, written.texts)
+    fulfilled = sum(generation.fulfilled for generation in written.generations) / len(written.generations)
     scores["fulfilled"] = Score(fulfilled, "share of texts in which every fact mentions all values of its group")
-    scores |= plan_scores(records, [found[0].plan for found in generator.plan(records, 1)])
-    scores |= aligner_scores(generator, records)
-    return HeldOut(generations, scores)
+    compared = with_plans(written.records)
+    if compared:
+        references = [others for _, others in compared]
+        found = plan_scores([written.planned[place] for place, _ in compared], references)
+        scores |= {f"plan_{name}": score for name, score in found.items()}
+    for who, found_by in alignments(generator, written.records).items():
+        scores |= _named(who, alignment_scores(*found_by))
+    return scores
 
 
 def text_scores(records: Sequence[Record], texts: Sequence[str]) -> dict[str, Score]:
@@ -59,30 +102,10 @@ def text_scores(records: Sequence[Record], texts: Sequence[str]) -> dict[str, Sc
     }
 
 
-def plan_scores(records: Sequence[Record], plans: Sequence[Plan]) -> dict[str, Score]:
-    """Agreement of the plans with the references' plans, and of these with each other; records of 2 or more triples."""
-    compared = [
-        (plan, [reference.plan for reference in record.references if reference.plan])
-        for record, plan in zip(records, plans, strict=True)
-        if len(record.triples) > 1
-    ]
-    compared = [(plan, others) for plan, others in compared if others]
-    if not compared:
-        return {}
-    ours = agreement([plan for plan, _ in compared], [others for _, others in compared])
-    found = {"plan": ours}
-    if any(len(others) > 1 for _, others in compared):
-        found["plan_human"] = reference_agreement([others for _, others in compared])
-    measures = ("nmi_avg", "nmi_max", "tau_avg", "tau_max", "ami", "ari", "groups")
-    return {
-        f"{who}_{measure}": Score(getattr(result, measure), result.signature)
-        for who, result in found.items()
-        for measure in measures
-    }
-
-
-def aligner_scores(generator: Generator, records: Sequence[Record]) -> dict[str, Score]:
-    """Viterbi and rule-based alignment of the reference texts whose facts name their predicates."""
+def alignments(
+    generator: Generator, records: Sequence[Record]
+) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
+    """Viterbi and rule-based alignments of the reference texts whose facts name their predicates, each beside gold."""
     texts = [(record, reference) for record in records for reference in record.references if _has_gold(reference)]
     if not texts:
         return {}
@@ -93,7 +116,7 @@ def aligner_scores(generator: Generator, records: Sequence[Record]) -> dict[str,
         dict(zip(record.predicates, align(record, pieces).fact_of, strict=True))
         for (record, _), pieces in zip(texts, facts, strict=True)
     ]
-    return _named("viterbi", alignment_scores(viterbi, gold)) | _named("rule_based", alignment_scores(rules, gold))
+    return {"viterbi": (viterbi, gold), "rule_based": (rules, gold)}
 
 
 def _has_gold(reference: Reference) -> bool:

@@ -1,8 +1,8 @@
 """Scores of published systems: facts with their sources, kept apart by corpus, split, training data and protocol.
 
-A row holds what its source prints, in the source's own units. The numbers are means over several training runs or
-checkpoints where ``runs`` says so. Rows of the AggGen paper and of the shared tasks were checked against those systems'
-own outputs with the official scorers; what could not be checked is marked as cited.
+The numbers are what the sources print, in the units of `agggen.evaluation.protocols` (percent). They are means over
+several training runs or checkpoints where ``runs`` says so. Rows of the AggGen paper and of the shared tasks were
+checked against those systems' own outputs with the official scorers; what could not be checked is marked as cited.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Published:
 
     system: str
     scores: dict[str, float]
-    """By the names of `agggen.evaluation.protocols` and of the slot error rate, in `units`."""
+    """By the names of `agggen.evaluation.protocols` and of the slot error rate, in their units."""
     source: str
     runs: int = 1
     """Over how many runs or checkpoints the scores are means; 1 also where the source does not say."""
@@ -37,6 +37,8 @@ class Board:
     how: str
     """How the published numbers were computed."""
     systems: tuple[Published, ...]
+    unusable: int = 0
+    """Inputs that our reader of the corpus rejects: three of the cleaned E2E test set have no name."""
 
 
 _PAPER = "AggGen (Xu et al., ACL 2021)"
@@ -44,7 +46,7 @@ _SEEN_TABLE = f"{_PAPER}, table 1"
 _E2E_TABLE = f"{_PAPER}, table 2"
 _E2E_APPENDIX = f"{_PAPER}, appendix"
 _CHALLENGE = "WebNLG Challenge 2017 (Gardent et al., INLG 2017), the organisers' evaluation"
-_WEBNLG_UNITS = ("bleu", "meteor", "ter")
+_WEBNLG_METRICS = ("bleu", "meteor", "ter")
 _E2E_METRICS = ("bleu", "nist", "meteor", "rouge_l", "cider", "ser.add", "ser.miss", "ser.wrong", "ser.ser")
 
 
@@ -53,14 +55,17 @@ def _rows(names: tuple[str, ...], source: str, runs: int, table: str) -> Iterato
     for line in table.strip().splitlines():
         system, *cells = (part.strip() for part in line.split("|"))
         scores = {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell != "-"}
+        if names == _WEBNLG_METRICS:  # their sources print shares
+            scores |= {name: round(100 * scores[name], 1) for name in ("meteor", "ter") if name in scores}
         yield Published(system, scores, source, runs)
 
 
 _CLEANING = "outputs of Dusek, Howcroft and Rieser (INLG 2019), scored here with their slot_error.py"
 _E2E_SCORER = (
-    "the E2E Challenge's scorer (e2e-metrics) on tokenised texts; slot errors by slot_error.py of E2E cleaning"
+    "the E2E Challenge's scorer (e2e-metrics), for the AggGen paper's own rows on tokenised texts and references; "
+    "slot errors by slot_error.py of E2E cleaning, which ours equal on the AggGen paper's outputs"
 )
-_MULTI_BLEU = "lower-cased, tokenised, at most 3 references: Moses multi-bleu, METEOR 1.5, TER (tercom)"
+_MULTI_BLEU = "lower-cased, tokenised, at most 3 references: Moses multi-bleu, METEOR 1.5 and tercom's TER (times 100)"
 
 BOARDS = (
     Board(
@@ -72,7 +77,7 @@ BOARDS = (
         f"{_MULTI_BLEU}; missing references were padded with blank lines, which flatters short texts",
         (
             *_rows(
-                _WEBNLG_UNITS,
+                _WEBNLG_METRICS,
                 f"{_SEEN_TABLE}; cited there",
                 1,
                 """
@@ -83,7 +88,7 @@ BOARDS = (
                 """,
             ),
             *_rows(
-                _WEBNLG_UNITS,
+                _WEBNLG_METRICS,
                 f"{_SEEN_TABLE}",
                 3,
                 """
@@ -94,7 +99,7 @@ BOARDS = (
                 """,
             ),
             *_rows(
-                _WEBNLG_UNITS,
+                _WEBNLG_METRICS,
                 _CHALLENGE,
                 1,
                 """
@@ -113,7 +118,7 @@ BOARDS = (
         _MULTI_BLEU,
         tuple(
             _rows(
-                _WEBNLG_UNITS,
+                _WEBNLG_METRICS,
                 _CHALLENGE,
                 1,
                 """
@@ -133,7 +138,7 @@ BOARDS = (
         _MULTI_BLEU,
         tuple(
             _rows(
-                _WEBNLG_UNITS,
+                _WEBNLG_METRICS,
                 _CHALLENGE,
                 1,
                 """
@@ -205,6 +210,7 @@ BOARDS = (
             ),
             *_rows(_E2E_METRICS, _CLEANING, 5, "TGen+ | - | - | - | - | - | .20 | 1.99 | .05 | 2.24"),
         ),
+        unusable=3,
     ),
     Board(
         "e2e-cleaned",
@@ -233,6 +239,7 @@ BOARDS = (
             ),
             *_rows(_E2E_METRICS, _CLEANING, 5, "TGen+ | - | - | - | - | - | .02 | .63 | .06 | .70"),
         ),
+        unusable=3,
     ),
 )
 
@@ -250,8 +257,9 @@ def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: s
         return None, f"No published system's scores on {corpus} {split} are on file."
     if protocol != boards[0].protocol:
         return None, f"The published scores are by protocol {boards[0].protocol}; these are by {protocol}."
-    if inputs != boards[0].inputs:
-        return None, f"The published scores are of all {boards[0].inputs:,} records; these are of {inputs:,}."
+    whole = boards[0].inputs - boards[0].unusable
+    if inputs != whole:
+        return None, f"The published scores are of all {whole:,} records; these are of {inputs:,}."
     for board in boards:
         if board.trained_on == trained_on:
             return board, ""

@@ -1,4 +1,4 @@
-"""The commands that work on a bundle, as users run them: generate, plan, align, inspect, evaluate.
+"""The commands that work on a bundle, as users run them: generate, plan, align, inspect.
 
 The bundle has random weights: what it writes is nonsense, but every path from a file of records to lines of output,
 and every message about what cannot be read, is the real one. No test names a real device as an output: the command
@@ -198,18 +198,6 @@ def test_inspect_says_what_is_in_a_bundle(run: Run, bundle: Path) -> None:
     assert len(table["fingerprint"]) == 64
     assert (table["predicates"], table["model.max_state"], table["source toy/train"]) == ("4", "3", "ab12")
     assert table["joint.dev_loss"] == "1.5000"
-
-
-def test_evaluate_prints_scores_and_writes_texts(run: Run, bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "toy").mkdir()
-    write_records(tmp_path / "toy" / "dev.parquet", [Record.of(record) for record in RESTAURANTS], "toy", "dev")
-    code, out, err = run("evaluate", bundle, "--corpus", "toy", "--limit", "3", "-o", "texts.jsonl", "plans=1")
-    assert (code, err) == (0, "")
-    rows = [line.split("\t") for line in out.splitlines()]
-    assert rows[0] == ["score", "value", "signature"]
-    assert {"bleu", "webnlg_bleu", "chrf", "ter", "coverage", "fulfilled"} <= {row[0] for row in rows}
-    assert all(len(row) == 3 and row[2] for row in rows)
-    assert [line["id"] for line in parsed((tmp_path / "texts.jsonl").read_text(encoding="utf-8"))] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("block", [1, 2])

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agggen.evaluation.report.content import Cell, Chart, Row, Series, Table
+from agggen.evaluation.segments import SegmentStatistics
 from agggen.records import Plan
 
 CHARTED = 20
@@ -20,9 +21,15 @@ _MENTIONED = "triples mentioned, %"
 _SLOTS = "slot errors, % of slots"
 
 
-def by_triples(rows: Sequence[Row]) -> tuple[Table, Chart]:
+Statistics = Mapping[str, SegmentStatistics]
+"""What plain sacreBLEU counted in the text of each row, by metric; empty where there are no references."""
+
+
+def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Chart]:
     """Scores by the number of triples of a record."""
-    table = _parts(rows, lambda row: len(row.record.triples), "triples", "By the number of triples of a record")
+    table = _parts(
+        rows, statistics, lambda row: len(row.record.triples), "triples", "By the number of triples of a record"
+    )
     shown = [name for name in ("BLEU", "chrF", _MENTIONED) if name in table.columns]
     place = {name: table.columns.index(name) for name in table.columns}
     chart = Chart(
@@ -35,37 +42,33 @@ def by_triples(rows: Sequence[Row]) -> tuple[Table, Chart]:
     return table, chart
 
 
-def by_category(rows: Sequence[Row]) -> Table | None:
+def by_category(rows: Sequence[Row], statistics: Statistics) -> Table | None:
     """Scores by the category (domain) of a record; None where no record has one."""
     if all(row.record.category is None for row in rows):
         return None
-    return _parts(rows, lambda row: row.record.category or "(none)", "category", "By category")
+    return _parts(rows, statistics, lambda row: row.record.category or "(none)", "category", "By category")
 
 
-def _parts(rows: Sequence[Row], key: Callable[[Row], int | str], name: str, caption: str) -> Table:
-    parts: dict[int | str, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(key(row), []).append(row)
-    found = {part: _scores(parts[part]) for part in sorted(parts, key=lambda value: (isinstance(value, str), value))}
+def _parts(
+    rows: Sequence[Row], statistics: Statistics, key: Callable[[Row], int | str], name: str, caption: str
+) -> Table:
+    parts: dict[int | str, list[int]] = {}
+    for place, row in enumerate(rows):
+        parts.setdefault(key(row), []).append(place)
+    ordered = sorted(parts, key=lambda value: (isinstance(value, str), value))
+    found = {part: _scores(rows, parts[part], statistics) for part in ordered}
     columns = list(dict.fromkeys(column for scores in found.values() for column in scores))
-    note = (
-        "BLEU: sacreBLEU, lower-cased, 13a; chrF: sacreBLEU's chrF2; each of the part as a corpus. "
-        "Triples mentioned: by the words of their objects."
-    )
     body = tuple((part, *(scores.get(column) for column in columns)) for part, scores in found.items())
+    note = "BLEU and chrF: plain sacreBLEU of each part as a corpus. Triples mentioned: by the words of their objects."
     return Table(caption, (name, *columns), body, note)
 
 
-def _scores(rows: Sequence[Row]) -> dict[str, Cell]:
-    from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf
-
+def _scores(all_rows: Sequence[Row], places: Sequence[int], statistics: Statistics) -> dict[str, Cell]:
+    rows = [all_rows[place] for place in places]
     scores: dict[str, Cell] = {"records": len(rows)}
-    scored = [row for row in rows if row.record.references]
-    if scored:
-        texts = [row.text for row in scored]
-        references = [[reference.text for reference in row.record.references] for row in scored]
-        scores["BLEU"] = corpus_bleu(texts, references, lowercase=True).value
-        scores["chrF"] = corpus_chrf(texts, references).value
+    for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
+        if metric in statistics:
+            scores[name] = statistics[metric].corpus(places).value
     triples = sum(len(row.record.triples) for row in rows)
     scores[_MENTIONED] = 100 * (1 - sum(len(row.unmentioned) for row in rows) / triples)
     checked = [row for row in rows if row.mistakes is not None]

@@ -13,6 +13,9 @@ from agggen.records import Plan, Record
 Cell = str | int | float | None
 """A table's cell; None where there is no value."""
 
+OURS = "this report"
+"""The name of our row among published systems."""
+
 
 class Span(Protocol):
     """A piece ``text[start:end]`` of a text and the predicates that it was written for (a `WrittenFact`)."""
@@ -58,6 +61,19 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    mixed: bool = False
+    """Whether the numbers of a column are of different kinds, so that each has its own number of digits."""
+
+    def shown(self) -> list[tuple[str, ...]]:
+        """The rows as people read them."""
+        wide = [
+            any(isinstance(cell, float) and abs(cell) >= 10 for cell in column)
+            for column in zip(*self.rows, strict=True)
+        ]
+        return [
+            tuple(shown(cell, None if self.mixed else 2 if w else 4) for cell, w in zip(row, wide, strict=True))
+            for row in self.rows
+        ]
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One object a row; a number that is not finite is null."""
@@ -82,7 +98,7 @@ class Section:
                 continue
             interval = None if measure.interval is None else " to ".join(shown(bound) for bound in measure.interval)
             rows.append((measure.name, measure.score.value, interval, measure.score.signature))
-        return Table(self.title, ("score", "value", "95 % interval", "signature"), tuple(rows), self.note)
+        return Table(self.title, ("score", "value", "95 % interval", "signature"), tuple(rows), self.note, mixed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +147,8 @@ class Row:
     plan: Plan | None = None
     facts: Sequence[Span] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
-    unmentioned: tuple[str, ...] = ()
-    """Predicates whose objects the text does not mention (by words: `agggen.evaluation.coverage`)."""
+    unmentioned: Mapping[str, str] = field(default_factory=dict)
+    """Predicates whose objects the text does not mention, and why so (by words: `agggen.evaluation.coverage`)."""
     mistakes: tuple[Mistake, ...] | None = None
     """Slot errors; None where the corpus has no slots to check."""
     slots: int = 0
@@ -161,7 +177,7 @@ class Row:
             "plan": None if self.plan is None else str(self.plan),
             "facts": facts,
             "scores": {name: finite(value) for name, value in self.scores.items()},
-            "unmentioned": list(self.unmentioned),
+            "unmentioned": dict(self.unmentioned),
             **({} if self.mistakes is None else {"slot_errors": [mistake.as_dict() for mistake in self.mistakes]}),
         }
 
@@ -191,6 +207,10 @@ class Report:
     seed: int = 0
     shown: int = 30
 
+    def run_table(self) -> Table:
+        """`run` as a table."""
+        return Table("What was evaluated, with what and how", ("what", "value"), tuple(self.run.items()), mixed=True)
+
     def measures(self) -> dict[str, float]:
         """Every computed number by ``section/name``, for a run log."""
         return {
@@ -206,8 +226,8 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def shown(cell: Cell) -> str:
-    """A cell as people read it: five digits of a number at most, a hyphen where there is none."""
+def shown(cell: Cell, digits: int | None = None) -> str:
+    """A cell as people read it, with so many digits behind the point (2 from ten on, else 4); a hyphen for None."""
     match cell:
         case None:
             return "-"
@@ -218,5 +238,5 @@ def shown(cell: Cell) -> str:
         case float() if math.isnan(cell):
             return "undefined"
         case float():
-            return f"{cell:.2f}" if abs(cell) >= 10 else f"{cell:.4f}"
+            return f"{cell:.{(2 if abs(cell) >= 10 else 4) if digits is None else digits}f}"
     raise TypeError(f"no cell: {cell!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agggen.evaluation.report.content import Cell, Report, Table, shown
+from agggen.evaluation.report.content import Report, Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 _BREAK = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+")
@@ -45,8 +45,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield from _table(table)
     yield "## The run"
     yield ""
-    rows = tuple((name, value) for name, value in report.run.items())
-    yield from _table(Table("What was evaluated, with what and how", ("what", "value"), rows))
+    yield from _table(report.run_table())
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -54,12 +53,12 @@ def _table(table: Table) -> Iterator[str]:
     yield ""
     yield _row(table.columns)
     yield "|" + " --- |" * len(table.columns)
-    yield from (_row(row) for row in table.rows)
+    yield from (_row(row) for row in table.shown())
     yield ""
     if table.note:
         yield escaped(table.note)
         yield ""
 
 
-def _row(cells: tuple[Cell, ...]) -> str:
-    return "| " + " | ".join(escaped(shown(cell)) for cell in cells) + " |"
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agggen.evaluation.report.charts import draw
-from agggen.evaluation.report.content import Report, Row, Table, shown
+from agggen.evaluation.report.content import OURS, Chart, Report, Row, Table
 from agggen.evaluation.report.markup import Html, element, join
 from agggen.evaluation.report.samples import chosen, sample, worst
 from agggen.evaluation.report.style import style
@@ -40,15 +40,13 @@ def to_html(report: Report) -> str:
 
 def _parts(report: Report) -> Iterator[tuple[str, str, list[Html]]]:
     """Identifier, title and content of each part."""
-    charts = {
-        name: element("figure", draw(chart, f"chart-{name}"), *_note(chart.note)) for name, chart in report.charts
-    }
+    charts = {name: _figure(name, chart) for name, chart in report.charts}
 
     def with_chart(name: str, *tables: Table | None) -> list[Html]:
         return [*([charts[name]] if name in charts else []), *(_table(table) for table in tables if table is not None)]
 
     yield "scores", "Scores", [_table(section.table()) for section in report.sections]
-    published = [] if report.published is None else [_table(report.published, mark="this report")]
+    published = [] if report.published is None else [_table(report.published, mark=OURS)]
     yield "published", "Beside published systems", [*published, *_note(report.published_note)]
     yield "breakdown", "By triples and category", with_chart("by_triples", report.by_triples, report.by_category)
     if report.groups is not None:
@@ -59,12 +57,16 @@ def _parts(report: Report) -> Iterator[tuple[str, str, list[Html]]]:
     what = "slot errors" if any(row.mistakes is not None for row in report.rows) else "triples that are not mentioned"
     by = f"The records with the most {what}, shorter ones first." if bad else f"No record has {what}."
     yield "worst", f"The worst {len(bad)}" if bad else "The worst", _samples(bad, by)
-    rows = tuple((name, value) for name, value in report.run.items())
-    yield "run", "The run", [_table(Table("What was evaluated, with what and how", ("what", "value"), rows), code=True)]
+    yield "run", "The run", [_table(report.run_table(), code=True)]
 
 
 def _part(key: str, title: str, content: Sequence[Html]) -> Html:
     return element("section", element("h2", title, id=f"{key}-title"), *content, id=key, aria_labelledby=f"{key}-title")
+
+
+def _figure(name: str, chart: Chart) -> Html:
+    caption = [element("figcaption", chart.note, class_="note")] if chart.note else []
+    return element("figure", draw(chart, f"chart-{name}"), *caption)
 
 
 def _samples(rows: Sequence[Row], note: str) -> list[Html]:
@@ -84,12 +86,12 @@ def _table(table: Table, mark: str = "", code: bool = False) -> Html:
     ]
     head = [element("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, kinds, strict=True)]
     body = []
-    for row in table.rows:
+    for row in table.shown():
         cells = [
-            element("td", element("code", shown(cell)) if code else shown(cell), class_=kind, dir="auto")
+            element("td", element("code", cell) if code else cell, class_=kind, dir="auto")
             for cell, kind in zip(row[1:], kinds[1:], strict=True)
         ]
-        first = element("th", shown(row[0]), scope="row", dir="auto")
+        first = element("th", row[0], scope="row", dir="auto")
         body.append(element("tr", first, *cells, class_="ours" if mark and row[0] == mark else None))
     whole = element(
         "table",

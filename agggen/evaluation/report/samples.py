@@ -86,7 +86,8 @@ def _line(title: str, what: str) -> Html:
 
 def _errors(row: Row) -> Iterator[Html]:
     if row.unmentioned:
-        yield _line("Not mentioned", element("span", ", ".join(row.unmentioned), class_="wrong"))
+        items = [f"{name} ({why})" for name, why in row.unmentioned.items()]
+        yield _line("Not mentioned", element("span", "; ".join(items), class_="wrong"))
     if row.mistakes:
         items = [f"{mistake.kind}: {mistake.why or mistake.slot}" for mistake in row.mistakes]
         yield _line("Slot errors", element("span", "; ".join(items), class_="wrong"))

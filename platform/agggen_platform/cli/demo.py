@@ -1,9 +1,8 @@
-"""`agggen demo`: the whole of it on the shipped corpus, in minutes. `agggen evaluate`: a bundle on held-out records."""
+"""`agggen demo`: the whole of it on the shipped corpus, in minutes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.records import BundlePath, output_lines, write_line
 from agggen_platform.cli.train import Runs
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def demo(
     """
     import shutil
 
-    from agggen.evaluation.held_out import evaluate as score
+    from agggen.evaluation.held_out import evaluate, write
     from agggen.run import RunConfig
     from agggen_platform.cli.progress import training_progress
     from agggen_platform.config import load_config
@@ -54,57 +52,16 @@ def demo(
             finished = train_here(config, folder, tracker, show)
         took = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
         console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
-        held_out = score(finished.bundle.generator(), test)
-        tracker.log_metrics({f"test/{name}": float(value) for name, value in held_out.scores.items()})
-        _print_scores(held_out.scores)
+        generator = finished.bundle.generator()
+        scores = evaluate(generator, write(generator, test))
+        tracker.log_metrics({f"test/{name}": float(value) for name, value in scores.items()})
+        _print_scores(scores)
         shown = _show(finished.bundle, test)
         tracker.log_text(shown, "samples.txt")
         console.say(shown)
     console.say(f"The model:         {finished.path}")
     console.say(f"Write with it:     agggen generate {finished.path} -i records.jsonl")
     console.say(f"Look at the run:   {tracker.ui_command()}")
-
-
-def evaluate(
-    bundle: BundlePath,
-    corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or a folder of prepared Parquet.")],
-    split: Annotated[str, typer.Option(help="The split to write about.")] = "dev",
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where the texts go as JSON lines.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only so many records; 0 takes all.")] = 0,
-    ablation: Annotated[
-        str, typer.Option(metavar="none|random-order|no-aggregation|plain", help="The paper's ablations.")
-    ] = "none",
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
-    ] = None,
-) -> None:
-    """Write about the records of a split and score texts, plans and alignments against the references.
-
-    \b
-        agggen evaluate BUNDLE --corpus webnlg --split dev
-        agggen evaluate BUNDLE --corpus prepared/elements -o texts.jsonl plans=1
-    """
-    from agggen.bundle import load_bundle
-    from agggen.errors import ConfigError
-    from agggen.evaluation.held_out import evaluate as score
-    from agggen.generation.generator import InferenceConfig
-    from agggen_platform.config import load_config, overrides_of
-    from agggen_platform.local import records_of
-
-    if output == "-":
-        raise ConfigError("the scores go to standard output; give --output the name of a file for the texts")
-    loaded = load_bundle(bundle)
-    settings = [*overrides_of(loaded.inference), f"ablation={ablation}", *(overrides or ())]
-    config = load_config(InferenceConfig, None, settings)
-    records = records_of(corpus, split)[: limit or None]
-    with output_lines(output) if output else nullcontext() as file:  # opened first: it may fail, and scoring is long
-        held_out = score(loaded.generator(), records, config)
-        if file:
-            for generation in held_out.generations:
-                write_line(file, generation.as_dict())
-    _print_scores(held_out.scores)
 
 
 def _print_scores(scores: Mapping[str, Score]) -> None:

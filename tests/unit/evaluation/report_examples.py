@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agggen.evaluation import Score
+from agggen.evaluation.protocols import measure
 from agggen.evaluation.report import Measure, Mistake, Report, Row, Section
 from agggen.evaluation.report.breakdowns import by_category, by_predicate, by_triples, group_sizes
 from agggen.records import Plan, Record
@@ -39,14 +40,16 @@ def row(number: int, size: int, wrong: int = 0, slots: bool = False, text: str =
         Plan(tuple((name,) for name in names)),
         pieces,
         {"bleu": 12.5},
-        names[:wrong],
+        dict.fromkeys(names[:wrong], "no word of it"),
         mistakes if slots else None,
         size if slots else 0,
     )
 
 
 def report(rows: list[Row], title: str = "Toy", shown: int = 30, seed: int = 0, partial: str = "") -> Report:
-    triples, triples_chart = by_triples(rows)
+    references = [[reference.text for reference in row.record.references] for row in rows]
+    statistics = measure("plain", [row.text for row in rows], references)
+    triples, triples_chart = by_triples(rows, statistics)
     predicates, predicates_chart = by_predicate(rows)
     plans = [row.plan for row in rows if row.plan is not None]
     sizes = group_sizes(plans, [1, 1, 2], "By rules.")
@@ -68,7 +71,7 @@ def report(rows: list[Row], title: str = "Toy", shown: int = 30, seed: int = 0, 
         rows=rows,
         published_note="None are on file.",
         by_triples=triples,
-        by_category=by_category(rows),
+        by_category=by_category(rows, statistics),
         groups=sizes[0],
         by_predicate=predicates,
         charts=[("by_triples", triples_chart), ("groups", sizes[1]), ("by_predicate", predicates_chart)],

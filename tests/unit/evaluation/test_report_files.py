@@ -45,7 +45,7 @@ def test_records_are_one_line_each_with_what_is_wrong(tmp_path: Path) -> None:
     write_report(tmp_path / "r", report([*ROWS, row(4, 2, 1, slots=True, text=NASTY)]))
     lines = [json.loads(line) for line in (tmp_path / "r" / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["id"] for line in lines] == ["r1", "r2", "r3", "r4"]
-    assert lines[0]["unmentioned"] == ["p0"]
+    assert lines[0]["unmentioned"] == {"p0": "no word of it"}
     assert "slot_errors" not in lines[0]
     assert lines[3]["slot_errors"] == [{"kind": "missed", "slot": "p0", "value": "x", "why": "p0 is missing"}]
     assert lines[3]["text"] == NASTY

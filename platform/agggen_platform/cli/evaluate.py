@@ -1,0 +1,124 @@
+"""`agggen evaluate`: a bundle on the records of a split, with a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+from agggen_platform.cli.records import BundlePath
+
+if TYPE_CHECKING:
+    from agggen.evaluation.report import Report
+
+_SECONDS_BETWEEN_NOTES = 10.0
+
+
+def evaluate(
+    bundle: BundlePath,
+    corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or a folder of prepared Parquet.")],
+    split: Annotated[str, typer.Option(help="The split to write about.")] = "dev",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Where the report goes. [default: a folder in evaluation/ beside BUNDLE]"
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Only the first so many records; 0 takes all.")] = 0,
+    protocol: Annotated[
+        str | None,
+        typer.Option(metavar="plain|e2e|webnlg-2017", help="Whose scorer. [default: as the corpus is scored in print]"),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Some of the protocol's, say bleu,ter. [default: all]")
+    ] = None,
+    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="Compute METEOR, which needs Java.")] = True,
+    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="How plans are searched.")] = None,
+    ablation: Annotated[
+        str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the samples shown, the intervals and random orders. [default: 0]")
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="DIR", help="Where the run log lives. [default: the bundle's own]")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
+    ] = None,
+) -> None:
+    """Write about the records of a split, score texts, plans and alignments, and write a report.
+
+    The report is a folder with report.html, report.md, report.json and records.jsonl; the scores are printed too and
+    go to the run log. A folder that holds another evaluation's report is never overwritten.
+
+    \b
+        agggen evaluate BUNDLE --corpus webnlg --split test-seen
+        agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
+    """
+    from agggen.bundle import load_bundle
+    from agggen.evaluation.report import check_target, write_report
+    from agggen.evaluation.report.texts import Wanted, protocol_of
+    from agggen.generation.generator import InferenceConfig
+    from agggen_platform import evaluation
+    from agggen_platform.config import load_config, overrides_of
+
+    loaded = load_bundle(bundle)
+    choices = {"planner": planner, "ablation": ablation, "seed": seed}
+    settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings, *(overrides or ())])
+    records, whole = evaluation.records_to_evaluate(corpus, split, limit)
+    named, named_split = evaluation.named_corpus(corpus, split)
+    task = evaluation.Task(
+        bundle=loaded,
+        path=bundle,
+        corpus=named,
+        split=named_split,
+        records=records,
+        whole=whole,
+        config=config,
+        wanted=Wanted(protocol or protocol_of(named), None if metrics is None else _names(metrics), meteor),
+        command=evaluation.command_line(),
+    )
+    folder = out or bundle.resolve().parent / "evaluation" / task.name
+    check_target(folder, task.identity)
+    report = evaluation.evaluate(task, _progress(len(records)), console.note)
+    write_report(folder, report)
+    _print_scores(report)
+    console.note(f"Report: {folder / 'report.html'}")
+    evaluation.log_report(task, report, folder, runs or evaluation.runs_of(bundle), console.note)
+
+
+def _names(given: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+
+
+def _print_scores(report: Report) -> None:
+    rows = []
+    for section in report.sections:
+        for name, value, interval, signature in section.table().rows:
+            rows.append((f"{section.key}/{name}", _shown(value), interval or "-", signature))
+    console.print_table(("score", "value", "95 % interval", "signature"), rows)
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Says now and then how many records are done."""
+    last = time.monotonic()
+
+    def show(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
+            last = time.monotonic()
+            console.note(f"written: {done:,} of {total:,} records")
+
+    return show
+
+
+def _shown(value: object) -> str:
+    from agggen.evaluation.report.content import shown
+
+    return shown(value)  # type: ignore[arg-type]

@@ -1,0 +1,227 @@
+"""A bundle evaluated on a split of a corpus, with its report on disk and its scores in the run log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agggen.bundle import Bundle, fingerprint
+from agggen.corpora.catalogue import list_corpora
+from agggen.errors import CorpusError
+from agggen.evaluation.held_out import alignments, write
+from agggen.evaluation.published import board_for
+from agggen.evaluation.report import Report, Section
+from agggen.evaluation.report.build import beside_published, build, reference_groups, rows_of
+from agggen.evaluation.report.content import Cell, Table
+from agggen.evaluation.report.folder import FILES
+from agggen.evaluation.report.measures import of_model
+from agggen.evaluation.report.texts import Wanted, text_scores
+from agggen.evaluation.significance import RESAMPLES
+from agggen.facts import segmenter
+from agggen.generation.generator import InferenceConfig
+from agggen.records import Record
+from agggen_platform.config import config_hash, flatten
+from agggen_platform.local import fingerprint_of, records_of
+from agggen_platform.tracking import Tracker
+
+N_BEST = 5
+"""Texts of a record that diversity is measured on."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to evaluate: a bundle on records, and how."""
+
+    bundle: Bundle
+    path: Path
+    corpus: str
+    """By the catalogue's name, where it is of the catalogue; `split` likewise."""
+    split: str
+    records: Sequence[Record]
+    whole: int
+    """Records of the whole split that have references; more than `records` where only a part is evaluated."""
+    config: InferenceConfig
+    wanted: Wanted
+    command: str
+
+    @property
+    def seed(self) -> int:
+        """Of the samples shown, the intervals and random orders."""
+        return self.config.seed
+
+    @property
+    def partial(self) -> str:
+        """What is said on top of the report of a part of a split; empty for the whole."""
+        if len(self.records) == self.whole:
+            return ""
+        return (
+            f"Only the first {len(self.records):,} of {self.whole:,} records of {self.corpus} {self.split} are scored."
+        )
+
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """What decides the report's content; two evaluations that share it say the same."""
+        return {
+            "bundle": fingerprint(self.path),
+            "corpus": self.corpus,
+            "split": self.split,
+            "records": fingerprint_of(self.records),
+            "inference": config_hash(self.config),
+            "protocol": self.wanted.protocol,
+            "metrics": "all" if self.wanted.metrics is None else " ".join(self.wanted.metrics),
+            "meteor": int(self.wanted.meteor),
+        }
+
+    @property
+    def name(self) -> str:
+        """A file name for the evaluation: corpus, split and a few digits of what else makes it what it is."""
+        digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
+        return re.sub(r"[^\w.\-]", "_", f"{self.corpus}-{self.split}-{digest}")
+
+
+def named_corpus(corpus: str, split: str) -> tuple[str, str]:
+    """Corpus and split by the catalogue's names, also where `corpus` is a folder of prepared Parquet."""
+    prepared = Path(corpus) / f"{split}.parquet"
+    if prepared.is_file():
+        from agggen.corpora.prepared import describe
+
+        described = describe(prepared)
+        return described["corpus"], described["split"]
+    return corpus, split
+
+
+def records_to_evaluate(corpus: str, split: str, limit: int = 0) -> tuple[list[Record], int]:
+    """The records of a split that have references, the first `limit` of them (0: all), and how many there are in all.
+
+    Raises:
+        CorpusError: there is no such corpus or split, or no record has a reference.
+    """
+    records = [record for record in records_of(corpus, split) if record.references]
+    if not records:
+        raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
+    return records[: limit or None], len(records)
+
+
+def trained_on(bundle: Bundle) -> str | None:
+    """The corpus of the catalogue that a bundle was trained on, all of it; None where that is not known."""
+    corpus = bundle.config.get("corpus")
+    if not isinstance(corpus, Mapping) or corpus.get("limit"):
+        return None
+    name = str(corpus.get("name"))
+    return name if name in {known.name for known in list_corpora()} else None
+
+
+def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
+    """What was evaluated, with what and how: enough to do it again."""
+    training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return {
+        "command": task.command,
+        "bundle": str(task.path),
+        "bundle fingerprint": fingerprint(task.path),
+        "training configuration (hash)": hashlib.sha256(training.encode()).hexdigest()[:12],
+        **{f"trained on {name}": value for name, value in task.bundle.sources.items()},
+        "corpus": f"{task.corpus} {task.split}",
+        "records": len(task.records),
+        "corpus fingerprint": fingerprint_of(task.records),
+        "protocol": task.wanted.protocol,
+        "seed": task.seed,
+        "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
+        "inference (hash)": config_hash(task.config),
+        **{f"inference {name}": value for name, value in flatten(task.config).items()},
+        **{f"seconds, {what}": round(value, 1) for what, value in seconds.items()},
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        **_machine(),
+    }
+
+
+def _machine() -> dict[str, Cell]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    versions: dict[str, Cell] = {"Python": platform.python_version()}
+    for package in ("agggen", "torch", "numpy", "scipy", "scikit-learn", "sacrebleu"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed (run from a source tree)"
+    processors = f"{os.cpu_count()} processors, {torch.get_num_threads()} threads of torch"
+    return versions | {"machine": f"{platform.platform()}, {platform.machine()}, {processors}"}
+
+
+def command_line() -> str:
+    """The command that is running, as one would type it."""
+    return shlex.join(["agggen", *sys.argv[1:]])
+
+
+def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], None]) -> Report:
+    """Writes about the records and makes the report; `note` says what could not be computed.
+
+    Raises:
+        ConfigError: a metric that was asked for cannot be computed.
+        RecordError: a record has too many triples.
+    """
+    generator = task.bundle.generator()
+    began = time.monotonic()
+    written = write(generator, task.records, task.config, N_BEST, progress)
+    halfway = time.monotonic()
+    records, generations = written.records, written.generations
+    scores = text_scores(task.wanted, records, written.texts, task.seed)
+    plans_written = [generation.plan for generation in generations]
+    rows = rows_of(
+        records, written.texts, plans_written, [generation.facts for generation in generations], scores.single
+    )
+    sections = scores.sections + of_model(
+        written, rows, alignments(generator, records), task.config.ablation, task.seed
+    )
+    for section in sections:
+        for measure in section.measures:
+            if measure.score is None:
+                note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
+    seconds = {"writing": halfway - began, "scoring": time.monotonic() - halfway}
+    cut = segmenter("clauses" if task.bundle.facts == "corpus" else task.bundle.facts)
+    return build(
+        f"{task.path.resolve().parent.name} on {task.corpus} {task.split}",
+        task.identity,
+        run_information(task, seconds),
+        rows,
+        sections,
+        scores.plain,
+        reference_groups(records, cut),
+        _published(task, sections),
+        task.partial,
+        task.seed,
+    )
+
+
+def _published(task: Task, sections: Sequence[Section]) -> tuple[Table | None, str]:
+    """The table beside published systems, and how both sides were computed or why there is none."""
+    board, why = board_for(task.corpus, task.split, len(task.records), task.wanted.protocol, trained_on(task.bundle))
+    return (None, why) if board is None else beside_published(board, sections)
+
+
+def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> None:
+    """Puts scores and files of a report into the run log. Whatever goes wrong with it is said and changes nothing."""
+    try:
+        with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:
+            tracker.log_params(dict(report.run))
+            tracker.log_metrics({f"{task.split}/{name}": value for name, value in report.measures().items()})
+            for name in FILES:
+                tracker.log_artifact(folder / name)
+    except Exception as error:  # tracking cannot hurt
+        note(f"warning: the run log misses this evaluation: {error}")
+
+
+def runs_of(bundle: Path) -> Path:
+    """Where the run log of a bundle's training lives, if it is there; else ``runs``."""
+    run = bundle.resolve().parent
+    return run.parent if (run / "tracking.jsonl").is_file() else Path("runs")

@@ -1,0 +1,318 @@
+"""`agggen evaluate`, as users run it: what it writes, says and refuses, and what it does without Java or run log.
+
+The bundle has random weights: its texts are nonsense, but every path from a corpus to a report is the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agggen.bundle import Bundle, save_bundle
+from agggen.corpora.elements import elements_records
+from agggen.corpora.prepared import write_records
+from agggen.encoding import Encoder
+from agggen.evaluation.report.folder import FILES
+from agggen.generation.generator import InferenceConfig
+from agggen.generation.search import BeamConfig
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Plan, Record
+from agggen.text import Vocabulary
+from agggen_platform import evaluation
+from agggen_platform.cli.main import main
+from agggen_platform.tracking import Tracker
+
+REPO = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
+
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+RESTAURANTS = [
+    Record.of(
+        {
+            "id": str(number),
+            "triples": [["Aromi", "food", "English"], ["Aromi", "near", "Crown Hall"], ["Aromi", "area", "riverside"]][
+                : 1 + number % 3
+            ],
+            "references": ["Aromi serves English food.", "Aromi, near Crown Hall, is English."][: 1 + number % 2],
+        }
+    )
+    for number in range(6)
+]
+
+
+def save(path: Path, seed: int, records: list[Record]) -> Path:
+    vocabulary = Vocabulary.build(records, "word", 1, 0)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
+    torch.manual_seed(seed)
+    sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_state=3)
+    model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
+    config = {"corpus": {"name": "elements", "limit": 0}}
+    save_bundle(path, Bundle(model, encoder, inference, config, {}, {"elements/train": "ab12"}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("model") / "run" / "bundle", 5, [*elements_records("train")][:40])
+
+
+@pytest.fixture
+def restaurants(tmp_path: Path) -> Path:
+    (tmp_path / "prepared").mkdir()
+    write_records(tmp_path / "prepared" / "dev.parquet", RESTAURANTS, "e2e", "dev")
+    return tmp_path / "prepared"
+
+
+class NoTracker(Tracker):
+    """A run log that keeps its local file and sends nothing to MLflow, which takes seconds to start."""
+
+    def _send_all(self) -> None:
+        while self._events.get()["event"] != "end":
+            pass
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluation, "Tracker", NoTracker)
+
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return ended.value.code, captured.out, captured.err
+
+    return call
+
+
+def loaded(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def evaluated(run: Run, bundle: Path, *more: object) -> tuple[str, str]:
+    code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", *more)
+    assert code == 0, err
+    return out, err
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, tmp_path: Path) -> None:
+    out, err = evaluated(run, bundle)
+    assert f"Report: {Path('report') / 'report.html'}" in err
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == sorted(FILES)
+    table = [line.split("\t") for line in out.splitlines()]
+    assert table[0] == ["score", "value", "95 % interval", "signature"]
+    names = {row[0] for row in table[1:]}
+    assert {"plain/bleu", "plain/chrf", "plain/ter", "faithfulness/coverage", "plans/nmi_avg"} <= names
+    assert {"text_plans/exact_match", "adherence/group", "alignment/viterbi_accuracy"} <= names
+    assert all(len(row) == 4 and row[3] for row in table)
+    assert "faithfulness/ser.ser" not in names  # the elements have no slots
+    report = loaded(tmp_path / "report")
+    assert report["run"]["corpus"] == "elements dev"
+    assert report["run"]["trained on elements/train"] == "ab12"
+    assert report["run"]["command"].startswith("agggen ")
+    for what in (
+        "bundle fingerprint",
+        "training configuration (hash)",
+        "corpus fingerprint",
+        "torch",
+        "machine",
+        "seed",
+    ):
+        assert report["run"][what] not in (None, "")
+
+
+def test_records_are_written_in_order_with_their_plans_and_errors(run: Run, bundle: Path, tmp_path: Path) -> None:
+    evaluated(run, bundle)
+    expected = list(elements_records("dev"))[:4]
+    for line, record in zip(lines(tmp_path / "report"), expected, strict=True):
+        assert line["id"] == record.id
+        assert sorted(Plan.parse(line["plan"]).predicates) == sorted(record.predicates)
+        assert "".join(fact["text"] for fact in line["facts"]) == line["text"]
+        assert set(line["unmentioned"]) <= set(record.predicates)
+        assert line["scores"]
+
+
+def test_slots_are_checked_where_the_corpus_has_them(run: Run, bundle: Path, restaurants: Path, tmp_path: Path) -> None:
+    code, out, err = run("evaluate", bundle, "--corpus", restaurants, "--no-meteor")
+    assert code == 0, err
+    folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
+    assert folder.parent == bundle.parent / "evaluation"
+    assert folder.name.startswith("e2e-dev-")  # by what the file says of itself, not by the folder's name
+    assert "faithfulness/ser.ser" in out
+    assert all("slot_errors" in line for line in lines(folder))
+    assert loaded(folder)["identity"]["protocol"] == "e2e"
+
+
+def test_a_part_of_a_split_says_so_on_top_and_the_whole_does_not(run: Run, bundle: Path, restaurants: Path) -> None:
+    evaluated(run, bundle)
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert "Only the first 4 of 72 records of elements dev are scored." in page
+    run("evaluate", bundle, "--corpus", restaurants, "--no-meteor", "-o", "whole", "--limit", "6")
+    assert loaded(Path("whole"))["partial"] is None
+
+
+def test_the_same_command_gives_the_same_numbers_in_the_same_place(run: Run, bundle: Path, tmp_path: Path) -> None:
+    evaluated(run, bundle)
+    first = loaded(tmp_path / "report")
+    evaluated(run, bundle)
+    again = loaded(tmp_path / "report")
+    assert (first["scores"], first["by_predicate"]) == (again["scores"], again["by_predicate"])
+
+
+@pytest.mark.parametrize("more", [("--ablation", "no-aggregation"), ("--planner", "two-stage"), ("plans=1",)])
+def test_other_settings_are_another_evaluation(run: Run, bundle: Path, more: tuple[str, ...]) -> None:
+    evaluated(run, bundle)
+    before = {path: path.read_bytes() for path in Path("report").iterdir()}
+    code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", *more)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: report holds the report of another evaluation (its inference differs)")
+    assert {path: path.read_bytes() for path in Path("report").iterdir()} == before
+
+
+def test_another_bundle_never_overwrites_a_report(run: Run, bundle: Path, tmp_path: Path) -> None:
+    evaluated(run, bundle)
+    other = save(tmp_path / "other" / "bundle", 6, [*elements_records("train")][:40])
+    code, _, err = run("evaluate", other, "--corpus", "elements", "--limit", "4", "-o", "report")
+    assert code == 2
+    assert "its bundle differs" in err
+
+
+def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(run: Run, bundle: Path) -> None:
+    out, _ = evaluated(run, bundle, "--ablation", "no-aggregation")
+    assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
+    assert "\nplans/" not in out
+    assert "text_plans/groups" in out
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--corpus", "elemnts"), "no corpus 'elemnts'; did you mean elements?"),
+        (("--corpus", "elements", "--split", "tset"), "elements has no split 'tset'"),
+        (("--corpus", "elements", "--ablation", "x"), "'ablation' must be one of"),
+        (("--corpus", "elements", "--planner", "x"), "'planner' must be one of"),
+        (("--corpus", "elements", "--protocol", "webnlg"), "webnlg-2017"),
+        (("--corpus", "elements", "--metrics", "blue"), "bleu"),
+        (("--corpus", "elements", "--metrics", "blue"), "has no metric 'blue'; it has bleu, chrf, ter"),
+        (("--corpus", "elements", "--metrics", ","), "no metric is named; protocol plain has"),
+        (("--corpus", "elements", "--protocol", "e2e", "--metrics", "meteor", "--no-meteor"), "exclude each other"),
+        (("--corpus", "elements", "-o", "taken"), "cannot write a report to taken: it is a file"),
+        (("--corpus", "elements", "wdith=3"), "unknown key 'wdith'"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    run: Run, bundle: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("texts were written before the options were looked at")
+
+    monkeypatch.setattr(evaluation, "write", refuse)
+    Path("taken").write_text("x")
+    code, out, err = run("evaluate", bundle, *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+
+
+# --- METEOR without Java ---------------------------------------------------------------------------------------------
+
+
+def without_java(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agggen_platform.cli.main", *map(str, arguments)]
+    environment = {**ENVIRONMENT, "PATH": str(cwd), "JAVA_HOME": ""}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_without_java_the_report_is_written_and_says_that_meteor_is_missing(
+    bundle: Path, restaurants: Path, tmp_path: Path
+) -> None:
+    arguments = ("evaluate", bundle, "--corpus", restaurants, "-o", tmp_path / "r", "--runs", tmp_path / "runs")
+    done = without_java(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "warning: e2e/meteor is not computed" in done.stderr
+    measures = {measure["name"]: measure for measure in loaded(tmp_path / "r")["scores"]["e2e"]["measures"]}
+    assert measures["meteor"]["value"] is None
+    assert "Java" in measures["meteor"]["not_computed"]
+    assert measures["bleu"]["value"] is not None
+    assert "not computed" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    events = (tmp_path / "runs").glob("evaluate-*/tracking.jsonl")
+    assert any('"event": "metrics"' in line for file in events for line in file.read_text().splitlines())
+
+
+def test_a_metric_that_was_asked_for_and_cannot_be_computed_is_an_error(
+    bundle: Path, restaurants: Path, tmp_path: Path
+) -> None:
+    done = without_java(
+        "evaluate", bundle, "--corpus", restaurants, "-o", tmp_path / "r", "--metrics", "meteor", cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "Java" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_no_meteor_is_said_in_the_report(run: Run, bundle: Path, restaurants: Path) -> None:
+    run("evaluate", bundle, "--corpus", restaurants, "--no-meteor", "-o", "r")
+    measures = {measure["name"]: measure for measure in loaded(Path("r"))["scores"]["e2e"]["measures"]}
+    assert "--no-meteor" in measures["meteor"]["not_computed"]
+
+
+# --- the run log -----------------------------------------------------------------------------------------------------
+
+
+def test_scores_and_files_go_to_the_run_log(run: Run, bundle: Path) -> None:
+    evaluated(run, bundle, "--runs", "log")
+    (log,) = Path("log").glob("evaluate-elements-dev-*/tracking.jsonl")
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    metrics = {name: value for event in events for name, value in event.get("values", {}).items()}
+    assert metrics["dev/plain/bleu"] == pytest.approx(
+        {m["name"]: m["value"] for m in loaded(Path("report"))["scores"]["plain"]["measures"]}["bleu"]
+    )
+    assert sorted(Path(event["path"]).name for event in events if event["event"] == "artifact") == sorted(FILES)
+
+
+def test_a_run_log_that_fails_does_not_fail_the_evaluation(
+    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("the server is on fire")
+
+    monkeypatch.setattr(evaluation, "Tracker", broken)
+    out, err = evaluated(run, bundle)
+    assert "warning: the run log misses this evaluation: the server is on fire" in err
+    assert "plain/bleu" in out
+
+
+def test_a_run_log_that_cannot_be_written_does_not_fail_the_evaluation(run: Run, bundle: Path) -> None:
+    Path("log").write_text("a file where a folder belongs")
+    _, err = evaluated(run, bundle, "--runs", "log")
+    assert "warning: the run log misses parts of this run" in err
+    assert (Path("report") / "report.html").is_file()
+
+
+def test_the_log_of_a_trained_bundle_stands_beside_its_training(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "toy-1").mkdir(parents=True)
+    assert evaluation.runs_of(tmp_path / "runs" / "toy-1" / "bundle") == Path("runs")
+    (tmp_path / "runs" / "toy-1" / "tracking.jsonl").touch()
+    assert evaluation.runs_of(tmp_path / "runs" / "toy-1" / "bundle") == tmp_path / "runs"
