@@ -1,4 +1,4 @@
-"""Files to be scored: records as JSON lines, texts one a line.
+"""Files to be scored: records as JSON lines; texts one a line, or as JSON lines with ids.
 
 Unlike the readers of corpora these set nothing aside: a score over a part of the input is no score, so the first thing
 that is wrong ends the reading, with its file and line.
@@ -7,7 +7,7 @@ that is wrong ends the reading, with its file and line.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,24 +71,49 @@ def read_scored_records(source: Path) -> list[Record]:
     return records
 
 
-def read_texts(source: Path, records: int, records_name: object) -> list[str]:
-    """One text a line, as many as there are records; a blank line is an empty text.
+def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
+    """One text a record, in the order of the records.
+
+    A file ``.jsonl`` has objects with "id" and "text" (as `agggen generate` writes them) in any order; any other has
+    one text a line in the order of the records, and there a blank line is an empty text.
 
     Args:
-        records: how many texts there must be.
+        ids: of the records.
         records_name: where they come from, for messages.
 
     Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or has fewer or more lines; names the line.
+        CorpusError: the file is missing, empty or not UTF-8, or has not exactly one text for each record; names the
+            line.
     """
+    if source.suffix.lower() == ".jsonl":
+        return _texts_by_id(source, ids, records_name)
     texts = [text.rstrip("\r\n") for _, text in _lines(source)]
-    if len(texts) < records:
-        raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {records} records")
-    if len(texts) > records:
-        blank = "; that line is blank" if not texts[records].strip() else ""
-        beyond = f"there is no record for this line; {records_name} has {records} of them"
-        raise CorpusError(f"{source}, line {records + 1}: {beyond}{blank} ({source} has {len(texts)} lines)")
+    if len(texts) < len(ids):
+        raise CorpusError(f"{source} ends after line {len(texts)}, but {records_name} has {len(ids)} records")
+    if len(texts) > len(ids):
+        blank = "; that line is blank" if not texts[len(ids)].strip() else ""
+        beyond = f"there is no record for this line; {records_name} has {len(ids)} of them"
+        raise CorpusError(f"{source}, line {len(ids) + 1}: {beyond}{blank} ({source} has {len(texts)} lines)")
     return texts
+
+
+def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
+    known = set(ids)
+    found: dict[str, tuple[int, str]] = {}
+    for line, data in json_objects(source):
+        name, text = data.get("id"), data.get("text")
+        if isinstance(name, bool) or not isinstance(name, str | int) or not isinstance(text, str):
+            raise CorpusError(f"{source}, line {line}: needs an 'id' and a 'text'")
+        name = str(name).strip()
+        if name not in known:
+            raise CorpusError(f"{source}, line {line}, id {name!r}: {records_name} has no such record")
+        if name in found:
+            raise CorpusError(f"{source}, line {line}, id {name!r}: line {found[name][0]} has the same id")
+        found[name] = line, text
+    if missing := [name for name in ids if name not in found]:
+        more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise CorpusError(f"{source} has no text for record {missing[0]!r}{more} of {records_name}")
+    return [found[name][1] for name in ids]
 
 
 def _lines(source: Path) -> Iterator[tuple[int, str]]:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agggen.corpora.e2e import read_e2e
+from agggen.corpora.prepared import write_records
+from agggen.evaluation.protocols import PROTOCOLS, score_texts
+from agggen.records import Record
 from agggen_platform.cli.main import main
 
 Run = Callable[..., tuple[int | str | None, str, str]]
@@ -47,6 +52,211 @@ def scores_of(path: str) -> dict[str, float]:
 
 def rounded(scores: dict[str, float], digits: int, *names: str) -> list[float]:
     return [round(scores[name], digits) for name in names]
+
+
+# --- score -------------------------------------------------------------------------------------------------------
+
+
+RECORDS = [
+    {"id": "1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food.", "Mill is Thai."]},
+    {"id": "2", "triples": [["Mill", "area", "riverside"]], "references": ["Mill is by the riverside."]},
+]
+SCORE = ("score", "--records", "records.jsonl", "--hypotheses", "texts.txt")
+
+
+@pytest.fixture
+def system(run: Run) -> Run:
+    """`run` in a folder with records and the texts of a system."""
+    write("records.jsonl", RECORDS)
+    Path("texts.txt").write_text("Mill serves Thai food.\nMill is by the river side.\n", encoding="utf-8")
+    return run
+
+
+def test_texts_are_scored_and_written(system: Run) -> None:
+    code, out, err = system(*SCORE, "--json", "out.json")
+    assert (code, err) == (0, "")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert rows[0] == ["score", "value", "signature"]
+    assert [row[0] for row in rows[1:]] == ["bleu", "chrf", "ter"]
+    scores = score_texts("plain", Path("texts.txt").read_text().splitlines(), [one["references"] for one in RECORDS])
+    written = json.loads(Path("out.json").read_text(encoding="utf-8"))
+    assert written == {name: {"score": score.value, "signature": score.signature} for name, score in scores.items()}
+    assert rows[1][1:] == [f"{scores['bleu'].value:.4f}", scores["bleu"].signature]
+
+
+def test_slot_errors_have_keys_of_their_own(system: Run) -> None:
+    code, _, _ = system(*SCORE, "--protocol", "e2e", "--metrics", "nist, ser", "--json", "out.json")
+    assert code == 0
+    assert list(scores_of("out.json")) == ["nist", "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
+
+
+def test_an_empty_line_is_a_text_and_is_said(system: Run) -> None:
+    Path("texts.txt").write_text("\nMill is by the riverside.\n", encoding="utf-8")
+    code, out, err = system(*SCORE, "--metrics", "ter")
+    assert code == 0
+    assert err == "texts.txt: 1 of 2 texts are empty (first: 1), scored as such\n"
+    assert float(out.splitlines()[1].split("\t")[1]) > 0
+
+
+def test_intervals_and_another_system(system: Run) -> None:
+    Path("other.txt").write_text("Mill serves Thai food.\nMill is by the riverside.\n", encoding="utf-8")
+    arguments = ("--confidence", "--against", "other.txt", "--metrics", "bleu,ter", "--json", "out.json")
+    code, out, _ = system(*SCORE, *arguments)
+    assert code == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    compared = ["against", "difference", "difference low", "difference high", "p"]
+    assert rows[0] == ["score", "value", "low", "high", *compared, "signature", "test"]
+    assert len({len(row) for row in rows}) == 1
+    bleu = json.loads(Path("out.json").read_text(encoding="utf-8"))["bleu"]
+    assert bleu["low"] <= bleu["score"] <= bleu["high"]
+    assert "bootstrap" in bleu["signature"]
+    against = bleu["against"]
+    assert against["score"] == pytest.approx(100)
+    assert against["difference"] == pytest.approx(bleu["score"] - 100)
+    assert 0 < against["p_value"] <= 1
+    assert "paired" in against["signature"]
+
+
+def test_what_the_other_commands_write_can_be_scored(system: Run) -> None:
+    write_records(Path("records.parquet"), [Record.of(record) for record in RECORDS], "mine", "test")
+    write(
+        "texts.jsonl", [{"id": "2", "text": "It is by the riverside.", "rank": 1}, {"id": "1", "text": "It is Thai."}]
+    )
+    lines = ("It is Thai.", "It is by the riverside.")
+    Path("texts.txt").write_text("\n".join(lines), encoding="utf-8")
+    code, from_lines, _ = system(*SCORE)
+    assert code == 0
+    arguments = ("score", "--records", "records.parquet", "--hypotheses", "texts.jsonl")
+    assert system(*arguments) == (0, from_lines, "")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (b"", "texts.txt is empty"),
+        (b"one\n", "texts.txt ends after line 1, but records.jsonl has 2 records"),
+        (b"one\ntwo\nthree\n", "texts.txt, line 3: there is no record for this line; records.jsonl has 2 of them"),
+        (b"one\ntw\xe9\n", "texts.txt, line 2: not UTF-8 (byte 0xe9 at position 3)"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--hypotheses", "--against"])
+def test_bad_texts_exit_with_2_and_leave_the_output_alone(system: Run, option: str, texts: bytes, message: str) -> None:
+    Path("good.txt").write_text("one\ntwo\n", encoding="utf-8")
+    Path("texts.txt").write_bytes(texts)
+    Path("out.json").write_text("{}", encoding="utf-8")
+    files = {"--hypotheses": "good.txt", option: "texts.txt"}
+    arguments = [part for pair in files.items() for part in pair]
+    code, out, err = system("score", "--records", "records.jsonl", *arguments, "--json", "out.json")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert Path("out.json").read_text(encoding="utf-8") == "{}"
+    assert not list(Path().glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (b"", "records.jsonl is empty"),
+        (b'{"id": "1", "triples": [["a", "b", "c"]]}\n', "records.jsonl, line 1, record '1': there is no reference"),
+        (b'\n{"id": "1", "triples"', "records.jsonl, line 2: not JSON at column"),
+        (b'{"id": "1", "triples": []}\n', "records.jsonl, line 1: record '1' has no triples"),
+        (b'{"id": "\xff"}\n', "records.jsonl, line 1: not UTF-8"),
+    ],
+)
+def test_bad_records_exit_with_2(system: Run, records: bytes, message: str) -> None:
+    Path("records.jsonl").write_bytes(records)
+    code, out, err = system(*SCORE)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert "Traceback" not in err
+
+
+def test_records_in_csv_need_references_too(system: Run) -> None:
+    Path("records.csv").write_text("id,subject,predicate,object\n1,Mill,food,Thai\n", encoding="utf-8")
+    code, _, err = system("score", "--records", "records.csv", "--hypotheses", "texts.txt")
+    assert code == 2
+    assert "records.csv, record '1': there is no reference text" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--protocol", "wmt"), "there is no protocol 'wmt'"),
+        (("--metrics", "bleu,bleurt"), "no metric 'bleurt'"),
+        (("--metrics", ","), "no metric is named"),
+        (("--json", "none/out.json"), "there is no folder none"),
+        (("--json", "out.json"), "cannot read missing.txt"),
+        (("--against", "missing.txt", "--json", "missing.txt"), "is one of the inputs"),
+    ],
+)
+def test_options_are_checked_before_anything_is_read(system: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, _, err = system("score", "--records", "records.jsonl", "--hypotheses", "missing.txt", *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_slot_errors_of_other_predicates_are_refused_where_asked_for(system: Run) -> None:
+    write("records.jsonl", [{**RECORDS[0], "triples": [["Ann", "birthPlace", "Rome"]]}, RECORDS[1]])
+    code, _, err = system(*SCORE, "--protocol", "e2e", "--metrics", "ser")
+    assert code == 2
+    assert err.startswith("error: record '1': 'birthPlace' is no slot of E2E")
+
+
+@pytest.fixture(scope="module")
+def outputs(data_home: Path) -> Path:
+    return data_home / "agggen_release" / "system_outputs"
+
+
+def references_of(gold: Path) -> list[list[str]]:
+    lines = gold.read_text(encoding="utf-8").split("\n")[:-1]
+    return [[text.strip() for text in line.split("<ref_sep>") if text.strip()] for line in lines]
+
+
+def write_e2e_records(data_home: Path, references: list[list[str]] | None = None) -> None:
+    """The records of E2E's test set, with their own references or others."""
+    read = list(read_e2e(data_home / "e2e" / "testset_w_refs.csv", "test"))
+    records = [item.as_dict() for item in read if isinstance(item, Record)]
+    assert len(records) == len(read) == 630
+    if references is not None:
+        records = [{**record, "references": texts} for record, texts in zip(records, references, strict=True)]
+    write("records.jsonl", records)
+
+
+def test_golden_e2e_table_of_the_paper(run: Run, data_home: Path, outputs: Path) -> None:
+    write_e2e_records(data_home, references_of(outputs / "_shared" / "e2e.old.hmm.gold"))
+    found = []
+    for checkpoint in (48000, 49000, 50000):
+        texts = outputs / "e2e.old.hmm" / f"abs_bert_cnndm.{checkpoint}.candidate"
+        arguments = ("--protocol", "e2e", "--metrics", "bleu,nist,ser", "--json", "out.json")
+        assert run("score", "--records", "records.jsonl", "--hypotheses", texts, *arguments)[0] == 0
+        found.append(scores_of("out.json"))
+    mean = {name: sum(scores[name] for scores in found) / 3 for name in found[0]}
+    assert rounded(mean, 2, "bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser") == [64.14, 0.32, 1.66, 0.71, 2.70]
+    assert round(mean["nist"], 4) == 8.3509
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("java") is None, reason="METEOR, ROUGE-L and CIDEr need Java")
+def test_golden_baseline_of_the_e2e_challenge(run: Run, data_home: Path) -> None:
+    write_e2e_records(data_home)
+    file = data_home / "outputs" / "e2e_challenge" / "primary" / "tgen.tsv"
+    rows = file.read_text(encoding="utf-8-sig").splitlines()[1:]
+    Path("texts.txt").write_text("".join(row.split("\t")[1] + "\n" for row in rows), encoding="utf-8")
+    code, _, err = run(*SCORE, "--protocol", "e2e", "--json", "out.json")
+    assert (code, err) == (0, "")
+    scores = scores_of("out.json")
+    assert list(scores) == [*PROTOCOLS["e2e"], "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
+    assert rounded(scores, 2, "bleu", "nist", "meteor", "rouge_l", "cider") == [65.93, 8.61, 44.83, 68.50, 2.23]
+
+
+def test_golden_webnlg_table_of_the_paper(run: Run, outputs: Path) -> None:
+    references = references_of(outputs / "_shared" / "webnlg.hmm.gold")
+    triples = [["Ann", "said", "it"]]  # they do not matter here
+    write("records.jsonl", [{"id": i, "triples": triples, "references": r} for i, r in enumerate(references)])
+    texts = outputs / "webnlg.hmm" / "abs_bert_cnndm.30000.candidate"
+    options = ("--protocol", "webnlg-2017", "--tokenised", "--metrics", "bleu", "--json", "out.json")
+    assert run("score", "--records", "records.jsonl", "--hypotheses", texts, *options)[0] == 0
+    assert rounded(scores_of("out.json"), 2, "bleu") == [58.68]
 
 
 # --- score-plans -------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ app.command("generate")(write.generate)
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
 app.command("inspect")(write.inspect)
+app.command("score", short_help="Score any system's texts against references.")(score.score)
 app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)
 app.command("score-alignments", short_help="Score alignments against human ones.")(score.score_alignments)
 # ----------------------------------------------------------------------------------------------------------------------

@@ -6,20 +6,76 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.records import output_lines, write_line
+from agggen_platform.cli.records import output_lines, read_records, write_line
 
 if TYPE_CHECKING:
     from agggen.evaluation import Score
+    from agggen.evaluation.systems import Measured
+    from agggen.records import Record
+
+Entry = dict[str, Any]
+"""A score as it is written: "score" (None where it is undefined), "signature", and what belongs to it."""
 
 Gold = Annotated[Path, typer.Option(metavar="FILE", help="The gold, as JSON lines.")]
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
 ]
+
+
+def score(
+    records: Annotated[
+        Path, typer.Option(metavar="FILE", help="Records with references: .jsonl, or .csv or .parquet by its ending.")
+    ],
+    hypotheses: Annotated[
+        Path, typer.Option(metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text.")
+    ],
+    protocol: Annotated[
+        str, typer.Option(metavar="plain|e2e|webnlg-2017", help="Whose scorer: numbers compare within one.")
+    ] = "plain",
+    metrics: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Some of the protocol's, say bleu,ter. [default: all]")
+    ] = None,
+    tokenised: Annotated[
+        bool, typer.Option("--tokenised", help="Texts and references are tokenised; leave their tokens as they are.")
+    ] = False,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
+    ] = None,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Give each score a 95 % bootstrap interval.")
+    ] = False,
+    json: Json = None,
+) -> None:
+    """Score any system's texts against references, as published numbers were computed.
+
+    plain is sacreBLEU's BLEU, chrF and TER. e2e has bleu, nist, meteor, rouge_l, cider and, for records with E2E's
+    predicates, ser (slot errors). webnlg-2017 has bleu, meteor and ter. Percent, but for nist and cider. METEOR,
+    ROUGE-L and CIDEr need Java; --metrics leaves them out.
+
+    \b
+        agggen score --records records.jsonl --hypotheses texts.txt --protocol e2e
+        agggen score --records records.jsonl --hypotheses texts.txt --against other.txt --metrics bleu,ter
+    """
+    from agggen.evaluation.files import read_texts
+    from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of
+
+    check_json(json, [records, hypotheses, *([against] if against else [])])
+    wanted = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    metrics_of(protocol, wanted, [])  # before the files are read, which may take long
+    read = _scored_records(records)
+    chosen = metrics_of(protocol, wanted, read)
+    if wanted is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
+        console.note(f"No slot errors: {foreign} is no slot of E2E")
+    ids = [record.id for record in read]
+    texts = _texts(hypotheses, read_texts(hypotheses, ids, records))
+    others = _texts(against, read_texts(against, ids, records)) if against else None
+    found = measure_system(protocol, chosen, read, texts, others, tokenised, confidence)
+    report(_measured_entries(found), json)
 
 
 def score_plans(
@@ -42,7 +98,7 @@ def score_plans(
     read = read_plans(gold, plans)
     if alone := sum(len(names) == 1 for names in read.predicates):
         console.note(f"{alone:,} inputs have a single predicate; there all plans agree")
-    report(plan_scores(read.plans, read.references, read.predicates), json)
+    report(_entries(plan_scores(read.plans, read.references, read.predicates)), json)
 
 
 def score_alignments(
@@ -69,7 +125,7 @@ def score_alignments(
     if read.repeated:
         first = f"first: id {read.repeated[0]!r}"
         console.note(f"In {len(read.repeated):,} texts two facts say one predicate; the last counts ({first})")
-    report(alignment_scores(read.predicted, read.gold).percentages(), json)
+    report(_entries(alignment_scores(read.predicted, read.gold).percentages()), json)
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
@@ -93,21 +149,79 @@ def check_json(path: str | None, inputs: Sequence[Path]) -> None:
         raise ConfigError(f"cannot write {path}: no permission to write there")
 
 
-def report(scores: Mapping[str, Score], json: str | None) -> None:
-    """A table of the scores with their signatures; JSON to the file `json`, or for "-" in place of the table.
-
-    A score that no input allows (NaN) is null in JSON.
-    """
+def report(scores: Mapping[str, Entry], json: str | None) -> None:
+    """A table of the scores with their signatures; JSON to the file `json`, or for "-" in place of the table."""
     if json is not None:
-        written = {
-            name: {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
-            for name, score in scores.items()
-        }
         with output_lines(json) as file:
-            write_line(file, written)
-    if json != "-":
-        rows = [
-            (name, "undefined" if math.isnan(score.value) else f"{score.value:.4f}", score.signature)
-            for name, score in scores.items()
-        ]
-        console.print_table(("score", "value", "signature"), rows)
+            write_line(file, scores)
+    if json == "-":
+        return
+    first = next(iter(scores.values()))
+    columns = ["score", "value"]
+    columns += ["low", "high"] if "low" in first else []
+    columns += ["against", "difference", "difference low", "difference high", "p"] if "against" in first else []
+    columns += ["signature"] + (["test"] if "against" in first else [])
+    rows = []
+    for name, entry in scores.items():
+        numbers = [entry["score"], *(entry[key] for key in ("low", "high") if key in entry)]
+        signatures = [entry["signature"]]
+        if other := entry.get("against"):
+            numbers += [other[key] for key in ("score", "difference", "low", "high", "p_value")]
+            signatures.append(other["signature"])
+        rows.append((name, *("undefined" if number is None else f"{number:.4f}" for number in numbers), *signatures))
+    console.print_table(columns, rows)
+
+
+def _entries(scores: Mapping[str, Score]) -> dict[str, Entry]:
+    """In JSON there is no NaN: a score that no input allows is null."""
+    return {
+        name: {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
+        for name, score in scores.items()
+    }
+
+
+def _measured_entries(found: Mapping[str, Measured]) -> dict[str, Entry]:
+    entries = _entries({name: measured.statistics.corpus() for name, measured in found.items()})
+    for name, measured in found.items():
+        if interval := measured.interval:
+            entries[name] |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
+        if pair := measured.comparison:
+            entries[name]["against"] = {
+                "score": pair.second,
+                "difference": pair.difference,
+                "low": pair.low,
+                "high": pair.high,
+                "p_value": pair.p_value,
+                "signature": pair.signature,
+            }
+    return entries
+
+
+def _scored_records(path: Path) -> list[Record]:
+    """The records of a file by its ending, each with a reference.
+
+    Raises:
+        CorpusError: something in the file is no record, or has no reference.
+    """
+    from agggen.corpora.rejects import Reject
+    from agggen.errors import CorpusError
+    from agggen.evaluation.files import read_scored_records
+
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        return read_scored_records(path)
+    found: list[Record] = []
+    for item in read_records(str(path)):
+        if isinstance(item, Reject):
+            raise CorpusError(str(item))
+        if not item.references:
+            raise CorpusError(f"{path}, record {item.id!r}: there is no reference text to score against")
+        found.append(item)
+    if not found:
+        raise CorpusError(f"{path} holds no record")
+    return found
+
+
+def _texts(path: Path, texts: list[str]) -> list[str]:
+    if empty := [number for number, text in enumerate(texts, start=1) if not text.strip()]:
+        console.note(f"{path}: {len(empty):,} of {len(texts):,} texts are empty (first: {empty[0]:,}), scored as such")
+    return texts

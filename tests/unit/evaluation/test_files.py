@@ -50,7 +50,7 @@ def test_bad_records_are_refused(tmp_path: Path, content: bytes, message: str) -
 def test_texts_are_what_stands_between_line_feeds(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "texts.txt"
     path.write_bytes(content)
-    assert read_texts(path, 3, "records.jsonl") == ["one", "", "thré\u2028e"]
+    assert read_texts(path, ["a", "b", "c"], "records.jsonl") == ["one", "", "thré\u2028e"]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,31 @@ def test_bad_texts_are_refused(tmp_path: Path, content: bytes, message: str) -> 
     path = tmp_path / "texts.txt"
     path.write_bytes(content)
     with pytest.raises(CorpusError, match=message):
-        read_texts(path, 2, "records.jsonl")
+        read_texts(path, ["a", "b"], "records.jsonl")
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*texts.txt: No such file"):
-        read_texts(tmp_path / "texts.txt", 1, "records.jsonl")
+        read_texts(tmp_path / "texts.txt", ["a"], "records.jsonl")
+
+
+def test_texts_as_json_lines_are_found_by_id(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"id": 2, "text": "Two\\nlines", "plan": "[a]"}\n\n{"id": "1", "text": ""}\n', encoding="utf-8")
+    assert read_texts(path, ["1", "2"], "records.jsonl") == ["", "Two\nlines"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"id": "1"}', "line 1: needs an 'id' and a 'text'"),
+        ('{"id": "9", "text": "a"}', "line 1, id '9': records.jsonl has no such record"),
+        ('{"id": "1", "text": "a"}\n{"id": "1", "text": "b"}', "line 2, id '1': line 1 has the same id"),
+        ('{"id": "1", "text": "a"}', "has no text for record '2' and 1 others of records.jsonl"),
+    ],
+)
+def test_texts_as_json_lines_must_be_of_the_records(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(CorpusError, match=message):
+        read_texts(path, ["1", "2", "3"], "records.jsonl")

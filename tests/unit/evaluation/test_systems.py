@@ -1,0 +1,94 @@
+"""A system measured: which metrics, slot errors among them, intervals, and another system beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from agggen.errors import AggGenError, RecordError
+from agggen.evaluation.protocols import score_texts
+from agggen.evaluation.slot_errors import slot_error_rate
+from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of, slot_statistics
+from agggen.records import Record, Reference, Triple
+
+
+def record(number: int, text: str, **values: str) -> Record:
+    triples = tuple(Triple("The Mill", name, value) for name, value in values.items())
+    return Record(f"r{number}", triples, (Reference(text),))
+
+
+RECORDS = [
+    record(1, "The Mill is an Italian pub.", eatType="pub", food="Italian"),
+    record(2, "The Mill is a pub by the riverside.", eatType="pub", area="riverside"),
+    record(3, "The Mill is a coffee shop near Crowne Plaza Hotel.", eatType="coffee shop", near="Crowne Plaza Hotel"),
+]
+TEXTS = ["The Mill is a Chinese pub.", "The Mill is a pub.", "The Mill is a cheap coffee shop near Crowne Plaza Hotel."]
+FOREIGN = Record("b", (Triple("Ann", "birthPlace", "Rome"),), (Reference("Ann was born in Rome."),))
+
+
+def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
+    assert metrics_of("e2e", None, RECORDS)[-2:] == ("cider", "ser")
+    assert "ser" not in metrics_of("e2e", None, [*RECORDS, FOREIGN])
+    assert "ser" not in metrics_of("plain", None, RECORDS)
+    assert foreign_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
+
+
+def test_metrics_come_in_the_order_wanted_and_once() -> None:
+    assert metrics_of("e2e", ["ser", "bleu", "ser"], RECORDS) == ("ser", "bleu")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wanted", "message"),
+    [
+        ("wmt", None, "no protocol 'wmt'; there are plain, e2e, webnlg-2017"),
+        ("plain", ["nist"], "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
+        ("plain", ["ser"], "protocol plain has no metric 'ser'"),
+        ("e2e", ["rouge"], "no metric 'rouge'; it has bleu, nist, meteor, rouge_l, cider, ser"),
+        ("plain", [], "no metric is named"),
+    ],
+)
+def test_unknown_metrics_are_refused(protocol: str, wanted: list[str] | None, message: str) -> None:
+    with pytest.raises(AggGenError, match=message):
+        metrics_of(protocol, wanted, RECORDS)
+
+
+def test_slot_statistics_add_up_to_the_slot_error_rate() -> None:
+    rates = slot_error_rate(RECORDS, TEXTS)
+    found = slot_statistics(RECORDS, TEXTS)
+    assert {name: one.corpus() for name, one in found.items()} == rates
+    assert rates["ser.ser"].value == pytest.approx(100 * 3 / 9)
+    single = found["ser.ser"].single
+    assert single is not None
+    assert single.values == pytest.approx([100 / 3, 100 / 3, 100 / 3])
+    twice_the_first = np.array([[2.0, 0.0, 0.0]])
+    assert found["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
+
+
+def test_scores_are_the_protocols() -> None:
+    found = measure_system("plain", ["ter", "bleu"], RECORDS, TEXTS)
+    expected = score_texts("plain", TEXTS, [[one.references[0].text] for one in RECORDS], ["ter", "bleu"])
+    assert {name: one.statistics.corpus() for name, one in found.items()} == expected
+    assert list(found) == ["ter", "bleu"]
+    assert all(one.interval is None and one.comparison is None for one in found.values())
+
+
+def test_intervals_and_comparison() -> None:
+    perfect = [one.references[0].text for one in RECORDS]
+    found = measure_system("e2e", ["bleu", "ser"], RECORDS, TEXTS, perfect, confidence=True)
+    assert list(found) == ["bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
+    for one in found.values():
+        assert one.interval is not None
+        assert one.comparison is not None
+        assert one.interval.low <= one.interval.value <= one.interval.high
+        assert one.comparison.first == one.interval.value == one.statistics.corpus().value
+    bleu, errors = found["bleu"].comparison, found["ser.ser"].comparison
+    assert bleu is not None
+    assert errors is not None
+    assert (bleu.second, errors.second) == (pytest.approx(100), 0)
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(AggGenError, match="3 records but 1 texts"):
+        measure_system("plain", ["bleu"], RECORDS, ["a"])
+    with pytest.raises(RecordError, match="record 'b': 'birthPlace' is no slot of E2E"):
+        measure_system("e2e", ["ser"], [FOREIGN], ["a"])
