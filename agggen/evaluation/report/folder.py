@@ -57,11 +57,16 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     """Passes if a report of `identity` may be written to `folder`: it is not there, is empty, or holds just that one.
 
     Raises:
-        ConfigError: `folder` holds another report, or something else that would be lost.
+        ConfigError: `folder` holds another report or something else that would be lost, or cannot be made.
     """
-    if folder.is_symlink() or not folder.exists():
-        if folder.is_symlink():
-            raise ConfigError(f"{folder} is a link; name the folder itself")
+    if folder.is_symlink():
+        raise ConfigError(f"{folder} is a link; name the folder itself")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise ConfigError(f"cannot write a report to {folder}: {above} is a file, no folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write a report to {folder}: no permission to write in {above}")
+    if not folder.exists():
         return
     if not folder.is_dir():
         raise ConfigError(f"cannot write a report to {folder}: it is a file; name a folder")

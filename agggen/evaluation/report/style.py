@@ -80,6 +80,7 @@ mark b, .key b { font-size: .75rem; border: 1px solid var(--ink); border-radius:
 mark b { margin-right: .3rem; }
 .wrong { color: var(--alarm-ink); font-weight: 600; }
 summary { cursor: pointer; }
+figure { margin: 1rem 0; }
 .chart { width: 100%; max-width: 45rem; height: auto; display: block; }
 .chart text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 .chart text.axis { font-weight: 600; }
