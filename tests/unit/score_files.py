@@ -1,0 +1,42 @@
+"""What the tests of the scoring commands share: a way to run them, and files in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen_platform.cli.main import main
+
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return call
+
+
+def write(path: str, lines: list[Any]) -> None:
+    Path(path).write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+
+
+def scores_of(path: str) -> dict[str, float]:
+    read = json.loads(Path(path).read_text(encoding="utf-8"))
+    assert all(score.keys() >= {"score", "signature"} and score["signature"] for score in read.values())
+    return {name: score["score"] for name, score in read.items()}
+
+
+def rounded(scores: dict[str, float], digits: int, *names: str) -> list[float]:
+    return [round(scores[name], digits) for name in names]
