@@ -36,8 +36,8 @@ class SegmentConfig:
     """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
     ray_address: str | None = None
     """Where Ray runs (see ``ray_cluster``)."""
-    batch_size: int = 64
-    """Texts that the segmenter gets at once."""
+    batch_size: int = 1024
+    """Texts that the segmenter gets at once; it makes its own batches of those, so many are fast."""
     shard_rows: int = 256
     """Records that are worked on, committed and, after a failure, repeated at once."""
     cache: Literal["auto", "on", "off"] = "auto"

@@ -103,7 +103,7 @@ class RowSegmenter:
         segmenter: FactSegmenter,
         cache: FactCache | None = None,
         alignment: AlignmentRule = "normal",
-        batch_size: int = 64,
+        batch_size: int = 1024,
     ) -> None:
         self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size
         self.counts = Counts()
@@ -132,17 +132,7 @@ class RowSegmenter:
         unknown = sorted((text for text in texts if text not in known), key=len)
         new: dict[str, tuple[str, ...]] = {}
         for start in range(0, len(unknown), self.batch_size):
-            batch = unknown[start : start + self.batch_size]
-            try:
-                found = self.segmenter.segment(batch)
-                new |= {text: check_facts(text, facts) for text, facts in zip(batch, found, strict=True)}
-            except Exception:  # one of them, for whatever reason: find out which
-                for text in batch:
-                    try:
-                        (alone,) = self.segmenter.segment([text])
-                        new[text] = check_facts(text, alone)
-                    except Exception as error:
-                        errors[text] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            new |= self._cut(unknown[start : start + self.batch_size], errors)
         if len(errors) == len(unknown) >= _HOPELESS:
             raise SegmentationError(
                 f"the segmenter {self.segmenter.name!r} fails on every one of {len(unknown)} texts; on the first with "
@@ -156,6 +146,18 @@ class RowSegmenter:
         self.counts.segmented += len(unknown)
         self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in unknown)
         return known | new
+
+    def _cut(self, texts: list[str], errors: dict[str, str]) -> dict[str, tuple[str, ...]]:
+        """Asks the segmenter; where it fails, for whatever reason, halves the texts until it is known on which."""
+        try:
+            found = self.segmenter.segment(texts)
+            return {text: check_facts(text, facts) for text, facts in zip(texts, found, strict=True)}
+        except Exception as error:
+            if len(texts) == 1:
+                errors[texts[0]] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                return {}
+            half = len(texts) // 2
+            return self._cut(texts[:half], errors) | self._cut(texts[half:], errors)
 
     def _row(
         self,
