@@ -53,7 +53,8 @@ class CorpusConfig:
 class FactsConfig:
     """How texts are cut into facts, and which states the hard alignment rules out (METHOD 3a, 4)."""
 
-    source: Literal["corpus", "clauses", "sentences"] = "clauses"  # corpus: the facts that its references carry
+    # corpus: the facts that its references carry; embedded: by the shipped role tagger
+    source: Literal["corpus", "clauses", "embedded", "sentences"] = "clauses"
     constraints: Constraints = "release"
 
 

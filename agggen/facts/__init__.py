@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from agggen.errors import AggGenError, ConfigError
 
-SEGMENTERS = ("clauses", "sentences")
+SEGMENTERS = ("clauses", "embedded", "sentences")
 
 
 @runtime_checkable
@@ -41,6 +41,11 @@ def segmenter(name: str) -> FactSegmenter:
         from agggen.facts.clauses import ClauseSegmenter
 
         return ClauseSegmenter()
+    if name == "embedded":
+        from agggen.facts.embedded import EmbeddedFrames
+        from agggen.facts.framed import FrameSegmenter
+
+        return FrameSegmenter(EmbeddedFrames())
     if name == "sentences":
         from agggen.facts.sentences import SentenceSegmenter
 

@@ -20,8 +20,6 @@ class FrameSegmenter:
     once; a `SentenceSource` brings words of its own.
     """
 
-    name = "frames"
-
     def __init__(self, source: FrameSource | SentenceSource, level: Level = "full") -> None:
         """Levels are those of ``agggen.facts.tree`` and ``agggen.facts.grouping``.
 
@@ -32,6 +30,7 @@ class FrameSegmenter:
             raise ConfigError(f"unknown level {level!r} of segmentation by frames; there are {', '.join(LEVELS)}")
         self.source = source
         self.level = level
+        self.name = source.name
 
     @property
     def fingerprint(self) -> str:

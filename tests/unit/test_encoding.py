@@ -187,7 +187,7 @@ def test_a_corpus_without_facts_needs_a_segmenter() -> None:
         segmented([record(), record(None, identifier="bare")], None)
 
 
-@pytest.mark.parametrize("name", ["clauses", "sentences"])
+@pytest.mark.parametrize("name", ["clauses", "embedded", "sentences"])
 def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
     plan = Plan.parse("[birthPlace] [instrument residence]")
     first = Record("a", record().triples, (Reference(TEXT, (Fact(TEXT),), plan), Reference("Oda is here.")), "Person")

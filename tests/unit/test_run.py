@@ -233,7 +233,7 @@ def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
     assert data.dev[0].predicates == (0,)
 
 
-@pytest.mark.parametrize("source", ["clauses", "sentences"])
+@pytest.mark.parametrize("source", ["clauses", "embedded", "sentences"])
 def test_facts_are_those_of_the_configured_segmenter(source: Any) -> None:
     bare = [Record(r.id, r.triples, tuple(Reference(x.text) for x in r.references)) for r in TRAIN]
     data = prepare(replace(CONFIG, facts=FactsConfig(source=source)), bare, bare)
