@@ -63,3 +63,13 @@ def s3(_s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     bucket = f"test-{uuid.uuid4().hex[:12]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
     return f"s3://{bucket}"
+
+
+_FAST_FIRST = ("unit", "manifests", "integration", "browser", "chaos")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, so that a plain mistake shows in seconds."""
+    here = Path(__file__).parent
+    folders = {item: item.path.relative_to(here).parts[0] for item in items}
+    items.sort(key=lambda item: _FAST_FIRST.index(folders[item]) if folders[item] in _FAST_FIRST else len(_FAST_FIRST))
