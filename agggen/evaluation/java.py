@@ -55,25 +55,32 @@ def run_lines(what: str, jar: str, options: Sequence[str], arguments: Sequence[s
             f"{what} needs a Java runtime, and no `java` is on the PATH (on Debian: apt install default-jre-headless)"
         )
     command = [java, *_OPTIONS, *options, str(path), *arguments]
-    text = "".join(f"{line}\n" for line in lines)
-    try:
-        # run() feeds and reads at the same time, and kills and reaps the process should anything interrupt it.
-        done = subprocess.run(command, input=text.encode("utf-8"), capture_output=True, check=False)
-    except OSError as error:
-        raise AggGenError(f"{what}: {java} could not be started: {error}") from error
-    printed = done.stdout.decode("utf-8", errors="replace").split("\n")[:-1]
-    if done.returncode or len(printed) != len(lines):
-        raise AggGenError(f"{what}: {_failure(done, len(printed), len(lines))}")
+    code, printed, said = _run(what, command, "".join(f"{line}\n" for line in lines))
+    if code or len(printed) != len(lines):
+        raise AggGenError(f"{what}: {_failure(code, len(printed), len(lines))}{f'. It said: {said}' if said else ''}")
     return printed
 
 
-def _failure(done: subprocess.CompletedProcess[bytes], printed: int, wanted: int) -> str:
-    said = " ".join(done.stderr.decode("utf-8", errors="replace").split())[-500:]
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        how = f"its Java process was killed ({name}); it takes up to 2 GB of memory"
-    elif done.returncode:
-        how = f"its Java process ended with {done.returncode}; it needs Java 8 or newer and up to 2 GB of memory"
-    else:
-        how = f"its Java process printed {printed} lines for {wanted} texts"
-    return f"{how}. It said: {said}" if said else how
+def _run(what: str, command: Sequence[str], text: str) -> tuple[int, list[str], str]:
+    """The exit status, the lines printed, and the end of what was said on the error stream."""
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+    except OSError as error:
+        raise AggGenError(f"{what}: {command[0]} could not be started: {error}") from error
+    with process:
+        try:
+            printed, said = process.communicate(text.encode("utf-8"))  # feeds and reads all pipes at the same time
+        finally:  # after an interrupt too
+            process.kill()
+            process.wait()
+    words = said.decode("utf-8", errors="replace").split()
+    return process.returncode, printed.decode("utf-8", errors="replace").split("\n")[:-1], " ".join(words)[-500:]
+
+
+def _failure(code: int, printed: int, wanted: int) -> str:
+    if code < 0:
+        return f"its Java process was killed ({signal.Signals(-code).name}); it takes up to 2 GB of memory"
+    if code:
+        return f"its Java process ended with {code}; it needs Java 8 or newer and up to 2 GB of memory"
+    return f"its Java process printed {printed} lines for {wanted} texts"

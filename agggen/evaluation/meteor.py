@@ -1,8 +1,8 @@
 """METEOR 1.5 (Denkowski and Lavie 2014): its jar counts the matches, and the score is computed from them here.
 
-The jar's own sums give the same doubles (5,828 texts and 4 logs of the WebNLG challenge compared). One Java process
-serves any number of texts; it needs about 6 s to load its paraphrases, so score all systems in one call where there
-are several, and take each system's score from its part of the statistics.
+They equal the jar's own to the last digits, for each text and in total, in the logs of the WebNLG challenge. One Java
+process serves any number of texts; it takes some seconds to load its paraphrases, so score several systems as one
+corpus and take each one's score from its part of the statistics.
 """
 
 from __future__ import annotations

@@ -1,0 +1,206 @@
+"""Text metrics against published numbers: released outputs scored again, compared to the printed digit.
+
+The METEOR scores of a protocol come from one Java process: all systems are one corpus, of which each takes its part.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+
+from agggen.evaluation.protocols import challenge_tokens, measure, score_texts
+from agggen.evaluation.text_metrics import multi_bleu
+
+AGGGEN_E2E = (48000, 49000, 50000)
+TRANSFORMER_WEBNLG = (13000, 15000, 17000)
+E2E_CHALLENGE = ("tgen", "adapt", "sheff1", "slug", "zhaw1")
+WEBNLG_TEAMS = ("ADAPT_Centre", "Baseline", "Tilburg_University-2")
+SEEN, ALL = 971, 1862
+
+System = tuple[list[str], list[list[str]]]
+"""Texts and the references of each."""
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
+
+
+def lines(path: Path, encoding: str = "utf-8") -> list[str]:
+    return path.read_text(encoding=encoding).removesuffix("\n").split("\n")
+
+
+def table(data_home: Path, name: str) -> list[dict[str, str]]:
+    with (data_home / "published_scores" / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def released(data_home: Path, run: str, checkpoint: int) -> System:
+    """An output of AggGen's release with the release's own references; both are tokenised and lower-cased."""
+    folder = data_home / "agggen_release" / "system_outputs"
+    gold = lines(folder / "_shared" / f"{run}.gold")
+    references = [[text.strip() for text in line.split("<ref_sep>")] for line in gold]
+    return lines(folder / run / f"abs_bert_cnndm.{checkpoint}.candidate"), references
+
+
+def e2e_challenge(data_home: Path, system: str) -> System:
+    """A system of the E2E challenge with the official references; outer quotes are stripped as the scorer does."""
+    references: dict[str, list[str]] = {}
+    with (data_home / "e2e" / "testset_w_refs.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            references.setdefault(row["mr"], []).append(row["ref"])
+    rows = lines(data_home / "outputs" / "e2e_challenge" / "primary" / f"{system}.tsv", "utf-8-sig")[1:]
+    return [row.split("\t")[1].strip().strip('"').strip() for row in rows], list(references.values())
+
+
+def webnlg_team(data_home: Path, team: str) -> System:
+    """A team's outputs on all of WebNLG's 2017 test set, the seen part first, with the challenge's reference files."""
+    folder = data_home / "outputs" / "webnlg_2017_challenge"
+    columns = [lines(folder / "references" / f"gold-all-cat-reference{i}.lex") for i in range(3)]
+    return lines(folder / "teams" / f"{team}_all-cat.txt"), [list(group) for group in zip(*columns, strict=True)]
+
+
+def one_corpus(systems: dict[str, System]) -> tuple[System, dict[str, slice]]:
+    texts: list[str] = []
+    references: list[list[str]] = []
+    parts = {}
+    for name, (own, groups) in systems.items():
+        parts[name] = slice(len(texts), len(texts) + len(own))
+        texts += own
+        references += groups
+    return (texts, references), parts
+
+
+# --- E2E -------------------------------------------------------------------------------------------------------------
+
+
+@needs_java
+@pytest.mark.slow
+def test_e2e_scores_of_the_paper(data_home: Path) -> None:
+    printed = {"bleu": 64.14, "nist": 8.3509, "rouge_l": 66.62, "cider": 2.1953}
+    found = [score_texts("e2e", *released(data_home, "e2e.old.hmm", n), list(printed)) for n in AGGGEN_E2E]
+    for metric, value in printed.items():
+        digits = 4 if metric in ("nist", "cider") else 2
+        assert round(mean(scores[metric].value for scores in found), digits) == value, metric
+
+
+@needs_java
+@pytest.mark.slow
+@pytest.mark.parametrize("system", E2E_CHALLENGE)
+def test_e2e_challenge_scores(data_home: Path, system: str) -> None:
+    rows = table(data_home, "e2e_challenge_primary.tsv")
+    printed = next(row for row in rows if row["system"] == system)
+    found = score_texts("e2e", *e2e_challenge(data_home, system), ["bleu", "nist", "rouge_l", "cider"])
+    assert {
+        "BLEU": f"{found['bleu'].value / 100:.4f}",
+        "NIST": f"{found['nist'].value:.4f}",
+        "ROUGE_L": f"{found['rouge_l'].value / 100:.4f}",
+        "CIDEr": f"{found['cider'].value:.4f}",
+    } == {name: printed[name] for name in ("BLEU", "NIST", "ROUGE_L", "CIDEr")}
+
+
+@needs_java
+@pytest.mark.slow
+def test_e2e_meteor(data_home: Path) -> None:
+    systems = {str(n): released(data_home, "e2e.old.hmm", n) for n in AGGGEN_E2E}
+    systems |= {name: e2e_challenge(data_home, name) for name in E2E_CHALLENGE}
+    corpus, parts = one_corpus(systems)
+    meteor = measure("e2e", *corpus, ["meteor"])["meteor"]
+    assert round(mean(meteor.corpus(parts[str(n)]).value for n in AGGGEN_E2E), 2) == 45.13
+    printed = {row["system"]: row["METEOR"] for row in table(data_home, "e2e_challenge_primary.tsv")}
+    found = {name: f"{meteor.corpus(parts[name]).value / 100:.4f}" for name in E2E_CHALLENGE}
+    assert found == {name: printed[name] for name in E2E_CHALLENGE}
+
+
+# --- WebNLG ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "checkpoint", "padded", "unpadded"),
+    [
+        ("webnlg.hmm", 30000, 58.68, 58.68),
+        ("webnlg.base", 13000, 59.15, 59.06),
+        ("webnlg.base", 15000, 57.48, 56.82),
+        ("webnlg.base", 17000, 58.78, 58.56),
+    ],
+)
+def test_webnlg_bleu_of_the_paper(data_home: Path, run: str, checkpoint: int, padded: float, unpadded: float) -> None:
+    texts, references = released(data_home, run, checkpoint)
+    assert len(texts) == SEEN
+    bleu = score_texts("webnlg-2017", texts, references, ["bleu"], tokenised=True)["bleu"]
+    assert round(bleu.value, 2) == padded
+    assert round(multi_bleu(texts, references).value, 2) == padded
+    assert round(multi_bleu(texts, references, pad_missing=False).value, 2) == unpadded
+
+
+@pytest.mark.slow
+def test_webnlg_ter_of_the_paper(data_home: Path) -> None:
+    def ter(run: str, checkpoint: int) -> float:
+        scores = score_texts("webnlg-2017", *released(data_home, run, checkpoint), ["ter"], tokenised=True)
+        return scores["ter"].value
+
+    assert round(mean(ter("webnlg.base", n) for n in TRANSFORMER_WEBNLG)) == 37
+    assert round(ter("webnlg.hmm", 30000)) == 40  # the paper's mean of three checkpoints, of which this is one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("team", WEBNLG_TEAMS)
+def test_webnlg_challenge_bleu_and_ter(data_home: Path, team: str) -> None:
+    found = measure("webnlg-2017", *webnlg_team(data_home, team), ["bleu", "ter"], tokenised=True)
+    for row in rows_of(data_home, team):
+        part = PARTS[row["subset"]]
+        assert f"{found['bleu'].corpus(part).value:.2f}" == row["BLEU"]
+        assert found["ter"].corpus(part).value == pytest.approx(100 * float(row["TER"]), abs=1e-9)
+
+
+@needs_java
+@pytest.mark.slow
+def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
+    systems = {team: webnlg_team(data_home, team) for team in WEBNLG_TEAMS}
+    systems |= {str(n): released(data_home, "webnlg.base", n) for n in TRANSFORMER_WEBNLG}
+    systems["30000"] = released(data_home, "webnlg.hmm", 30000)
+    corpus, parts = one_corpus(systems)
+    meteor = measure("webnlg-2017", *corpus, ["meteor"], tokenised=True)["meteor"]
+    assert meteor.single is not None
+    assert round(mean(meteor.corpus(parts[str(n)]).value for n in TRANSFORMER_WEBNLG)) == 42
+    assert round(meteor.corpus(parts["30000"]).value) == 43  # the paper's mean of three, of which this is one
+    for team in WEBNLG_TEAMS:
+        start = parts[team].start
+        for row in rows_of(data_home, team):
+            part = PARTS[row["subset"]]
+            found = meteor.corpus(slice(start + (part.start or 0), start + (part.stop or ALL)))
+            assert found.value == pytest.approx(100 * float(row["METEOR"]), abs=1e-9), (team, row["subset"])
+        log = data_home / "outputs" / "webnlg_2017_challenge" / "eval" / f"meteor-{team}-all-cat.txt"
+        if log.exists():  # there is none of the baseline
+            single = [float(score) for score in re.findall(r"^Segment \d+ score:\s+(\S+)", log.read_text(), re.M)]
+            assert len(single) == ALL
+            np.testing.assert_allclose(meteor.single.values[parts[team]], 100 * np.array(single), atol=1e-9)
+
+
+PARTS = {"all": slice(None, None), "seen": slice(0, SEEN), "unseen": slice(SEEN, ALL)}
+
+
+def rows_of(data_home: Path, team: str) -> list[dict[str, str]]:
+    """The published scores of a team; multi-bleu of the unseen part pads by its own longest list, which is 3 too."""
+    return [row for row in table(data_home, "webnlg_2017_challenge.tsv") if row["file_prefix"] == team]
+
+
+def test_raw_references_get_the_tokens_of_the_challenges_files(data_home: Path) -> None:
+    entries = ElementTree.parse(data_home / "webnlg_2017" / "test" / "testdata_with_lex.xml").getroot().iter("entry")
+    raw = [[str(lex.text) for lex in entry.iter("lex")][:3] for entry in entries]
+    _, expected = webnlg_team(data_home, "Baseline")
+    assert [[challenge_tokens(text) for text in group] for group in raw] == [
+        [text for text in group if text] for group in expected
+    ]
+
+
+def test_raw_texts_score_as_their_tokenised_form(data_home: Path) -> None:
+    entries = ElementTree.parse(data_home / "webnlg_2017" / "test" / "testdata_with_lex.xml").getroot().iter("entry")
+    raw = [[str(lex.text) for lex in entry.iter("lex")] for entry in entries]
+    texts, expected = webnlg_team(data_home, "ADAPT_Centre")
+    found = score_texts("webnlg-2017", texts, raw, ["bleu"])["bleu"]
+    assert found.value == score_texts("webnlg-2017", texts, expected, ["bleu"], tokenised=True)["bleu"].value

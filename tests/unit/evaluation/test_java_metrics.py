@@ -1,0 +1,178 @@
+"""METEOR, and the tokeniser of ROUGE-L and CIDEr: real ones where there is Java, and every way that Java can fail."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agggen.errors import AggGenError
+from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
+from agggen.evaluation.java import run_lines
+from agggen.evaluation.meteor import meteor_score, meteor_statistics
+from agggen.evaluation.protocols import score_texts
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
+
+COUNTS = " ".join(["1.0"] * 23)
+
+
+@pytest.fixture
+def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Puts a shell script in Java's place, which notes each start; gives its folder."""
+
+    def put(script: str) -> Path:
+        java = tmp_path / "java"
+        java.write_text(f'#!/bin/sh\necho start >> "{tmp_path}/starts"\n{script}\n')
+        java.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return tmp_path
+
+    return put
+
+
+def test_one_process_serves_all_texts_and_all_it_prints_and_complains_fits(fake_java: Callable[[str], Path]) -> None:
+    """More than any pipe holds goes both ways at once, and to the error stream, without a deadlock."""
+    complaint = "x" * 1000
+    folder = fake_java(f'while read -r line; do echo "{COUNTS}"; echo {complaint} >&2; done')
+    found = meteor_statistics(["a text of some words " * 20] * 2000, [["a reference " * 20]] * 2000)
+    assert found.rows.shape == (2000, 23)
+    assert (folder / "starts").read_text() == "start\n"
+
+
+def test_separators_and_line_ends_in_texts_cannot_break_the_protocol(fake_java: Callable[[str], Path]) -> None:
+    folder = fake_java(f'while read -r line; do echo "$line" >> "${{0%/*}}/read"; echo "{COUNTS}"; done')
+    meteor_statistics(["a ||| b\nc\u2028d", "|"], [["r\r\ns", "t||||u"], ["v"]])
+    read = (folder / "read").read_text(encoding="utf-8").splitlines()
+    assert read == ["SCORE ||| r s ||| t |u ||| a   b c d", "SCORE ||| v ||| |"]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'Could not reserve enough space' >&2; exit 1", "ended with 1; .* 2 GB of memory. It said: Could not"),
+        ("kill -9 $$", "was killed .SIGKILL.; it takes up to 2 GB"),
+        (f'read -r line; echo "{COUNTS}"', "printed 1 lines for 2 texts"),
+        ('while read -r line; do echo "Exception in thread"; done', "something else than 23 counts a text: 'Exception"),
+    ],
+)
+def test_a_process_that_fails_is_an_error_that_says_how(
+    fake_java: Callable[[str], Path], script: str, message: str
+) -> None:
+    fake_java(script)
+    with pytest.raises(AggGenError, match=f"METEOR.*{message}"):
+        meteor_statistics(["a", "b"], [["a"], ["b"]])
+
+
+def test_a_java_that_cannot_start(fake_java: Callable[[str], Path]) -> None:
+    folder = fake_java("")
+    (folder / "java").write_text("#!/no/such/shell\n")
+    with pytest.raises(AggGenError, match=r"METEOR: .*java could not be started"):
+        meteor_statistics(["a"], [["a"]])
+
+
+@pytest.mark.parametrize("metric", ["meteor", "rouge_l", "cider"])
+def test_without_java_the_error_says_what_to_install(
+    metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AggGenError, match=r"no `java` is on the PATH \(on Debian: apt install default-jre-headless\)"):
+        score_texts("e2e", ["a"], [["a"]], [metric])
+    assert score_texts("e2e", ["a b c d"], [["a b c d"]], ["bleu", "nist"])["bleu"].value == pytest.approx(100)
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    for score in (ptb_tokens, lambda texts: meteor_statistics(texts, [texts])):
+        with pytest.raises(
+            AggGenError, match=r"pycocoevalcap, which is not installed: pip install 'agggen\[metrics\]'"
+        ):
+            score(["a"])
+
+
+def test_without_the_jar_the_error_names_it() -> None:
+    with pytest.raises(AggGenError, match=r"METEOR needs .*meteor-9\.jar, which pycocoevalcap .* lacks"):
+        run_lines("METEOR", "meteor/meteor-9.jar", (), (), ["a"])
+
+
+def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> None:
+    """A user's Ctrl-C while METEOR runs."""
+    folder = fake_java(f'echo $$ > "${{0%/*}}/pid"; kill -INT {os.getpid()}; exec /bin/sleep 60')
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            meteor_statistics(["a"], [["a"]])
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder / "pid").read_text()), 0)
+
+
+def test_meteors_formula_by_hand() -> None:
+    """4 words against 5 with 1 function word each; 2 content and 1 function word match exactly, 1 by its stem."""
+    counts = np.zeros(23)
+    counts[:4] = 4, 5, 1, 1
+    counts[4:8] = 2, 2, 1, 1
+    counts[8:12] = 1, 1, 0, 0
+    counts[20:] = 2, 4, 4
+    matched = 0.75 * 2 + 0.25 * 1 + 0.6 * 0.75
+    precision, recall = matched / (0.75 * 3 + 0.25), matched / (0.75 * 4 + 0.25)
+    mean = precision * recall / (0.85 * precision + 0.15 * recall)
+    assert meteor_score(counts) == pytest.approx(100 * mean * (1 - 0.6 * (2 / 4) ** 0.2))
+    assert meteor_score(np.zeros((2, 23))).tolist() == [0, 0]
+
+
+@needs_java
+@pytest.mark.slow
+def test_meteor_itself() -> None:
+    texts = ["The cat sat on the mat.", "Café for £20", "", "dogs", "a b c", "..."]
+    references = [["The cat sat on the mat."], ["café for £20", "tea"], ["a text"], ["the dog"], ["x ||| y"], ["!?"]]
+    found = meteor_statistics(texts, references)
+    assert found.single is not None
+    same, accents, empty, stem, other, signs = found.single.values
+    assert same == accents == pytest.approx(100)
+    assert empty == other == signs == 0
+    assert 0 < stem < 100
+    assert 0 < found.corpus().value < 100
+    assert "meteor:1.5|args:-l en -norm|nrefs:var" in found.signature
+
+
+@needs_java
+def test_ptb_tokens() -> None:
+    raw = ["The Fig, near £20-25 (isn't bad).", "", "...", "Two\nlines", 'He said: "yes"', "naïve café"]
+    expected = ["the fig near # 20-25 -lrb- is n't bad -rrb-", "", "", "two lines", "he said yes", "naïve café"]
+    assert ptb_tokens(raw) == expected
+
+
+def test_rouge_l_takes_the_best_precision_and_the_best_recall() -> None:
+    found = rouge_l_statistics(["a b c d"], [["a b", "a c d e f g"]])
+    precision, recall = 3 / 4, 2 / 2
+    assert found.corpus().value == pytest.approx(
+        100 * (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision)
+    )
+
+
+def test_cider_is_ten_for_a_perfect_text_and_weighs_by_the_corpus() -> None:
+    texts = ["a cheap pub by the river", "thai food is served here today"]
+    references = [[text] for text in texts]
+    found = cider_statistics(texts, references)
+    assert found.corpus().value == pytest.approx(10)
+    assert cider_statistics(texts[::-1], references).corpus().value == pytest.approx(0)
+    assert cider_statistics(texts[:1], references[:1]).corpus().value == 0  # all words are in all of one text
+
+
+def test_texts_without_tokens_score_nothing_and_break_nothing() -> None:
+    assert rouge_l_statistics([""], [["a"]]).corpus().value == 0
+    assert cider_statistics(["", "a"], [["", "b"], ["a"]]).corpus().value >= 0
+    assert cider_statistics(["", "a"], [[""], [""]]).corpus().value == 0
+    assert not math.isnan(rouge_l_statistics(["a"], [[""]]).corpus().value)

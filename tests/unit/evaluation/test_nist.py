@@ -1,0 +1,65 @@
+"""NIST by hand and against the definition; mteval's tokens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from agggen.evaluation.nist import mteval_tokens, nist_statistics
+
+REFERENCES = [["the cat sat .", "a cat sat down ."], ["the dog ran ."]]
+
+
+def test_by_hand() -> None:
+    found = nist_statistics(["a b", "a x"], [["a b", "a a c"], ["a d"]])
+    # 7 words in all: a 4, b 1; the bigram "a b" follows one of 4 a's
+    unigrams = (math.log2(7 / 4) + math.log2(7 / 1) + math.log2(7 / 4)) / 4
+    bigrams = math.log2(4 / 1) / 2
+    ratio = 4 / (7 / (3 / 2))  # words of the texts over those of the references, per reference of a text
+    penalty = math.exp(math.log(0.5) / math.log(1.5) ** 2 * math.log(ratio) ** 2)
+    assert found.corpus().value == pytest.approx((unigrams + bigrams) * penalty, abs=1e-12)
+
+
+def test_counts_are_clipped_by_the_reference_that_has_most() -> None:
+    references = [["a b", "a a b"]]
+    two, three = (nist_statistics([text], references) for text in ("a a", "a a a"))
+    assert two.rows[0, 0] == three.rows[0, 0] == pytest.approx(2 * math.log2(5 / 3))
+
+
+@pytest.mark.parametrize(("share", "penalty"), [(1.0, 1.0), (1.5, 1.0), (2 / 3, 0.5), (0.0, 0.0)])
+def test_the_length_penalty(share: float, penalty: float) -> None:
+    reference = " ".join(f"w{i}" for i in range(6))
+    text = " ".join(f"w{i}" for i in range(round(6 * share)))
+    found = nist_statistics([text], [[reference]])
+    information = sum(found.rows[0, n] / max(found.rows[0, 5 + n], 1) for n in range(5))
+    assert found.corpus().value == pytest.approx(information * penalty)
+
+
+def test_perfect_texts_score_best_and_empty_ones_nothing() -> None:
+    perfect = nist_statistics(["a cat sat down .", "the dog ran ."], REFERENCES)
+    worse = nist_statistics(["a cat sat .", "the cat ran ."], REFERENCES)
+    empty = nist_statistics(["", ""], REFERENCES)
+    assert perfect.corpus().value > worse.corpus().value > empty.corpus().value == 0
+    assert empty.single is not None
+    assert np.all(empty.single.values == 0)
+
+
+def test_six_words_give_no_six_grams() -> None:
+    text = "a b c d e f"
+    assert nist_statistics([text], [[text]]).rows[0, 5:10].tolist() == [6, 5, 4, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The Fig, near £20-25, isn't bad.", "the fig , near £20 - 25 , isn't bad ."),
+        ("3.5 stars (5 out of 5)!", "3.5 stars ( 5 out of 5 ) !"),
+        ("ÉCOLE &amp; Co", "École & co"),
+        ("two\nlines", "two lines"),
+        ("", ""),
+    ],
+)
+def test_mtevals_tokens(text: str, tokens: str) -> None:
+    assert mteval_tokens(text) == tokens

@@ -1,0 +1,193 @@
+"""The protocols: which metrics, what they make of raw and tokenised texts, and bad input of every kind."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from agggen.errors import AggGenError
+from agggen.evaluation.protocols import PROTOCOLS, challenge_tokens, measure, score_texts, segment_scores
+
+TEXTS = ["The Fig is a cheap pub near the river.", "It serves Thai food, doesn't it?", "Ann was born in Rome in 1990."]
+RAGGED = [
+    ["The Fig, near the river, is a cheap pub.", "The Fig is a pub near the river."],
+    ["It serves food from Thailand."],
+    ["Ann was born in 1990 in Rome.", "Ann, born 1990, is from Rome.", "In 1990 Ann was born in Rome."],
+]
+HAS_JAVA = shutil.which("java") is not None
+LIGHT = {
+    "plain": ["bleu", "chrf", "ter"],
+    "e2e": ["bleu", "nist", "rouge_l", "cider"] if HAS_JAVA else ["bleu", "nist"],
+    "webnlg-2017": ["bleu", "ter"],
+}
+"""All but METEOR, which takes seconds to start."""
+
+
+def test_the_protocols_and_their_metrics() -> None:
+    assert dict(PROTOCOLS) == {
+        "plain": ("bleu", "chrf", "ter"),
+        "e2e": ("bleu", "nist", "meteor", "rouge_l", "cider"),
+        "webnlg-2017": ("bleu", "meteor", "ter"),
+    }
+
+
+def test_plain_is_sacrebleu() -> None:
+    columns = [[group[0] for group in RAGGED]]
+    found = score_texts("plain", TEXTS, [group[:1] for group in RAGGED])
+    assert found["bleu"].value == sacrebleu.corpus_bleu(TEXTS, columns).score
+    assert found["chrf"].value == sacrebleu.corpus_chrf(TEXTS, columns).score
+    expected = sacrebleu.corpus_ter(TEXTS, columns, normalized=True, case_sensitive=True)
+    assert found["ter"].value == expected.score
+    assert list(found) == ["bleu", "chrf", "ter"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_metrics_come_in_the_order_asked_for(protocol: str) -> None:
+    wanted = LIGHT[protocol][::-1]
+    assert list(score_texts(protocol, TEXTS, RAGGED, wanted)) == wanted
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_perfect_text_scores_best(protocol: str) -> None:
+    best = {"bleu": 100, "chrf": 100, "ter": 0, "rouge_l": 100}
+    found = score_texts(
+        protocol, TEXTS, [[text, *group] for text, group in zip(TEXTS, RAGGED, strict=True)], LIGHT[protocol]
+    )
+    for metric in best.keys() & found.keys():
+        assert found[metric].value == pytest.approx(best[metric])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_empty_texts_score_what_they_score(protocol: str) -> None:
+    for texts in (["", "", ""], [TEXTS[0], "", " "]):
+        found = measure(protocol, texts, RAGGED, LIGHT[protocol])
+        for statistics in found.values():
+            assert math.isfinite(statistics.corpus().value)
+            assert statistics.single is not None
+            assert np.isfinite(statistics.single.values).all()
+    for metric, score in score_texts(protocol, ["", "", ""], RAGGED, LIGHT[protocol]).items():
+        assert score.value > 90 if metric == "ter" else score.value == 0
+
+
+@pytest.mark.skipif(not HAS_JAVA, reason="no Java runtime: METEOR cannot run")
+@pytest.mark.slow
+def test_meteor_with_empty_and_perfect_texts() -> None:
+    found = measure("e2e", ["", TEXTS[1], "!"], [RAGGED[0], [TEXTS[1]], RAGGED[2]], ["meteor"])["meteor"]
+    assert found.single is not None
+    empty, perfect, sign = found.single.values
+    assert (empty, round(perfect, 9)) == (0, 100)
+    assert sign < 10
+    assert 0 < found.corpus().value < 100
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_order_of_references_does_not_matter_nor_do_blank_ones(protocol: str) -> None:
+    turned = [["", *group[::-1], "  "] for group in RAGGED]
+    wanted = [metric for metric in LIGHT[protocol] if (protocol, metric) != ("webnlg-2017", "bleu")]
+    expected = score_texts(protocol, TEXTS, RAGGED, wanted)
+    for metric, score in score_texts(protocol, TEXTS, turned, wanted).items():
+        assert score.value == pytest.approx(expected[metric].value)
+
+
+def test_webnlg_takes_three_references() -> None:
+    three = [[*group, "x y", "z"][:3] for group in RAGGED]
+    four = [[*group, text] for group, text in zip(three, TEXTS, strict=True)]
+    for metric, score in score_texts("webnlg-2017", TEXTS, four, ["bleu", "ter"]).items():
+        assert score == score_texts("webnlg-2017", TEXTS, three, [metric])[metric]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_tokenised_texts_keep_their_tokens(protocol: str) -> None:
+    """Raw texts and the protocol's own tokens for them are the same thing; e2e tokenises either."""
+    metrics = [metric for metric in LIGHT[protocol] if metric in ("bleu", "nist")]
+    make = {"plain": sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a(), "webnlg-2017": challenge_tokens, "e2e": str}
+    tokens = [make[protocol](text) for text in TEXTS]
+    others = [[make[protocol](text) for text in group] for group in RAGGED]
+    raw = score_texts(protocol, TEXTS, RAGGED, metrics)
+    for metric, score in score_texts(protocol, tokens, others, metrics, tokenised=True).items():
+        assert score.value == raw[metric].value
+    if protocol != "e2e":
+        glued = score_texts(protocol, TEXTS, RAGGED, ["bleu"], tokenised=True)["bleu"]
+        assert glued.value != raw["bleu"].value
+        assert glued.signature != raw["bleu"].signature
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Adolfo Suárez Madrid\u2013Barajas Airport's 3.5", "adolfo suarez madrid - barajas airport ' s 3 . 5"),
+        ("Løkke \u201can\u0131t\u0131\u201d Straße", 'lokke " aniti " strasse'),
+        ("", ""),
+    ],
+)
+def test_the_challenges_tokens(text: str, tokens: str) -> None:
+    assert challenge_tokens(text) == tokens
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_signature_says_how(protocol: str) -> None:
+    for metric, score in score_texts(protocol, TEXTS, RAGGED, LIGHT[protocol]).items():
+        assert score.signature.startswith(f"{metric}|tool:")
+        keys = {field.split(":")[0] for field in score.signature.split("|")[1:]}
+        assert {"tool", "version", "nrefs", "case"} <= keys
+        assert {"tok", "space"} & keys
+        assert ("texts" in keys) == (protocol != "plain")
+        assert ("missing" in keys) == ((protocol, metric) == ("webnlg-2017", "bleu"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_segment_scores_are_the_scores_of_the_texts_alone(protocol: str) -> None:
+    metrics = [metric for metric in LIGHT[protocol] if metric not in ("nist", "cider")]
+    found = segment_scores(protocol, TEXTS, RAGGED, metrics)
+    assert list(found) == metrics
+    for metric, scores in found.items():
+        assert scores.values.shape == (3,)
+        if metric != "bleu":  # of one text, it leaves out orders that are too long
+            alone = [
+                score_texts(protocol, [t], [g], [metric])[metric].value for t, g in zip(TEXTS, RAGGED, strict=True)
+            ]
+            assert scores.values == pytest.approx(alone)
+    assert "eff:yes" in found["bleu"].signature
+    assert list(segment_scores("e2e", TEXTS, RAGGED, ["nist"])) == ["nist"]
+
+
+def test_the_score_of_a_part_of_the_corpus() -> None:
+    for metric, statistics in measure("plain", TEXTS, RAGGED).items():
+        expected = score_texts("plain", TEXTS[1:], RAGGED[1:], [metric])[metric].value
+        assert statistics.corpus(slice(1, None)).value == expected
+        assert statistics.corpus([2, 1]).value == expected
+        assert statistics.corpus([1]).signature.endswith("|texts:1of3")
+        with pytest.raises(AggGenError, match="no texts to score in the part"):
+            statistics.corpus([])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"protocol": "bleu"}, "no protocol 'bleu'; there are plain, e2e, webnlg-2017"),
+        ({"metrics": ["bleu", "nist"]}, "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
+        ({"metrics": "bleu"}, "a list of one or more names, not 'bleu'; plain has bleu, chrf, ter"),
+        ({"metrics": []}, r"a list of one or more names, not \[\]"),
+        ({"hypotheses": []}, "0 texts but references for 2"),
+        ({"hypotheses": [], "references": []}, "no texts to score"),
+        ({"hypotheses": ["a"]}, "1 texts but references for 2; there must be as many"),
+        ({"references": [["a"], []]}, r"text 2 \('b'\) has no reference"),
+        ({"references": [["a"], ["", " "]]}, r"text 2 \('b'\) has no reference"),
+        ({"references": ["a", "b"]}, "references of text 1 are of type str, not a list of strings"),
+        ({"references": [["a"], None]}, "references of text 2 are of type NoneType, not a list"),
+        ({"references": [["a"], ["b", None]]}, "a reference of text 2 is of type NoneType, not a string"),
+        ({"references": [["a", 0], ["b"]]}, "a reference of text 1 is of type int, not a string"),
+        ({"hypotheses": ["a", None]}, "text 2 is of type NoneType, not a string"),
+        ({"hypotheses": ["a", b"b"]}, "text 2 is of type bytes, not a string"),
+    ],
+)
+def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
+    given = {"protocol": "plain", "hypotheses": ["a", "b"], "references": [["a"], ["b"]]} | change
+    for function in (measure, score_texts, segment_scores):
+        with pytest.raises(AggGenError, match=message):
+            function(**given)

@@ -1,0 +1,163 @@
+"""Intervals and paired tests: against sacreBLEU's own where that can, against counting all cases where one can."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from agggen.errors import AggGenError
+from agggen.evaluation.protocols import measure
+from agggen.evaluation.segments import SegmentStatistics, mean_statistics
+from agggen.evaluation.significance import confidence_interval, paired_bootstrap, paired_randomisation
+
+WORDS = [f"w{i}" for i in range(20)]
+
+
+def noisy(references: list[list[str]], share: float, seed: int) -> list[str]:
+    """The first reference of each text with a share of its words changed."""
+    rng = np.random.default_rng(seed)
+    texts = []
+    for group in references:
+        words = [str(rng.choice(WORDS)) if rng.random() < share else word for word in group[0].split()]
+        texts.append(" ".join(words))
+    return texts
+
+
+@pytest.fixture(scope="module")
+def references() -> list[list[str]]:
+    rng = np.random.default_rng(7)
+    return [[" ".join(rng.choice(WORDS, size=rng.integers(5, 15)))] for _ in range(300)]
+
+
+def means(values: list[float]) -> SegmentStatistics:
+    return mean_statistics(np.array(values), "mean|tool:test")
+
+
+def test_the_interval_of_a_mean_is_the_one_of_statistics() -> None:
+    values = np.random.default_rng(1).normal(50, 10, size=400)
+    found = confidence_interval(mean_statistics(values, "mean"), resamples=4000)
+    error = 1.96 * values.std() / np.sqrt(len(values))
+    assert found.value == pytest.approx(values.mean())
+    assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=0.15)
+    wider = confidence_interval(mean_statistics(values, "mean"), level=0.99, resamples=4000)
+    assert wider.low < found.low < found.high < wider.high
+
+
+def test_a_corpus_of_equal_texts_has_a_point_for_an_interval() -> None:
+    found = confidence_interval(means([3.0, 3.0, 3.0]))
+    assert (found.low, found.value, found.high) == pytest.approx((3, 3, 3))
+    assert confidence_interval(means([3.0])).low == pytest.approx(3)
+
+
+def test_the_interval_of_bleu_is_sacrebleus(references: list[list[str]]) -> None:
+    texts = noisy(references, 0.3, seed=1)
+    theirs = BLEU(tokenize="none", force=True).corpus_score(
+        texts, [[group[0] for group in references]], n_bootstrap=1000
+    )
+    ours = confidence_interval(measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"])
+    assert ours.value == theirs.score
+    assert (ours.high - ours.low) / 2 == pytest.approx(theirs._ci, rel=0.15)
+
+
+def test_the_randomisation_test_against_all_swaps() -> None:
+    """With 10 texts all 1,024 ways to swap can be counted."""
+    first = [0.2, 0.9, 0.4, 0.7, 0.6, 0.8, 0.5, 0.9, 0.3, 0.7]
+    second = [0.1, 0.7, 0.5, 0.4, 0.6, 0.5, 0.2, 0.8, 0.4, 0.3]
+    difference = np.array(first) - np.array(second)
+    swaps = [np.dot(signs, difference) for signs in itertools.product((1, -1), repeat=10)]
+    exact = np.mean(np.abs(swaps) >= difference.sum() - 1e-9)
+    found = paired_randomisation(means(first), means(second), trials=20000)
+    assert found.p_value == pytest.approx(exact, abs=0.01)
+    assert found.difference == pytest.approx(difference.mean())
+
+
+def test_systems_that_differ_do_and_equal_ones_do_not(references: list[list[str]]) -> None:
+    texts = {
+        "good": noisy(references, 0.1, 1),
+        "as good": noisy(references, 0.1, 2),
+        "worse": noisy(references, 0.2, 3),
+    }
+    found = {name: measure("plain", own, references, tokenised=True) for name, own in texts.items()}
+    for metric in ("bleu", "chrf", "ter"):
+        good, same, worse = (found[name][metric] for name in texts)
+        for test in (paired_bootstrap, paired_randomisation):
+            assert test(good, worse).p_value < 0.01
+            assert test(good, same).p_value > 0.05
+            assert test(good, good).p_value == 1
+        apart, alike = paired_bootstrap(good, worse), paired_bootstrap(good, same)
+        assert apart.low is not None and apart.high is not None and alike.low is not None and alike.high is not None
+        assert apart.low <= apart.difference <= apart.high
+        assert apart.low * apart.high > 0  # 0 lies outside
+        assert alike.low < 0 < alike.high
+
+
+@pytest.mark.parametrize("share", [0.10, 0.11, 0.12])
+def test_p_values_are_those_of_sacrebleu(references: list[list[str]], share: float) -> None:
+    """Both tools draw at random, and so do the two kinds of test: they agree roughly."""
+    first, second = noisy(references, 0.1, 4), noisy(references, share, 5)
+    columns = [[group[0] for group in references]]
+    metric = BLEU(tokenize="none", force=True)
+    theirs = PairedTest(
+        [("first", first), ("second", second)], {"BLEU": metric}, columns, test_type="ar", n_samples=2000, n_jobs=1
+    )()[1]["BLEU"][1]
+    one, two = (measure("plain", texts, references, ["bleu"], tokenised=True)["bleu"] for texts in (first, second))
+    assert two.corpus().value == theirs.score
+    assert paired_randomisation(one, two, trials=2000).p_value == pytest.approx(theirs.p_value, abs=0.06)
+    assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(theirs.p_value, abs=0.06)
+
+
+def test_a_seed_gives_the_same_and_another_one_another(references: list[list[str]]) -> None:
+    bleu = measure("plain", noisy(references, 0.3, 1), references, ["bleu"])["bleu"]
+    assert confidence_interval(bleu) == confidence_interval(bleu)
+    assert confidence_interval(bleu, seed=1).low != confidence_interval(bleu, seed=2).low
+    assert confidence_interval(bleu, seed=1).signature.endswith(
+        "|ci:bootstrap-percentile|level:0.95|resamples:1000|seed:1"
+    )
+    assert paired_bootstrap(bleu, bleu, seed=3).signature.endswith(
+        "|test:paired-bootstrap|level:0.95|resamples:1000|seed:3"
+    )
+    assert paired_randomisation(bleu, bleu, seed=3).signature.endswith(
+        "|test:approximate-randomisation|trials:1000|seed:3"
+    )
+
+
+def test_batches_change_nothing(references: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    bleu = measure("plain", noisy(references, 0.3, 1), references, ["bleu"])["bleu"]
+    whole = confidence_interval(bleu)
+    monkeypatch.setattr("agggen.evaluation.significance._CELLS", 1000)
+    assert confidence_interval(bleu) == whole
+
+
+def test_a_thousand_samples_take_no_thousand_scorings(references: list[list[str]]) -> None:
+    first, second = (noisy(references, 0.3, seed) for seed in (1, 2))
+    began = time.process_time()
+    one, two = (measure("plain", texts, references, ["ter"])["ter"] for texts in (first, second))
+    scoring = time.process_time() - began
+    began = time.process_time()
+    paired_bootstrap(one, two)
+    assert time.process_time() - began < max(10 * scoring, 2)
+
+
+def test_bad_input_is_refused() -> None:
+    one, two = means([1.0, 2.0]), means([1.0, 2.0, 3.0])
+    other = mean_statistics(np.array([1.0, 2.0]), "another|tool:test")
+    for test in (paired_bootstrap, paired_randomisation):
+        with pytest.raises(AggGenError, match="differ in their texts: 2 and 3"):
+            test(one, two)
+        with pytest.raises(AggGenError, match=r"measured differently: mean.* and another"):
+            test(one, other)
+    with pytest.raises(AggGenError, match="between 0 and 1, not 95"):
+        confidence_interval(one, level=95)
+    with pytest.raises(AggGenError, match="at least one sample, not 0"):
+        confidence_interval(one, resamples=0)
+    with pytest.raises(AggGenError, match="at least one sample, not 0"):
+        paired_randomisation(one, one, trials=0)
+
+
+def test_an_interval_shows_itself() -> None:
+    assert str(confidence_interval(means([1.0, 1.0]))).startswith("1.00 [1.00, 1.00] (mean|tool:test|ci:")

@@ -1,0 +1,95 @@
+"""tercom's TER on cases worked out by hand, its distance against the plain table, sacreBLEU's TER made fast."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics import TER
+
+from agggen.evaluation.ter import BEAM, Distance, edits
+from agggen.evaluation.text_metrics import ter_statistics, tercom_statistics
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
+
+
+def levenshtein(first: list[str], second: list[str]) -> int:
+    row = list(range(len(second) + 1))
+    for i, word in enumerate(first, start=1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(second, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != other))
+    return row[-1]
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "expected"),
+    [
+        ("", "", 0),
+        ("", "a b c", 3),
+        ("a b c", "", 3),
+        ("a b c", "a b c", 0),
+        ("a x c", "a b c", 1),
+        ("a c", "a b c", 1),
+        ("a b c d e f", "d e f a b c", 1),  # one shift of three words
+        ("b a c d", "a b c d", 1),
+        ("a b c d e f g h", "g h c d e f a b", 4),  # greedy: two shifts that help only together are not found
+        ("x a b c", "a b c y", 2),  # no shift helps
+        ("this week the saudis denied it", "saudi arabia denied this week it", 3),
+    ],
+)
+def test_edits(hypothesis: str, reference: str, expected: int) -> None:
+    assert edits(hypothesis.split(), reference.split()) == expected
+
+
+def test_a_run_of_more_than_ten_words_is_no_single_shift() -> None:
+    run, rest = [f"r{i}" for i in range(11)], [f"s{i}" for i in range(12)]
+    assert edits(rest[:10] + run, run + rest[:10]) == 1  # the ten others move
+    assert edits(rest + run, run + rest) == 2
+
+
+def test_tercoms_beam_misses_what_lies_behind_many_deletions() -> None:
+    """Its table prunes paths much worse than the best of their column, so a far match is not found."""
+    late, missing = ["a", "b"], [f"m{i}" for i in range(BEAM + 5)]
+    assert edits(late, missing[:BEAM] + late) == BEAM
+    assert edits(late, missing + late) > Distance(missing + late)(late)
+
+
+@given(WORDS, WORDS)
+def test_the_distance_is_that_of_the_table(words: list[str], reference: list[str]) -> None:
+    assert Distance(reference)(words) == levenshtein(words, reference)
+
+
+@given(WORDS, WORDS)
+def test_shifts_only_save_edits(words: list[str], reference: list[str]) -> None:
+    assert abs(len(words) - len(reference)) <= edits(words, reference) <= levenshtein(words, reference)
+
+
+def test_the_cheapest_reference_counts_over_the_mean_length() -> None:
+    found = tercom_statistics(["A b c d", ""], [["a b x d", "a b c d e f"], ["a b"]])
+    assert found.rows.tolist() == [[1, 5], [2, 2]]
+    assert found.single is not None
+    assert found.single.values.tolist() == [20, 100]
+    assert found.corpus().value == pytest.approx(100 * 3 / 7)
+    assert found.signature.startswith("ter|tool:agggen|as:tercom-0.7.25|version:")
+    assert found.signature.endswith("|nrefs:var|case:lc|tok:none")
+
+
+@given(st.lists(st.tuples(WORDS, WORDS.filter(bool), WORDS.filter(bool)), min_size=1, max_size=5))
+def test_fast_counts_are_sacrebleus(texts: list[tuple[list[str], list[str], list[str]]]) -> None:
+    hypotheses = [" ".join(words) for words, *_ in texts]
+    references = [[" ".join(group) for group in groups] for _, *groups in texts]
+    expected = TER(normalized=True)._extract_corpus_statistics(hypotheses, list(zip(*references, strict=True)))
+    np.testing.assert_array_equal(ter_statistics(hypotheses, references, lowercase=True).rows, expected)
+
+
+def test_fast_counts_are_sacrebleus_beyond_its_beam() -> None:
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{i}" for i in range(30)])
+    hypotheses = [" ".join(rng.choice(words, size=size)) for size in (60, 45, 3, 70)]
+    references = [[" ".join(rng.choice(words, size=size))] for size in (60, 70, 60, 5)]
+    expected = TER().corpus_score(hypotheses, [[group[0] for group in references]])
+    found = ter_statistics(hypotheses, references, lowercase=True, tokenised=True)
+    assert found.corpus().value == expected.score
+    assert found.rows.sum(0).tolist() == [expected.num_edits, expected.ref_length]
