@@ -157,11 +157,13 @@ def _begin(place: Path, stamp: dict[str, Any], python: Path | str | None, say: S
 def _install(place: Path, locked: bool) -> None:
     python = place / "bin" / "python"
     command: list[str | Path] = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command += ["--prefer-binary", "--progress-bar", "off"]
+    command += ["--progress-bar", "off"]
     if locked:
         constraints = place / "constraints.txt"
         constraints.write_text(pins.lock(), encoding="utf-8")
         command += ["-c", constraints]
+    else:
+        _run([*command, "--upgrade", "pip"], place)  # the one that came with Python searches for versions for hours
     _run([*command, *pins.REQUIREMENTS], place)
 
 
