@@ -70,7 +70,7 @@ def _run(what: str, command: Sequence[str], text: str) -> tuple[int, list[str], 
         raise AggGenError(f"{what}: {command[0]} could not be started: {error}") from error
     with process:
         try:
-            printed, said = process.communicate(text.encode("utf-8"))  # feeds and reads all pipes at the same time
+            printed, said = process.communicate(text.encode("utf-8", errors="replace"))  # feeds and reads at once
         finally:  # after an interrupt too
             process.kill()
             process.wait()

@@ -6,10 +6,10 @@
 CIDEr over PTB tokens without punctuation. It tokenises whatever it is given, so texts may be raw or tokenised, but
 references must be of the same kind: the paper's E2E rows were measured against the release's tokenised references.
 
-`webnlg-2017`: as the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu, in which a
-missing reference counts as a blank one; tercom's TER; METEOR 1.5. Raw texts get the challenge's tokens. The paper's
-own outputs and references were tokenised by Stanza: with `tokenised` its printed numbers come out; without, they are
-tokenised again and compare with raw texts and with the challenge's systems.
+`webnlg-2017`: as the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu, in which
+references that a text lacks, beside the one that has most, count as blank ones; tercom's TER; METEOR 1.5. Raw texts
+get the challenge's tokens. The paper's own outputs and references were tokenised by Stanza: with `tokenised` its
+printed numbers come out; without, they get the challenge's tokens too, and compare with raw texts and with its systems.
 
 Scores are in percent, except NIST and CIDEr, which are as printed.
 """

@@ -107,7 +107,7 @@ def test_without_the_jar_the_error_names_it() -> None:
 
 def test_an_interrupt_leaves_no_process(fake_java: Callable[[str], Path]) -> None:
     """A user's Ctrl-C while METEOR runs."""
-    folder = fake_java(f'echo $$ > "${{0%/*}}/pid"; kill -INT {os.getpid()}; exec /bin/sleep 60')
+    folder = fake_java(f'read -r line; echo $$ > "${{0%/*}}/pid"; kill -INT {os.getpid()}; exec /bin/sleep 60')
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -169,6 +169,12 @@ def test_cider_is_ten_for_a_perfect_text_and_weighs_by_the_corpus() -> None:
     assert found.corpus().value == pytest.approx(10)
     assert cider_statistics(texts[::-1], references).corpus().value == pytest.approx(0)
     assert cider_statistics(texts[:1], references[:1]).corpus().value == 0  # all words are in all of one text
+
+
+@needs_java
+def test_half_a_character_breaks_nothing() -> None:
+    """Lone surrogates come from files read with the wrong error handler; UTF-8 has none."""
+    assert len(ptb_tokens(["a \ud83d b", "c"])) == 2
 
 
 def test_texts_without_tokens_score_nothing_and_break_nothing() -> None:
