@@ -18,7 +18,7 @@ from agggen.evaluation.alignments import AlignmentScores, Positions, alignment_s
 from agggen.evaluation.coverage import coverage
 from agggen.evaluation.plans import plan_scores
 from agggen.evaluation.report.measures import with_plans
-from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter, webnlg_bleu
+from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Reference
 
@@ -91,11 +91,10 @@ def evaluate(generator: Generator, written: HeldOut) -> dict[str, Score]:
 
 
 def text_scores(records: Sequence[Record], texts: Sequence[str]) -> dict[str, Score]:
-    """BLEU (sacreBLEU, lower-cased), the AggGen paper's WebNLG BLEU, chrF, TER, and the coverage of the triples."""
+    """BLEU (lower-cased), chrF and TER of sacreBLEU, and the coverage of the triples."""
     references = [[reference.text for reference in record.references] for record in records]
     return {
         "bleu": corpus_bleu(texts, references, lowercase=True),
-        "webnlg_bleu": webnlg_bleu(texts, references),
         "chrf": corpus_chrf(texts, references),
         "ter": corpus_ter(texts, references, lowercase=True),
         "coverage": coverage(records, texts),

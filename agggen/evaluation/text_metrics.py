@@ -6,14 +6,12 @@ functions that end in `_statistics` give what was counted in each text, the othe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from importlib.metadata import version
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER, lib_ter
 from sacrebleu.metrics.base import Metric
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from agggen.evaluation import Score
 from agggen.evaluation.segments import (
@@ -25,9 +23,6 @@ from agggen.evaluation.segments import (
     ratio,
 )
 from agggen.evaluation.ter import Distance, edits
-
-_HYPHEN = re.compile(r"(?<=\w)([-\u2013])(?=\w)")
-_CLITIC = re.compile(r"'(s|re|ve|ll|d|m)\b")
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> Score:
@@ -55,25 +50,6 @@ def multi_bleu(
             length can then be the closest to a short text's, which flatters short output (METHOD 7).
     """
     return multi_bleu_statistics(hypotheses, references, lowercase, pad_missing).corpus()
-
-
-def webnlg_bleu(hypotheses: Sequence[str], references: References, pad_missing: bool = True) -> Score:
-    """The paper's WebNLG protocol for raw texts: lower-cased, tokenised, at most 3 references, multi-bleu.
-
-    The tokens are ``webnlg_tokens``. They equal those of the paper's own reference files (made with Stanza) in 79 % of
-    the texts and differ in a token or two in the others, so compare with the printed numbers within some tenths.
-    """
-    texts = [webnlg_tokens(text) for text in hypotheses]
-    present = present_references(hypotheses, references)
-    three = [[webnlg_tokens(text) for text in group[:3]] for group in present]
-    score = multi_bleu(texts, three, pad_missing=pad_missing)
-    return Score(score.value, f"{score.signature}|refs:max3|tok:13a+hyphen")
-
-
-def webnlg_tokens(text: str) -> str:
-    """`text` lower-cased and tokenised, tokens joined by blanks: sacreBLEU's 13a, hyphens and 's split off."""
-    text = _CLITIC.sub(r" '\1", _HYPHEN.sub(r" \1 ", text.lower()))
-    return str(Tokenizer13a()(text))
 
 
 def bleu_statistics(

@@ -7,7 +7,7 @@ import sacrebleu
 
 from agggen.errors import AggGenError
 from agggen.evaluation import Score
-from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter, multi_bleu, webnlg_bleu, webnlg_tokens
+from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter, multi_bleu
 
 TEXTS = ["The Fig is a cheap pub near the river.", "It serves Thai food, doesn't it?", "Ann was born in Rome in 1990."]
 RAGGED = [
@@ -17,7 +17,7 @@ RAGGED = [
 ]
 
 
-@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf, multi_bleu, webnlg_bleu])
+@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf, multi_bleu])
 def test_a_text_equal_to_a_reference_scores_100(metric) -> None:
     assert metric(TEXTS, [[text, *group] for group, text in zip(RAGGED, TEXTS, strict=True)]).value == pytest.approx(
         100
@@ -56,24 +56,11 @@ def test_signatures_say_what_was_computed() -> None:
     assert "case:lc" in corpus_bleu(TEXTS, RAGGED, lowercase=True).signature
     assert multi_bleu(TEXTS, RAGGED).signature.endswith("|missing:blank")
     assert multi_bleu(TEXTS, RAGGED, pad_missing=False).signature.endswith("|missing:none")
-    assert webnlg_bleu(TEXTS, RAGGED).signature.endswith("|refs:max3|tok:13a+hyphen")
 
 
 def test_a_score_shows_value_and_signature() -> None:
     assert str(Score(12.346, "x:1")) == "12.35 (x:1)"
     assert float(Score(0.5, "x")) == 0.5
-
-
-def test_webnlg_tokens_split_hyphens_and_clitics() -> None:
-    assert (
-        webnlg_tokens("Ann's Anglo-Thai pub, built 1,200.5 m up.") == "ann 's anglo - thai pub , built 1,200.5 m up ."
-    )
-
-
-def test_only_the_first_three_references_count_in_the_webnlg_protocol() -> None:
-    four = [[*group, "a", "b", text][:4] for group, text in zip(RAGGED, TEXTS, strict=True)]
-    three = [group[:3] for group in four]
-    assert webnlg_bleu(TEXTS, four) == webnlg_bleu(TEXTS, three)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +72,6 @@ def test_only_the_first_three_references_count_in_the_webnlg_protocol() -> None:
     ],
 )
 def test_bad_input_is_refused(texts: list[str], references: list[list[str]], message: str) -> None:
-    for metric in (corpus_bleu, multi_bleu, webnlg_bleu):
+    for metric in (corpus_bleu, multi_bleu):
         with pytest.raises(AggGenError, match=message):
             metric(texts, references)
