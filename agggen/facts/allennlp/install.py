@@ -30,9 +30,9 @@ from agggen.facts.allennlp.errors import AllenNLPError
 from agggen.facts.allennlp.process import JsonLinesProcess
 from agggen.facts.allennlp.worker import PROTOCOL
 
-PYTHONS = ((3, 10), (3, 9), (3, 8))
-"""Versions that AllenNLP 2.10.1 can be installed on, the best first."""
-HOW_TO_GET_PYTHON = """AllenNLP needs Python 3.10, 3.9 or 3.8, and there is none on this machine. Get one, by any of
+PYTHONS = ((3, 10), (3, 9))
+"""Versions that AllenNLP 2.10.1 was seen to work on, the best first; 3.8 installs, but cannot import it."""
+HOW_TO_GET_PYTHON = """AllenNLP needs Python 3.10 or 3.9, and there is none on this machine. Get one, by any of
   uv python install 3.10
   pyenv install 3.10
   conda create -p ./python310 python=3.10        then: agggen srl setup --python ./python310/bin/python

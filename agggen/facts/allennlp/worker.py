@@ -1,6 +1,6 @@
 """The other side of the pipe: loads an AllenNLP archive and tags sentences. Run by the Python beside AllenNLP.
 
-A single file for Python 3.8 to 3.10 that imports nothing of agggen. It reads one JSON object a line from standard
+A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads one JSON object a line from standard
 input and answers each with one line; whatever anything else prints goes to standard error. The first question is
 
     {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,

@@ -23,7 +23,7 @@ _SENTENCE = "Ada wrote the first program , which the engine never ran ."
 def setup(
     folder: Dir = None,
     python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10, 3.9 or 3.8. [default: the best there is]")
+        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10 or 3.9. [default: the best there is]")
     ] = None,
     lock: Annotated[bool, typer.Option(help="Install the very versions that were tested (with Python 3.10).")] = True,
     recreate: Annotated[bool, typer.Option("--recreate", help="Delete what is there and begin anew.")] = False,

@@ -117,9 +117,11 @@ def test_without_a_fitting_python_the_ways_to_one_are_said(empty_machine: Path) 
 
 
 def test_the_newest_fitting_python_is_taken(empty_machine: Path) -> None:
+    nine = fake_python(empty_machine / "bin" / "python3.9", (3, 9))
     fake_python(empty_machine / "bin" / "python3.8", (3, 8))
-    nine = fake_python(empty_machine / ".pyenv" / "versions" / "3.9.18" / "bin" / "python3.9", (3, 9))
     assert find_python() == (nine, (3, 9))
+    ten = fake_python(empty_machine / ".pyenv" / "versions" / "3.10.13" / "bin" / "python3.10")
+    assert find_python() == (ten, (3, 10))
 
 
 def test_a_shim_without_a_python_behind_it_is_passed_over(empty_machine: Path) -> None:
@@ -131,10 +133,10 @@ def test_a_shim_without_a_python_behind_it_is_passed_over(empty_machine: Path) -
 
 
 def test_the_given_python_must_fit(empty_machine: Path, tmp_path: Path) -> None:
-    eight = fake_python(empty_machine / "bin" / "python3.8", (3, 8))
-    assert find_python("python3.8") == find_python(eight) == (eight, (3, 8))
+    nine = fake_python(empty_machine / "bin" / "python3.9", (3, 9))
+    assert find_python("python3.9") == find_python(nine) == (nine, (3, 9))
     eleven = fake_python(tmp_path / "python", (3, 11))
-    with pytest.raises(AllenNLPError, match=r"is Python 3\.11; AllenNLP needs one of 3\.10, 3\.9, 3\.8"):
+    with pytest.raises(AllenNLPError, match=r"is Python 3\.11; AllenNLP needs one of 3\.10, 3\.9"):
         find_python(eleven)
     with pytest.raises(AllenNLPError, match="absent is no Python that can make virtual environments"):
         find_python(tmp_path / "absent")

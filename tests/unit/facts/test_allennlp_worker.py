@@ -118,7 +118,7 @@ def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> l
 
 
 def test_it_is_python_that_the_other_side_understands() -> None:
-    ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 8))
+    ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
 def test_it_imports_only_the_standard_library_before_it_is_asked() -> None:
