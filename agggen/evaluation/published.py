@@ -250,7 +250,7 @@ def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: s
     Args:
         corpus: as the catalogue names it; `split` likewise.
         inputs: how many records were evaluated.
-        trained_on: the corpus that the evaluated model learned from; None where that is not known.
+        trained_on: the corpus that the evaluated model learned from, all of it; None where that is not known.
     """
     boards = [board for board in BOARDS if (board.corpus, board.split) == (corpus, split)]
     if not boards:

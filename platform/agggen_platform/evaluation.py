@@ -112,12 +112,11 @@ def records_to_evaluate(corpus: str, split: str, limit: int = 0) -> tuple[list[R
 
 
 def trained_on(bundle: Bundle) -> str | None:
-    """The corpus of the catalogue that a bundle was trained on, all of it; None where that is not known."""
+    """The corpus of the catalogue that a bundle was trained on, or a part of it; None where that is not known."""
     corpus = bundle.config.get("corpus")
-    if not isinstance(corpus, Mapping) or corpus.get("limit"):
+    if not isinstance(corpus, Mapping) or corpus.get("name") not in {known.name for known in list_corpora()}:
         return None
-    name = str(corpus.get("name"))
-    return name if name in {known.name for known in list_corpora()} else None
+    return f"a part of {corpus['name']}" if corpus.get("limit") else str(corpus["name"])
 
 
 def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
@@ -128,7 +127,7 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         "bundle": str(task.path),
         "bundle fingerprint": fingerprint(task.path),
         "training configuration (hash)": hashlib.sha256(training.encode()).hexdigest()[:12],
-        **{f"trained on {name}": value for name, value in task.bundle.sources.items()},
+        **{f"fingerprint of {name}": value for name, value in task.bundle.sources.items()},
         "corpus": f"{task.corpus} {task.split}",
         "records": len(task.records),
         "corpus fingerprint": fingerprint_of(task.records),
@@ -137,7 +136,7 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
         "inference (hash)": config_hash(task.config),
         **{f"inference {name}": value for name, value in flatten(task.config).items()},
-        **{f"seconds, {what}": round(value, 1) for what, value in seconds.items()},
+        **{f"seconds, {what}": f"{value:.1f}" for what, value in seconds.items()},
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         **_machine(),
     }
@@ -149,11 +148,11 @@ def _machine() -> dict[str, Cell]:
     import torch
 
     versions: dict[str, Cell] = {"Python": platform.python_version()}
-    for package in ("agggen", "torch", "numpy", "scipy", "scikit-learn", "sacrebleu"):
+    for package in ("agggen", "torch", "numpy", "scipy", "scikit-learn", "sacrebleu", "pycocoevalcap"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
-            versions[package] = "not installed (run from a source tree)"
+            versions[package] = "not installed"
     processors = f"{os.cpu_count()} processors, {torch.get_num_threads()} threads of torch"
     return versions | {"machine": f"{platform.platform()}, {platform.machine()}, {processors}"}
 

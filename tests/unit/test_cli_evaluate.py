@@ -10,13 +10,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from agggen.bundle import Bundle, save_bundle
+from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.corpora.catalogue import load
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
 from agggen.encoding import Encoder
@@ -49,14 +51,14 @@ RESTAURANTS = [
 ]
 
 
-def save(path: Path, seed: int, records: list[Record]) -> Path:
+def save(path: Path, seed: int, records: list[Record], corpus: str = "elements") -> Path:
     vocabulary = Vocabulary.build(records, "word", 1, 0)
     encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
     torch.manual_seed(seed)
     sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_state=3)
     model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
-    config = {"corpus": {"name": "elements", "limit": 0}}
+    config = {"corpus": {"name": corpus, "limit": 0}}
     save_bundle(path, Bundle(model, encoder, inference, config, {}, {"elements/train": "ab12"}))
     return path
 
@@ -127,7 +129,7 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
     assert "faithfulness/ser.ser" not in names  # the elements have no slots
     report = loaded(tmp_path / "report")
     assert report["run"]["corpus"] == "elements dev"
-    assert report["run"]["trained on elements/train"] == "ab12"
+    assert report["run"]["fingerprint of elements/train"] == "ab12"
     assert report["run"]["command"].startswith("agggen ")
     for what in (
         "bundle fingerprint",
@@ -201,6 +203,41 @@ def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(ru
     assert all(len(fact["predicates"]) == 1 for line in lines(Path("report")) for fact in line["facts"])
     assert "\nplans/" not in out
     assert "text_plans/groups" in out
+
+
+@pytest.mark.slow
+def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Path, tmp_path: Path) -> None:
+    test = [item for item in load("e2e", "test", data_home) if isinstance(item, Record)]
+    bundle = save(tmp_path / "e2e" / "bundle", 5, test[:40], "e2e")
+    quick = ("plans=1", "beam.beam=1", "beam.max_fact_tokens=3")
+    code, _, err = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "-o", "r", *quick)
+    assert code == 0, err
+    report = loaded(Path("r"))
+    table = {row["system"]: row for row in report["published"]}
+    assert {"AggGen", "TGen", "TGen+", "Transformer"} <= set(table)
+    assert (table["this report"]["meteor"], table["TGen"]["meteor"]) == (None, 45.07)
+    measures = {m["name"]: m["value"] for part in report["scores"].values() for m in part["measures"]}
+    assert table["this report"]["ser.ser"] == measures["ser.ser"]
+    assert "Ours: protocol e2e on raw texts (bleu" in report["published_note"]
+    part = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "--limit", "9", *quick)
+    assert part[0] == 0
+    partial = loaded(next((tmp_path / "e2e" / "evaluation").iterdir()))
+    assert partial["published"] is None
+    assert "of all 630 records; these are of 9" in partial["published_note"]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "expected"),
+    [
+        ({"name": "webnlg", "limit": 0}, "webnlg"),
+        ({"name": "webnlg", "limit": 9}, "a part of webnlg"),
+        ({"name": "prepared/webnlg", "limit": 0}, None),
+        (None, None),
+    ],
+)
+def test_what_a_bundle_was_trained_on(bundle: Path, corpus: dict[str, Any] | None, expected: str | None) -> None:
+    trained = replace(load_bundle(bundle), config={} if corpus is None else {"corpus": corpus})
+    assert evaluation.trained_on(trained) == expected
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -429,7 +429,6 @@ def test_a_bundle_with_one_flipped_byte_is_exit_code_3(
         (("--corpus", "webnlg"), "run `agggen corpora fetch webnlg`"),
         (("--corpus", "toy", "beem=3"), "unknown key 'beem' in override 'beem=3'; did you mean 'beam'"),
         (("--corpus", "toy", "-o", "-"), "the scores go to standard output"),
-        (("--corpus", "toy", "-o", "empty"), "cannot write empty: it is a folder"),
     ],
 )
 def test_evaluate_says_what_does_not_exist(

@@ -57,16 +57,19 @@ def evaluate(
     go to the run log. A folder that holds another evaluation's report is never overwritten.
 
     \b
-        agggen evaluate BUNDLE --corpus webnlg --split test-seen
+        agggen evaluate BUNDLE --corpus webnlg --split dev
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
     """
     from agggen.bundle import load_bundle
+    from agggen.errors import ConfigError
     from agggen.evaluation.report import check_target, write_report
     from agggen.evaluation.report.texts import Wanted, protocol_of
     from agggen.generation.generator import InferenceConfig
     from agggen_platform import evaluation
     from agggen_platform.config import load_config, overrides_of
 
+    if str(out) == "-":
+        raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
     loaded = load_bundle(bundle)
     choices = {"planner": planner, "ablation": ablation, "seed": seed}
     settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
