@@ -46,6 +46,7 @@ _SEEN_TABLE = f"{_PAPER}, table 1"
 _E2E_TABLE = f"{_PAPER}, table 2"
 _E2E_APPENDIX = f"{_PAPER}, appendix"
 _CHALLENGE = "WebNLG Challenge 2017 (Gardent et al., INLG 2017), the organisers' evaluation"
+_RELEASED = f"{_PAPER}, texts and references of its code release, scored here by protocol webnlg-2017"
 _WEBNLG_METRICS = ("bleu", "meteor", "ter")
 _E2E_METRICS = ("bleu", "nist", "meteor", "rouge_l", "cider", "ser.add", "ser.miss", "ser.wrong", "ser.ser")
 
@@ -74,7 +75,9 @@ BOARDS = (
         971,
         "webnlg",
         "webnlg-2017",
-        f"{_MULTI_BLEU}; missing references were padded with blank lines, which flatters short texts",
+        f"{_MULTI_BLEU}; missing references were padded with blank lines, which flatters short texts. The AggGen "
+        "paper's rows are on tokens of Stanza, by which its texts have about a point of BLEU less than by the "
+        "challenge's, which score ours: compare with the rows of its released texts",
         (
             *_rows(
                 _WEBNLG_METRICS,
@@ -97,6 +100,18 @@ BOARDS = (
                 AggGen -OD | 55.30 | .43 | .44
                 AggGen -AG | 52.17 | .44 | .50
                 """,
+            ),
+            *_rows(
+                _WEBNLG_METRICS,
+                _RELEASED,
+                3,
+                "Transformer, its released texts on the challenge's tokens | 59.45 | .421 | .367",
+            ),
+            *_rows(
+                _WEBNLG_METRICS,
+                _RELEASED,
+                1,
+                "AggGen, its released texts on the challenge's tokens | 59.90 | .434 | .391",
             ),
             *_rows(
                 _WEBNLG_METRICS,
