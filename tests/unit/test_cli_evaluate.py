@@ -90,8 +90,10 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(evaluation, "Tracker", NoTracker)
 
     def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        given = [str(argument) for argument in arguments]
+        monkeypatch.setattr(sys, "argv", ["agggen", *given])
         with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
+            main(given)
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return ended.value.code, captured.out, captured.err
@@ -130,7 +132,7 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
     report = loaded(tmp_path / "report")
     assert report["run"]["corpus"] == "elements dev"
     assert report["run"]["fingerprint of elements/train"] == "ab12"
-    assert report["run"]["command"].startswith("agggen ")
+    assert report["run"]["command"] == f"agggen evaluate {bundle} --corpus elements --limit 4 -o report"
     for what in (
         "bundle fingerprint",
         "training configuration (hash)",
