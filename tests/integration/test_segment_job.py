@@ -21,9 +21,9 @@ from agggen.facts.clauses import ClauseSegmenter
 from agggen.records import Fact, Record, Reference
 from agggen_platform.segmentation import job as job_module
 from agggen_platform.segmentation import worker as worker_module
-from agggen_platform.segmentation.claim import ClaimedError, claim
+from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.segmentation.config import SegmentationError, SegmentConfig
-from agggen_platform.segmentation.folder import Folder
+from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.job import Progress, SegmentReport, segment
 from agggen_platform.segmentation.rows import segmented_schema
 from agggen_platform.segmentation.worker import ATTEMPTS
@@ -409,7 +409,7 @@ def test_a_damaged_cache_does_no_harm(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("agggen_platform.segmentation.claim.BEAT", 0.2)
+    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.2)
     bucket = Folder(f"{s3}/corpora")
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())

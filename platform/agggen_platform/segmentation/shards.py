@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from agggen.corpora.prepared import schema
 from agggen.errors import CorpusError
-from agggen_platform.segmentation.folder import Folder
+from agggen_platform.storage.folder import Folder
 
 # Each part of a row group decodes the group up to its own end; more parts would cost more than they save.
 _PARTS_OF_A_GROUP = 16

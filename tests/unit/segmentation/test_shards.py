@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.corpora.prepared import schema
-from agggen_platform.segmentation.folder import Folder
+from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.shards import Shard, open_source, plan_shards, read_rows
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agggen.errors import AggGenError
-from agggen_platform.segmentation.folder import Folder
+from agggen_platform.storage.folder import Folder
 
 _NAME = ".claim"
 BEAT = 3.0

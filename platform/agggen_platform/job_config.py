@@ -1,0 +1,83 @@
+"""All that a training job is told: what decides its result, and around that where it runs, keeps things and reports.
+
+A preset is read into a `JobConfig`; only the `RunConfig` in it names the run and is stored in the bundle, so that the
+same model may be trained on a laptop and on a cluster:
+
+    config = load_config(JobConfig, "webnlg", ["cluster.workers=2", "storage.url=s3://models/runs"])
+    result_of(config)    # the RunConfig
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from agggen.errors import ConfigError
+from agggen.run import RunConfig
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """Which processes train."""
+
+    workers: int = 0  # processes that Ray Train starts; 0: this process trains, without Ray
+    min_workers: int = 0  # go on with as few as this while nodes are missing (0: all or none)
+    cpus_per_worker: float = 1.0
+    gpus_per_worker: float = 0.0
+    address: str | None = None  # of a Ray cluster: auto, host:port; null: RAY_ADDRESS, else one of one's own
+    autoscaling: bool = False  # the cluster grows when asked, so resources that it lacks now are waited for
+    max_failures: int = 3  # workers or nodes lost before the job gives up; -1: never
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"cluster.workers must be at least 0, not {self.workers}")
+        if not 0 <= self.min_workers <= self.workers:
+            raise ConfigError(f"cluster.min_workers must be from 0 to cluster.workers, not {self.min_workers}")
+        if self.cpus_per_worker < 0 or self.gpus_per_worker < 0 or not (self.cpus_per_worker or self.gpus_per_worker):
+            raise ConfigError("a worker needs cluster.cpus_per_worker or cluster.gpus_per_worker; neither is negative")
+        if self.max_failures < -1:
+            raise ConfigError(f"cluster.max_failures must be -1 (no limit) or more, not {self.max_failures}")
+
+
+@dataclass(frozen=True)
+class StorageConfig:
+    """Where checkpoints and bundles lie."""
+
+    url: str | None = None  # a folder that all workers see, or s3://bucket/prefix; null: the folder of runs
+    checkpoint_seconds: float = 120.0  # at most so much training is lost
+    keep: int = 2  # verified checkpoints of a stage
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint_seconds >= 0:
+            raise ConfigError(f"storage.checkpoint_seconds must be at least 0, not {self.checkpoint_seconds}")
+        if self.keep < 1:
+            raise ConfigError(f"storage.keep must be at least 1, not {self.keep}")
+
+
+@dataclass(frozen=True)
+class TrackingConfig:
+    """What MLflow hears of the run; the run log in the folder of runs has all of it."""
+
+    uri: str | None = None  # of MLflow; null: SQLite in the folder of runs
+    experiment: str = "agggen"
+    system_seconds: float = 10.0  # between two looks at CPU and memory; 0: none
+    samples: int = 5  # development records that a text is written for after each epoch
+    patience_seconds: float = 60.0  # that the end of a run waits for MLflow
+
+    def __post_init__(self) -> None:
+        for name in ("system_seconds", "samples", "patience_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"tracking.{name} must be at least 0, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class JobConfig(RunConfig):
+    """A `RunConfig` and where it is carried out."""
+
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def result_of(config: RunConfig) -> RunConfig:
+    """Only what decides the result of `config`."""
+    return RunConfig(**{item.name: getattr(config, item.name) for item in fields(RunConfig)})

@@ -1,0 +1,94 @@
+"""Processes for tests: started with their output in a file, waited for with a reason, and killed with their children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+
+
+class Running:
+    """A program in a process of its own; a context manager that leaves nothing behind."""
+
+    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
+        """`command` after this Python's path; `folder` is where it works. Its output goes to a file in there."""
+        self.log = folder / f"output-{time.monotonic_ns()}.txt"
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=folder,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def output(self) -> str:
+        """All that it printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def wait_until(self, condition: Callable[[], object], what: str, seconds: float = 240) -> None:
+        """Returns when `condition` holds; fails when the program ends or `seconds` pass before."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, f"it ended ({self.process.returncode}) before {what}: {self.output()}"
+            assert time.monotonic() < deadline, f"no {what} within {seconds} s: {self.output()}"
+            time.sleep(0.02)
+
+    def finish(self, seconds: float = 400) -> int:
+        """Its exit status."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end within {seconds} s: {self.output()}") from None
+
+    def children(self, title: str = "") -> list[psutil.Process]:
+        """Its living descendants whose command line holds `title`."""
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                if title in " ".join(child.cmdline()):
+                    found.append(child)
+            except psutil.Error:
+                continue
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kills it and all its descendants; one that has ended is no error."""
+        doomed = [self.process.pid]
+        try:
+            doomed += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+        except psutil.Error:
+            pass
+        for pid in doomed:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait(60)
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nothing listens on now."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
