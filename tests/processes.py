@@ -1,4 +1,4 @@
-"""Processes for tests: started with their output in a file, waited for with a reason, and killed with their children."""
+"""Processes for tests: started with their output in a file, waited for with a reason, killed with their children."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -73,10 +73,8 @@ class Running:
     def kill(self) -> None:
         """Kills it and all its descendants; one that has ended is no error."""
         doomed = [self.process.pid]
-        try:
+        with suppress(psutil.Error):
             doomed += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
-        except psutil.Error:
-            pass
         for pid in doomed:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -21,12 +21,12 @@ from agggen.facts.clauses import ClauseSegmenter
 from agggen.records import Fact, Record, Reference
 from agggen_platform.segmentation import job as job_module
 from agggen_platform.segmentation import worker as worker_module
-from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.segmentation.config import SegmentationError, SegmentConfig
-from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.job import Progress, SegmentReport, segment
 from agggen_platform.segmentation.rows import segmented_schema
 from agggen_platform.segmentation.worker import ATTEMPTS
+from agggen_platform.storage.claim import ClaimedError, claim
+from agggen_platform.storage.folder import Folder
 
 HERE = SegmentConfig(actors=0, shard_rows=20)
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from agggen.errors import AggGenError, CorpusError
 from agggen.facts import FactSegmenter, segmenter
 from agggen_platform.config import config_hash, flatten, resolved
-from agggen_platform.storage.claim import claim
 from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
-from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.output import REJECTS, Output, SplitReport
 from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Shard, Source, open_source, plan_shards
 from agggen_platform.segmentation.worker import Done, ShardWorker, WorkerSettings
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker

@@ -14,9 +14,9 @@ from agggen.corpora.prepared import fingerprint, write_records
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 from agggen.records import Record
-from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.rows import good_records, rejected
 from agggen_platform.segmentation.shards import Shard, Source
+from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
 REJECTS = "rejects.jsonl"

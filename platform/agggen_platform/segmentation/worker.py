@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from agggen.facts import FactSegmenter, segmenter
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
-from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.rows import Counts, RowSegmenter, segmented_schema
 from agggen_platform.segmentation.shards import Shard, read_rows
+from agggen_platform.storage.folder import Folder
 
 ATTEMPTS = 3
 """How many workers may die over one shard."""

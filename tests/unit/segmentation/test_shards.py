@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.corpora.prepared import schema
-from agggen_platform.storage.folder import Folder
 from agggen_platform.segmentation.shards import Shard, open_source, plan_shards, read_rows
+from agggen_platform.storage.folder import Folder
 
 
 def write(path: Path, groups: list[int]) -> None:
