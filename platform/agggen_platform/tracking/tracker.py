@@ -28,10 +28,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agggen.errors import ConfigError
 from agggen_platform.config import Scalar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # MLflow's own limits are 6,000 characters a value, 250 a key, 100 parameters and 1,000 metrics a batch.
 PARAM_CHARACTERS = 6000
@@ -68,10 +71,14 @@ class Tracker:
         runs_dir: Path | str = "runs",
         report: Callable[[str], None] = _to_stderr,
         patience: float = 60.0,
+        parent: str | None = None,
+        system_seconds: float = 0.0,
     ) -> None:
         """`uri`: an MLflow tracking URI; by default a SQLite file in `runs_dir`. `report` says what went wrong, once.
 
         `patience`: seconds that leaving the ``with`` block may wait for MLflow to take what is still under way.
+        `parent`: the name of the run in `runs_dir` that this one is part of. `system_seconds`: between two looks at CPU
+        and memory; 0 for none.
 
         Raises:
             ConfigError: `run_name` is no file name.
@@ -84,6 +91,8 @@ class Tracker:
         self.run_name = run_name
         self.run_id: str | None = None
         """MLflow's id of this run, once it is known."""
+        self.parent = parent
+        self._system_seconds = system_seconds
         self._tags = dict(tags or {})
         self._report = report
         self._patience = patience
@@ -130,6 +139,26 @@ class Tracker:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             self._complain(f"cannot write {path}: {error.strerror}", of="the run log")
+        else:
+            self.log_artifact(path)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        """Sets tags; a tag that is there gets the new value."""
+        self._record({"event": "tags", "values": {name: str(value) for name, value in tags.items()}})
+
+    def log_dataset(self, name: str, split: str, fingerprint: str, source: str) -> None:
+        """Logs what was read: `split` of the corpus `name` with this `fingerprint`, from the folder or URL `source`."""
+        event = {"event": "dataset", "name": name, "split": split, "fingerprint": fingerprint, "source": source}
+        self._record(event)
+
+    def log_figure(self, name: str, figure: Callable[[], Figure]) -> None:
+        """Draws `figure()` here and now into ``figures/NAME.png`` of the run's folder and logs it."""
+        path = self.path.parent / "figures" / f"{name}.png"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure().savefig(path, dpi=120)
+        except Exception as error:  # a figure that cannot be drawn costs the run nothing but the figure
+            self._complain(f"cannot draw {path}: {_first_line(error)}", of="the run log")
         else:
             self.log_artifact(path)
 
@@ -225,6 +254,9 @@ class _Store:
                     self._client.log_artifacts(self._run_id, str(path), path.name)
                 else:
                     self._client.log_artifact(self._run_id, str(path))
+            case "tags":
+                for name, value in event["values"].items():
+                    self._client.set_tag(self._run_id, _key(name), value)
             case "end":
                 self._client.set_terminated(self._run_id, event["status"])
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from agggen.errors import ConfigError
-from agggen_platform.tracking import PARAM_CHARACTERS, Tracker
+from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.tracker import PARAM_CHARACTERS
 
 
 def events(tracker: Tracker) -> list[dict[str, Any]]:
