@@ -1,0 +1,77 @@
+"""Addresses of models: ``models:/NAME/VERSION`` and ``models:/NAME@ALIAS``, and what names and aliases can be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agggen_platform.registry.errors import RegistryError
+
+SCHEME = "models:/"
+CHAMPION = "champion"
+"""The alias of the version that is in use."""
+CANDIDATE = "candidate"
+"""The alias of the version that was registered last."""
+
+_NAME = re.compile(r"\w[\w.\-]*")
+_ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAddress:
+    """A version of a registered model by its number, or by an alias that may move; exactly one of the two is set."""
+
+    name: str
+    version: str = ""
+    alias: str = ""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.name}@{self.alias}" if self.alias else f"{SCHEME}{self.name}/{self.version}"
+
+
+def is_model_address(address: str) -> bool:
+    """Whether `address` is meant to name a registered model."""
+    return address.startswith("models:")
+
+
+def parse_address(address: str) -> ModelAddress:
+    """Reads an address; ``models:/`` may be left out.
+
+    Raises:
+        RegistryError: it is none.
+    """
+    text = address.removeprefix(SCHEME)
+    name, at, alias = text.partition("@")
+    if at:
+        return ModelAddress(check_name(name), alias=check_alias(alias))
+    name, slash, version = text.partition("/")
+    if not slash or not re.fullmatch(r"[1-9][0-9]*", version):
+        raise RegistryError(
+            f"{address!r} names no version of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"
+        )
+    return ModelAddress(check_name(name), version=version)
+
+
+def check_name(name: str) -> str:
+    """`name`, if a model may be called so.
+
+    Raises:
+        RegistryError: it is empty or has other characters than letters, digits, ``_``, ``-`` and ``.``.
+    """
+    if not _NAME.fullmatch(name):
+        raise RegistryError(f"a model's name is made of letters, digits, '_', '-' and '.', say agggen; not {name!r}")
+    return name
+
+
+def check_alias(alias: str) -> str:
+    """`alias`, if it may be one.
+
+    Raises:
+        RegistryError: it is not a lower-case word, or would be read as a version (``v2``, ``latest``).
+    """
+    if not _ALIAS.fullmatch(alias):
+        raise RegistryError(
+            "an alias is a lower-case word such as champion (letters, digits, '_', '-'; at most 63), and neither "
+            f"'latest' nor a version such as 'v2'; not {alias!r}"
+        )
+    return alias

@@ -1,0 +1,115 @@
+"""The MLflow model registry: which one, and calls that answer within seconds or say why not.
+
+Only names, versions, tags and aliases are used. MLflow's model flavours would unpickle what they load, so none is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from agggen_platform.registry.errors import RegistryError
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SQLITE = "sqlite:///"
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_PATIENCE = 5.0  # seconds that a database server may take to accept a connection
+# Without these a dead server blocks each call for minutes; a user's own values win.
+_ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+
+def registry_uri(given: str | None = None) -> str:
+    """`given`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file of the runs here."""
+    for uri in (given, os.environ.get("MLFLOW_REGISTRY_URI"), os.environ.get("MLFLOW_TRACKING_URI")):
+        if uri:
+            return uri
+    return f"{_SQLITE}{Path('runs').resolve() / 'mlflow.db'}"
+
+
+def shown(uri: str) -> str:
+    """`uri` without credentials."""
+    return _CREDENTIALS.sub("***", uri)
+
+
+def connect(uri: str, create: bool = False) -> Any:
+    """An ``MlflowClient`` of the registry at `uri`.
+
+    Args:
+        create: make a SQLite file that is not there yet, which takes seconds; otherwise that is an error.
+
+    Raises:
+        RegistryError: there is none, or it does not answer.
+    """
+    if uri.startswith("sqlite:"):
+        _check_file(uri, create)
+    elif not uri.startswith(("http://", "https://")):
+        _check_server(uri)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    with answered(uri):
+        from mlflow import MlflowClient
+
+        for noisy in ("mlflow", "alembic"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+        return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+@contextmanager
+def answered(uri: str) -> Iterator[None]:
+    """Turns whatever MLflow raises into a `RegistryError` of one line."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = "it does not answer" if "HTTPConnectionPool" in line else shown(line)[:300]
+        raise RegistryError(f"the registry {shown(uri)} cannot be used: {reason}") from error
+
+
+def absent(error: Exception) -> bool:
+    """Whether MLflow says that it does not hold what was asked for."""
+    return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
+
+
+def _check_file(uri: str, create: bool) -> None:
+    """MLflow would retry for an hour on a file that is no database."""
+    path = Path(uri.removeprefix(_SQLITE).partition("?")[0])
+    if not path.exists():
+        if create:
+            return
+        raise RegistryError(
+            f"there is no registry at {path}; `agggen models register BUNDLE` makes one, MLFLOW_TRACKING_URI names "
+            "another"
+        )
+    try:
+        with path.open("rb") as file:
+            begin = file.read(16)
+    except OSError as error:
+        raise RegistryError(f"the registry {path} cannot be read: {error.strerror}") from error
+    if begin and begin != b"SQLite format 3\0":
+        raise RegistryError(f"the registry {path} is no SQLite database")
+
+
+def _check_server(uri: str) -> None:
+    """MLflow would retry for an hour where a database server is down."""
+    parts = urlsplit(uri)
+    kind = parts.scheme.partition("+")[0]
+    if kind not in _PORTS or not parts.hostname:
+        raise RegistryError(f"{shown(uri)!r} is no registry: use http(s)://, {', '.join(_PORTS)}:// or {_SQLITE}FILE")
+    try:
+        socket.create_connection((parts.hostname, parts.port or _PORTS[kind]), _PATIENCE).close()
+    except OSError as error:
+        raise RegistryError(f"the registry {shown(uri)} cannot be reached: {error.strerror or error}") from error

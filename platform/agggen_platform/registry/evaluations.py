@@ -1,0 +1,202 @@
+"""Evaluations of versions, and the metric gate: a candidate is compared with the champion on the same evaluation only.
+
+`agggen evaluate` leaves a report; `read_evaluation` takes its numbers for a version, with all that must be the same for
+two of them to compare: corpus, split, the records' fingerprint, protocol, and each metric's signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agggen.errors import ConfigError
+from agggen.generation.generator import InferenceConfig
+from agggen_platform.config import flatten
+from agggen_platform.registry.store import EVALUATION, Version
+
+_HIGHER = {
+    "bleu", "chrf", "nist", "meteor", "rouge_l", "cider", "coverage", "fulfilled", "nmi_max", "nmi_avg", "tau_max",
+    "tau_avg", "ami", "ari", "exact_match", "exact_partition", "viterbi_accuracy", "viterbi_precision",
+}  # fmt: skip
+_LOWER = {"ter", *(f"{kind}.{part}" for kind in ("ser", "ser_plain") for part in ("add", "miss", "wrong", "ser"))}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a version on some records."""
+
+    corpus: str
+    split: str
+    records: str
+    """The fingerprint of the records."""
+    count: int
+    """How many records."""
+    protocol: str
+    at: str
+    scores: Mapping[str, tuple[float, str]]
+    """Value and signature by ``section/name``."""
+
+    @property
+    def key(self) -> str:
+        """The tag's name; an evaluation of the same records by the same protocol takes its place."""
+        digest = hashlib.sha256(f"{self.corpus}\0{self.split}\0{self.records}\0{self.protocol}".encode()).hexdigest()
+        return f"{EVALUATION}{digest[:12]}"
+
+    def to_json(self) -> str:
+        """The tag's value."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Evaluation:
+        """Reads a tag's value."""
+        values = json.loads(text)
+        values["scores"] = {name: (value, signature) for name, (value, signature) in values["scores"].items()}
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return f"{self.corpus} {self.split} ({self.count:,} records, protocol {self.protocol})"
+
+
+def evaluations_of(version: Version) -> list[Evaluation]:
+    """What is recorded at a version, newest last."""
+    return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda found: found.at)
+
+
+def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) -> Evaluation:
+    """The numbers of the report in `folder` that `agggen evaluate` wrote.
+
+    Args:
+        fingerprint: of the bundle that it must be about.
+        inference: the bundle's own settings, under which it must have written.
+
+    Raises:
+        ConfigError: there is no report, or it is about another bundle or about other settings.
+    """
+    file = folder / "report.json"
+    try:
+        report = json.loads(file.read_text(encoding="utf-8"))
+        identity, run, sections = report["identity"], report["run"], report["scores"]
+        about = identity["bundle"]
+        measures = {f"{key}/{one['name']}": one for key, section in sections.items() for one in section["measures"]}
+        scores = {
+            name: (float(one["value"]), str(one["signature"]))
+            for name, one in measures.items()
+            if one["value"] is not None and _leaf(name) in _HIGHER | _LOWER
+        }
+        found = Evaluation(
+            identity["corpus"],
+            identity["split"],
+            identity["records"],
+            int(run["records"]),
+            identity["protocol"],
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            scores,
+        )
+    except OSError as error:
+        raise ConfigError(f"{folder} holds no report of `agggen evaluate`: {file}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file} is no report of `agggen evaluate` ({type(error).__name__}: {error})") from error
+    if about != fingerprint:
+        raise ConfigError(f"the report in {folder} is about another bundle: {about}, not {fingerprint}")
+    if differs := _other_settings(run, inference):
+        raise ConfigError(f"the report in {folder} is not about the bundle as it writes by itself: {differs}")
+    return found
+
+
+def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:
+    """The first setting that an evaluation changed; the seed decides nothing unless orders are random."""
+    for name, own in flatten(inference).items():
+        used = run.get(f"inference {name}")
+        if used != own and (name != "seed" or inference.ablation == "random-order"):
+            return f"{name} was {used}, the bundle has {own}"
+    return ""
+
+
+def _leaf(metric: str) -> str:
+    return metric.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a candidate must not be worse at than the champion, on each evaluation that both have."""
+
+    metric: str = "plain/bleu"
+    tolerance: float = 0.0
+    """So much worse, in the metric's own points, is still accepted."""
+    corpus: str | None = None
+    """Only evaluations of this corpus count; None: all. `split` likewise."""
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
+            raise ConfigError(
+                f"no gate by {self.metric!r}: write a section and a metric of a report, say plain/bleu, plain/ter or "
+                "faithfulness/coverage; one that is neither better high nor better low cannot decide"
+            )
+        if not self.tolerance >= 0:
+            raise ConfigError(f"the tolerance must be a number of 0 or more, not {self.tolerance}")
+
+    def judge(self, candidate: Version, champion: Version | None) -> Verdict:
+        """Compares the two on every evaluation that they share."""
+        if champion is None:
+            return Verdict(True, "nothing to compare with: no version had the alias")
+        mine, theirs = self._counting(candidate), self._counting(champion)
+        shared = [(ours, other) for ours in mine for other in theirs if self._comparable(ours, other)]
+        if not shared:
+            return Verdict(False, self._missing(candidate, champion, mine, theirs))
+        notes, passed = [], True
+        for ours, other in shared:
+            (value, _), (best, _) = ours.scores[self.metric], other.scores[self.metric]
+            worse = (best - value) if _leaf(self.metric) in _HIGHER else (value - best)
+            fine = worse <= self.tolerance
+            passed &= fine
+            # As many digits as it takes to see the difference.
+            digits = 2 if abs(worse) >= 0.005 or not worse else 6
+            note = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number} on {ours}"
+            notes.append(note if fine else f"{note}: worse by {worse:.{digits}f}, {self.tolerance:g} is tolerated")
+        return Verdict(passed, "; ".join(notes))
+
+    def _counting(self, version: Version) -> list[Evaluation]:
+        return [
+            found
+            for found in evaluations_of(version)
+            if self.metric in found.scores and self.corpus in (None, found.corpus) and self.split in (None, found.split)
+        ]
+
+    def _comparable(self, ours: Evaluation, other: Evaluation) -> bool:
+        return (ours.key, ours.scores[self.metric][1]) == (other.key, other.scores[self.metric][1])
+
+    def _missing(
+        self, candidate: Version, champion: Version, mine: Sequence[Evaluation], theirs: Sequence[Evaluation]
+    ) -> str:
+        """Who must be evaluated on what, and how."""
+        asked = self.metric + "".join(f" on {part}" for part in (self.corpus, self.split) if part)
+        example = (theirs or mine or [None])[-1]
+        corpus = self.corpus or (example.corpus if example else "CORPUS")
+        split = self.split or (example.split if example else "SPLIT")
+        both = [(candidate, mine), (champion, theirs)]
+        lacking = [version for version, found in both if not found] or [candidate, champion]
+        why = (
+            "their evaluations differ in records, protocol or signature"
+            if mine and theirs
+            else f"{' and '.join(f'version {version.number}' for version in lacking)} lacks it"
+        )
+        commands = " && ".join(
+            f"agggen evaluate models:/{version} --corpus {corpus} --split {split} -o DIR-{version.number} && "
+            f"agggen models record {version} DIR-{version.number}"
+            for version in lacking
+        )
+        return f"no common evaluation of {asked}: {why}. Run: {commands}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate says."""
+
+    passed: bool
+    note: str

@@ -1,0 +1,135 @@
+"""Moving an alias to a version that passes its checks, and back.
+
+    (a) the bundle is where it was registered and its hashes are right
+    (b) it is not worse than the version that has the alias, on the same evaluation
+    (c) it writes: texts that are not empty, by plans that fit their records
+
+All three are looked at before anything moves, and every failure is named. `rollback` looks at (a) again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agggen.errors import AggGenError
+from agggen.records import Record
+from agggen_platform.registry.address import CHAMPION, ModelAddress, check_alias, parse_address
+from agggen_platform.registry.admission import Admitted, admit, smoke
+from agggen_platform.registry.errors import PromotionRefused, RegistryError
+from agggen_platform.registry.evaluations import Gate
+from agggen_platform.registry.store import Move, Registry, Version
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """A version that has an alias now, the one that had it before, and what the gate said."""
+
+    version: Version
+    alias: str
+    before: Version | None
+    note: str
+    forced: bool = False
+
+
+def promote(
+    name: str,
+    version: str,
+    alias: str = CHAMPION,
+    *,
+    gate: Gate | None = None,
+    force: bool = False,
+    records: Sequence[Record] = (),
+    uri: str | None = None,
+) -> Promotion:
+    """Gives the alias to a version that passes all checks; one that has it already keeps it, unchecked.
+
+    Args:
+        version: its number.
+        gate: what decides whether it is good enough; by default BLEU, not worse at all.
+        force: let it pass the gate in any case, which the history then says. The other checks stay.
+        records: what it must be able to write about; see `smoke`.
+        uri: of the registry; see `registry_uri`.
+
+    Raises:
+        PromotionRefused: lists every check that failed.
+        RegistryError: there is no such version, the registry cannot be reached, or somebody else moved the alias.
+    """
+    registry = Registry(uri)
+    candidate = registry.version(ModelAddress(name, version=version))
+    before = registry.holder(name, check_alias(alias))
+    if before is not None and before.number == candidate.number:
+        return Promotion(candidate, alias, before, f"it is {alias} already")
+    verdict = (gate or Gate()).judge(candidate, before)
+    admitted, failures = _admitted(candidate)
+    if not verdict.passed and not force:
+        failures.append(f"metric gate: {verdict.note}")
+    if admitted is not None:
+        failures += [f"smoke test: {fault}" for fault in smoke(admitted.bundle, records)]
+    if failures:
+        raise PromotionRefused(f"{candidate} as {alias}", failures)
+    forced = force and not verdict.passed
+    origin = None if before is None else before.number
+    registry.move(name, alias, Move(_now(), origin, candidate.number, forced=forced, gate=verdict.note))
+    return Promotion(candidate, alias, before, verdict.note, forced)
+
+
+def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Promotion:
+    """Gives the alias back to the version that had it before; once more, to the one before that.
+
+    Raises:
+        PromotionRefused: that version's bundle is gone or was changed.
+        RegistryError: no version had the alias before, or see `promote`.
+    """
+    registry = Registry(uri)
+    now = registry.holder(name, alias)
+    earlier = earlier_versions(registry.moves(name, alias))
+    if not earlier:
+        raise RegistryError(f"no version of {name!r} was {alias} before; there is nothing to go back to")
+    number = earlier[-1]
+    try:
+        target = registry.version(ModelAddress(name, version=number))
+    except RegistryError as error:
+        raise PromotionRefused(f"going back to {name}/{number}", [f"{error}{_otherwise(name, alias)}"]) from error
+    _, failures = _admitted(target)
+    if failures:
+        raise PromotionRefused(f"going back to {target}", [failure + _otherwise(name, alias) for failure in failures])
+    registry.move(name, alias, Move(_now(), None if now is None else now.number, number, back=True))
+    return Promotion(target, alias, now, "rolled back")
+
+
+def earlier_versions(moves: Sequence[Move]) -> list[str]:
+    """The versions that had an alias before, the last of them last, as rollbacks walk them."""
+    earlier: list[str] = []
+    for move in moves:
+        if not move.back:
+            earlier += [] if move.from_version is None else [move.from_version]
+            continue
+        while earlier and earlier.pop() != move.to_version:
+            pass
+    return earlier
+
+
+def version_of(model: str, *, uri: str | None = None) -> Version:
+    """The version that ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS`` names; raises RegistryError."""
+    return Registry(uri).version(parse_address(model))
+
+
+def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
+    """The version's bundle, or why there is none."""
+    if not version.fingerprint:
+        return None, [f"bundle: {version} was not registered by agggen: it has no fingerprint"]
+    try:
+        return admit(version.source, version.fingerprint), []
+    except AggGenError as error:
+        return None, [f"bundle: {error}"]
+
+
+def _otherwise(name: str, alias: str) -> str:
+    option = "" if alias == CHAMPION else f" --alias {alias}"
+    return f"; choose another version: agggen models promote {name}/VERSION{option}"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,144 @@
+"""Bundles become versions of a model: `register`, `record` an evaluation of one, and `resolve` an address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agggen.bundle import fingerprint
+from agggen.errors import AggGenError
+from agggen_platform.config import config_hash
+from agggen_platform.registry.address import CANDIDATE, check_name, parse_address
+from agggen_platform.registry.admission import Admitted, admit
+from agggen_platform.registry.client import registry_uri, shown
+from agggen_platform.registry.errors import RegistryError
+from agggen_platform.registry.evaluations import Evaluation, read_evaluation
+from agggen_platform.registry.store import CONFIG_HASH, DATA, FINGERPRINT, METRIC, RUN, Registry, Version
+from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.folder import Folder
+
+_REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
+_KEY_CHARACTERS = 250  # MLflow's limit
+
+
+def register(
+    bundle_address: str,
+    name: str = "agggen",
+    metrics: Mapping[str, float] | None = None,
+    tags: Mapping[str, str] | None = None,
+    *,
+    evaluations: Sequence[Path] = (),
+    uri: str | None = None,
+) -> Version:
+    """Makes the bundle at `bundle_address` a version of the model `name`, and that version its candidate.
+
+    The same bundle again is the version that it was before, unless that one's bundle is no longer where it was.
+
+    Args:
+        bundle_address: a folder or ``s3://...``; a server of MLflow takes no folder.
+        metrics: numbers to keep with the version, besides the bundle's own.
+        tags: further tags, say ``{"bundle.run": "webnlg-1"}``.
+        evaluations: folders of reports that `agggen evaluate` wrote about this bundle.
+        uri: of the registry; see `registry_uri`.
+
+    Raises:
+        BundleError: it is no bundle that can be loaded, or holds what does not belong to one.
+        ConfigError: a report is about another bundle.
+        RegistryError: the registry cannot be reached, or refuses.
+    """
+    check_name(name)
+    address = Folder(bundle_address).address
+    uri = registry_uri(uri)
+    if uri.startswith(("http://", "https://")) and Folder(address).local is not None:
+        raise RegistryError(
+            f"the registry {shown(uri)} takes no folder of this machine ({address}): others could not read it; put the "
+            "bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
+        )
+    admitted = admit(address)
+    reports = [read_evaluation(folder, admitted.fingerprint, admitted.bundle.inference) for folder in evaluations]
+    registry = Registry(uri, create=True)
+    version = _known(registry, name, admitted.fingerprint, address) or _add(
+        registry, name, address, admitted, metrics or {}, tags or {}
+    )
+    for report in reports:
+        registry.tag(version, report.key, report.to_json())
+    registry.set_alias(name, CANDIDATE, version.number)
+    return registry.version(parse_address(str(version)))
+
+
+def record(model: str, folder: Path, *, uri: str | None = None) -> Evaluation:
+    """Keeps the report in `folder` with the version that it is about.
+
+    Args:
+        model: ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS``.
+
+    Raises:
+        RegistryError: there is no such version.
+        ConfigError: it is no report, or about another bundle.
+        BundleError: the version's bundle cannot be read.
+    """
+    registry = Registry(uri)
+    version = registry.version(parse_address(model))
+    admitted = admit(version.source, version.fingerprint)
+    found = read_evaluation(folder, version.fingerprint, admitted.bundle.inference)
+    registry.tag(version, found.key, found.to_json())
+    return found
+
+
+def resolve(address: str, *, uri: str | None = None) -> str:
+    """The address of the bundle that ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION`` stands for.
+
+    Raises:
+        RegistryError: there is no such model, version or alias (says which there are), or no registry.
+    """
+    return Registry(uri).version(parse_address(address)).source
+
+
+def _known(registry: Registry, name: str, wanted: str, address: str) -> Version | None:
+    """The version that holds this very bundle, if its bundle is where it was."""
+    if name not in registry.names():
+        return None
+    for version in registry.versions(name, wanted):
+        if version.source == address or _lies_at(version.source, wanted):
+            return version
+    return None
+
+
+def _lies_at(address: str, wanted: str) -> bool:
+    try:
+        return fingerprint(get_bundle(address)) == wanted
+    except AggGenError:  # it is gone or was changed, so its version is of no use any more
+        return False
+
+
+def _add(
+    registry: Registry,
+    name: str,
+    address: str,
+    admitted: Admitted,
+    metrics: Mapping[str, float],
+    tags: Mapping[str, str],
+) -> Version:
+    bundle = admitted.bundle
+    described = {FINGERPRINT: admitted.fingerprint, CONFIG_HASH: config_hash(dict(bundle.config))}
+    if run := _run_of(address):
+        described[RUN] = run
+    described |= {_key(DATA + source): value for source, value in bundle.sources.items()}
+    described |= {_key(METRIC + metric): repr(float(value)) for metric, value in (bundle.metrics | metrics).items()}
+    version = registry.add_version(name, address, dict(tags) | described)
+    # Two that register the same bundle at once both come here: the first version stays.
+    first = next(one for one in registry.versions(name, admitted.fingerprint) if one.source == address)
+    if first.number != version.number:
+        registry.remove_version(version)
+    return first
+
+
+def _run_of(address: str) -> str:
+    """The name of the run that left its bundle at ``RUNS/NAME/bundle``."""
+    *_, run, last = ("", "", *address.rstrip("/").split("/"))
+    return run if last == "bundle" else ""
+
+
+def _key(name: str) -> str:
+    return _REFUSED_KEY_CHARACTERS.sub("_", name)[:_KEY_CHARACTERS]

@@ -1,0 +1,253 @@
+"""What the registry holds, as plain data: versions of a model with their tags, aliases, and the moves of an alias."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from agggen_platform.registry.address import ModelAddress, check_alias, check_name
+from agggen_platform.registry.client import absent, answered, connect, registry_uri
+from agggen_platform.registry.errors import RegistryError
+
+FINGERPRINT = "bundle.fingerprint"
+CONFIG_HASH = "bundle.config_hash"
+RUN = "bundle.run"
+DATA = "data."  # then the name of a corpus and split; the value is their fingerprint
+METRIC = "metric."  # then a metric's name
+EVALUATION = "evaluation."
+
+_MOVES = "moves."  # then an alias
+_MOVING = "moving."  # then an alias and who moves it
+_MOVES_KEPT = 200
+_STALE = 120.0  # seconds after which one who moves an alias is taken for dead; a move takes less than one
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a registered model."""
+
+    name: str
+    number: str
+    source: str
+    """The bundle's address."""
+    tags: Mapping[str, str]
+    registered: float
+    """Seconds since 1970."""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the bundle; empty where somebody else made this version."""
+        return self.tags.get(FINGERPRINT, "")
+
+    def tagged(self, prefix: str) -> dict[str, str]:
+        """The tags that begin with `prefix`, without it."""
+        return {key.removeprefix(prefix): value for key, value in sorted(self.tags.items()) if key.startswith(prefix)}
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.number}"
+
+
+@dataclass(frozen=True)
+class Move:
+    """An alias went from one version to another."""
+
+    at: str
+    from_version: str | None
+    to_version: str | None
+    back: bool = False
+    """Whether this was a rollback."""
+    forced: bool = False
+    """Whether the metric gate was skipped."""
+    gate: str = ""
+    """What the metric gate said."""
+
+
+class Registry:
+    """The registered models at one URI. Every call may raise `RegistryError`."""
+
+    def __init__(self, uri: str | None = None, create: bool = False) -> None:
+        """`uri` as in `registry_uri`; `create` makes a SQLite file that is not there yet."""
+        self.uri = registry_uri(uri)
+        self._client = connect(self.uri, create)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """All registered models."""
+        with answered(self.uri):
+            return sorted(model.name for model in _all(self._client.search_registered_models))
+
+    def aliases(self, name: str) -> dict[str, str]:
+        """The version that each alias of a model names."""
+        return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
+
+    def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
+        """The versions of a model, or those of one bundle, oldest first."""
+        aliases = self.aliases(name)
+        wanted = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
+        with answered(self.uri):
+            found = _all(self._client.search_model_versions, filter_string=wanted)
+        return sorted((_version(one, aliases) for one in found), key=lambda version: int(version.number))
+
+    def version(self, address: ModelAddress) -> Version:
+        """The version that an address names."""
+        aliases = self.aliases(address.name)
+        number = address.version
+        if address.alias:
+            if address.alias not in aliases:
+                held = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
+                raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {held}")
+            number = aliases[address.alias]
+        with answered(self.uri):
+            try:
+                return _version(self._client.get_model_version(address.name, number), aliases)
+            except Exception as error:
+                if not absent(error):
+                    raise
+        known = ", ".join(version.number for version in self.versions(address.name)) or "none"
+        raise RegistryError(f"the model {address.name!r} has no version {number}; it has {known}")
+
+    def holder(self, name: str, alias: str) -> Version | None:
+        """The version that has an alias, None where none has."""
+        number = self.aliases(name).get(check_alias(alias))
+        return None if number is None else self.version(ModelAddress(name, version=number))
+
+    def moves(self, name: str, alias: str) -> list[Move]:
+        """The moves of an alias, oldest first, ending where the alias is now.
+
+        A last move that was announced and never made (its process was killed) is left out; one that was made elsewhere
+        (by hand, in MLflow's pages) is added.
+        """
+        model = self._model(name)
+        moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
+        version = model.aliases.get(alias)
+        now = None if version is None else str(version)
+        if moves and moves[-1].to_version != now:
+            if moves[-1].from_version == now:
+                return moves[:-1]
+            moves.append(Move("", moves[-1].to_version, now))
+        return moves
+
+    def _model(self, name: str) -> Any:
+        with answered(self.uri):
+            try:
+                return self._client.get_registered_model(check_name(name))
+            except Exception as error:
+                if not absent(error):
+                    raise
+        names = self.names()
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
+        raise RegistryError(f"the registry has no model {name!r}; {hint}")
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def add_version(self, name: str, source: str, tags: Mapping[str, str]) -> Version:
+        """A new version of a model, which is made where there is none."""
+        with answered(self.uri):
+            try:
+                self._client.create_registered_model(check_name(name))
+            except Exception as error:
+                if getattr(error, "error_code", None) != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            return _version(self._client.create_model_version(name, source, tags=dict(tags)), {})
+
+    def remove_version(self, version: Version) -> None:
+        """Takes a version out again; its number is not given again unless it was the last."""
+        with answered(self.uri):
+            self._client.delete_model_version(version.name, version.number)
+
+    def tag(self, version: Version, key: str, value: str) -> None:
+        """Sets a tag of a version."""
+        with answered(self.uri):
+            self._client.set_model_version_tag(version.name, version.number, key, value)
+
+    def set_alias(self, name: str, alias: str, number: str) -> None:
+        """Lets an alias name a version, without a word in its history: for aliases that are not promoted to."""
+        with answered(self.uri):
+            self._client.set_registered_model_alias(name, check_alias(alias), number)
+
+    def move(self, name: str, alias: str, move: Move) -> None:
+        """Moves an alias if it still is where the move begins; the move is noted before it is made.
+
+        MLflow has no compare-and-set, so all who move an alias say so first, and go on only where nobody else does.
+
+        Raises:
+            RegistryError: somebody else moves the alias or has moved it.
+        """
+        with self._alone(name, alias):
+            moves = self.moves(name, alias)
+            self._expect(name, alias, move.from_version)
+            kept = [asdict(each) for each in [*moves, move][-_MOVES_KEPT:]]
+            with answered(self.uri):
+                self._client.set_registered_model_tag(name, _MOVES + alias, json.dumps(kept))
+            self.set_alias(name, alias, str(move.to_version))
+            self._expect(name, alias, move.to_version)
+
+    def _expect(self, name: str, alias: str, number: str | None) -> None:
+        found = self.aliases(name).get(alias)
+        if found != number:
+            now = f"version {found}" if found else "no version"
+            raise RegistryError(
+                f"{name}@{alias} is {now}, where version {number or 'none'} was expected: somebody else has moved it; "
+                "look at `agggen models list` and try again"
+            )
+
+    @contextmanager
+    def _alone(self, name: str, alias: str) -> Iterator[None]:
+        """Announces that this process moves the alias, and waits while others do: whoever sees another steps back."""
+        prefix = f"{_MOVING}{alias}."
+        mine = f"{prefix}{socket.gethostname()}.{uuid.uuid4().hex[:12]}"
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with answered(self.uri):
+                self._client.set_registered_model_tag(name, mine, str(time.time()))
+            try:
+                tags = self._model(name).tags
+                others = [key.removeprefix(prefix) for key in tags if key.startswith(prefix) and key != mine]
+                stale = [who for who in others if time.time() - float(tags[prefix + who]) > _STALE]
+                if others == stale:
+                    for who in stale:
+                        self._withdraw(name, prefix + who)
+                    yield
+                    return
+            finally:
+                self._withdraw(name, mine)
+            if time.monotonic() > deadline:
+                raise RegistryError(f"{name}@{alias} is being moved by {', '.join(others)}; try again in two minutes")
+            time.sleep(random.uniform(0.05, 0.5))
+
+    def _withdraw(self, name: str, key: str) -> None:
+        with answered(self.uri):
+            try:
+                self._client.delete_registered_model_tag(name, key)
+            except Exception as error:
+                if not absent(error):  # another process took the same stale one away
+                    raise
+
+
+def _version(found: Any, aliases: Mapping[str, str]) -> Version:
+    number = str(found.version)
+    held = tuple(alias for alias, version in aliases.items() if version == number)
+    return Version(found.name, number, found.source, dict(found.tags), found.creation_timestamp / 1000, held)
+
+
+def _all(search: Any, **options: Any) -> list[Any]:
+    """The results of all pages of a search."""
+    found: list[Any] = []
+    page = search(**options)
+    while True:
+        found += page
+        if not page.token:
+            return found
+        page = search(**options, page_token=page.token)
