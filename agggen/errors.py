@@ -40,3 +40,12 @@ class TrainingError(AggGenError):
     """Training cannot go on (nothing to train on, a loss that is not finite, a checkpoint of another run)."""
 
     exit_code = 4
+
+
+class StoppedError(TrainingError):
+    """Training was asked to stop, and did after saving; the same command continues there."""
+
+    def __init__(self, message: str, exit_code: int = TrainingError.exit_code) -> None:
+        """`exit_code`: 128 and the signal's number, where it was a signal that asked."""
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ Metrics = Mapping[str, float]
 
 class Callback(Protocol):
     """What the loop tells. Setting ``trainer.stop_requested`` makes `Trainer.run` return after the current update, with
-    ``progress.done`` False; a checkpoint saved then continues exactly there.
+    ``progress.done`` False; a checkpoint saved then continues exactly there. One worker that sets it stops them all.
     """
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
@@ -38,11 +37,23 @@ class Silent:
     def on_end(self, trainer: Trainer) -> None: ...
 
 
-class CheckpointEvery(Silent):
-    """Saves the whole state of the loop to `path` at most every `seconds`, and after each evaluation."""
+class Keeper(Protocol):
+    """Where checkpoints are kept: in a folder (`checkpoints.FileKeeper`), or in a store that all workers reach."""
 
-    def __init__(self, path: Path, seconds: float = 120.0) -> None:
-        self.path, self.seconds = path, seconds
+    def restore(self, trainer: Trainer) -> bool:
+        """Puts `trainer` where the newest checkpoint of its stage left off; False if there is none. All workers call
+        it at once, and get the same checkpoint.
+        """
+
+    def save(self, trainer: Trainer) -> None:
+        """Keeps the trainer's whole state. Only worker 0 calls it."""
+
+
+class CheckpointEvery(Silent):
+    """Saves the whole state of the loop at most every `seconds`, and after each evaluation."""
+
+    def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:
+        self.keeper, self.seconds = keeper, seconds
         self._saved = time.monotonic()
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
@@ -53,7 +64,6 @@ class CheckpointEvery(Silent):
         self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
-        from agggen.training.checkpoints import save_checkpoint
-
-        save_checkpoint(self.path, trainer)
+        if trainer.group.rank == 0:
+            self.keeper.save(trainer)
         self._saved = time.monotonic()

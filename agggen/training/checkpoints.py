@@ -1,13 +1,15 @@
 """A checkpoint holds all that decides the next update, as tensors and JSON in one safetensors file. No pickle.
 
-The file is written beside its place and renamed, so a reader never sees half of one.
+The file is written beside its place and renamed, so a reader never sees half of one. It says nothing of how many
+workers wrote it: any number may continue.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,32 +21,63 @@ from agggen.errors import TrainingError
 if TYPE_CHECKING:
     from agggen.training.loop import Trainer
 
-FORMAT = 1
+FORMAT = 2
 
 
-def save_checkpoint(path: Path, trainer: Trainer) -> None:
-    """Writes the trainer's whole state to `path` atomically."""
-    from safetensors.torch import save_file
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of a trainer's whole state at one moment; training may go on while it is written."""
 
-    tensors: dict[str, Tensor] = {"random.torch": torch.get_rng_state()}
-    if trainer.device.type == "cuda":
-        tensors["random.cuda"] = torch.cuda.get_rng_state(trainer.device)
-    tensors |= {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
-    for index, state in trainer.optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    described = _identity(trainer) | {"progress": asdict(trainer.progress)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".tmp")
-    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    save_file(contiguous, beside, metadata={"agggen": json.dumps(described)})
-    with beside.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    stage: str
+    step: int
+    tensors: Mapping[str, Tensor]
+    described: Mapping[str, Any]
+
+    @staticmethod
+    def of(trainer: Trainer) -> Snapshot:
+        """Copies; all tensors of the copy are in main memory."""
+        tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
+        for index, state in trainer.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+        described = _identity(trainer) | {"progress": asdict(trainer.progress)}
+        return Snapshot(trainer.stage, trainer.progress.step, copies, described)
+
+    def write(self, path: Path) -> None:
+        """Writes the checkpoint to `path` atomically."""
+        from safetensors.torch import save_file
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".tmp")
+        save_file(dict(self.tensors), beside, metadata={"agggen": json.dumps(self.described)})
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+
+
+class FileKeeper:
+    """Keeps one checkpoint a stage in a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def restore(self, trainer: Trainer) -> bool:
+        """Raises TrainingError: the checkpoint belongs to another run, or is broken (`load_checkpoint`)."""
+        path = self._path(trainer)
+        if path.exists():
+            load_checkpoint(path, trainer)
+        return path.exists()
+
+    def save(self, trainer: Trainer) -> None:
+        Snapshot.of(trainer).write(self._path(trainer))
+
+    def _path(self, trainer: Trainer) -> Path:
+        return self.folder / f"{trainer.stage}.safetensors"
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
-    """What a checkpoint and the run that continues from it must have in common."""
+    """What a checkpoint and the run that continues from it must have in common; not the number of workers."""
     return {
         "format": FORMAT,
         "stage": trainer.stage,
@@ -82,8 +115,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
             )
     try:
         trainer.progress = Progress(**described["progress"])
-        torch.set_rng_state(tensors["random.torch"])
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError) as error:
         raise TrainingError(f"{path} is no whole checkpoint ({error}); delete it to start over") from error
 
     def part(prefix: str) -> dict[str, Tensor]:
@@ -101,8 +133,6 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         index, key = name.split(".", 1)
         state.setdefault(int(index), {})[key] = tensor
     trainer.optimizer.load_state_dict({"state": state, "param_groups": trainer.optimizer.state_dict()["param_groups"]})
-    if "random.cuda" in tensors and trainer.device.type == "cuda":
-        torch.cuda.set_rng_state(tensors["random.cuda"], trainer.device)
 
 
 def _flat(described: dict[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,18 @@
 """The training loop: one stage (baseline or joint) from a model to better weights.
 
 Everything that decides the next update is in `Trainer` and can be saved and restored exactly: weights, optimiser,
-position in the epoch's order, random state, and the best weights so far. A resumed run on CPU gives the same losses as
-an uninterrupted one.
+position in the epoch's order, and the best weights so far. What is random in an update (dropout) follows from its
+number, not from what the process drew before, so a resumed run on CPU gives the same losses as an uninterrupted one.
+
+One process trains, or several that divide each batch (`distributed`): all of them make the same updates.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +24,7 @@ from agggen.model.batch import Example, collate
 from agggen.model.joint import JointModel
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, text_costs
 from agggen.training.callbacks import Callback
+from agggen.training.distributed import Alone, Group, add_up_gradients, share
 from agggen.training.objectives import ObjectiveName, objective
 from agggen.training.schedules import ScheduleName, schedule
 
@@ -73,6 +77,9 @@ class Progress:
 class Trainer:
     """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
 
+    Every worker of `group` makes a trainer from the same arguments, but callbacks are each worker's own. `stop` is
+    asked before every update; all stop when one is told to.
+
     Raises:
         TrainingError: there is no text to train on, or none to validate on.
     """
@@ -87,6 +94,8 @@ class Trainer:
         seed: int = 0,
         callbacks: Sequence[Callback] = (),
         precision: Literal["float32", "bfloat16"] = "float32",
+        group: Group | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         if not train or not dev:
             raise TrainingError(
@@ -95,6 +104,7 @@ class Trainer:
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
         self.train_examples, self.dev_examples = train, dev
         self.callbacks, self.precision = callbacks, precision
+        self.group, self._stop = group or Alone(), stop
         self.device = next(model.parameters()).device
         self.fingerprint = fingerprint((*train, *dev))  # a checkpoint belongs to these texts
         self.loss = objective(stage, config.label_smoothing)
@@ -123,18 +133,15 @@ class Trainer:
         )
 
     def run(self) -> Progress:
-        """Trains to the last epoch or an early stop (then `done` is set), or until a callback asks to stop.
+        """Trains to the last epoch or an early stop (then `done` is set), or until somebody asks to stop.
 
         A run that was stopped, or loaded from a checkpoint, continues; a finished one only gets its best weights.
 
         Raises:
             TrainingError: a loss is not finite.
         """
-        if not self.progress.step:
-            torch.manual_seed(self.seed)
         while self.progress.epoch < self.config.epochs and not self.progress.done:
-            self._epoch()
-            if self.stop_requested:
+            if not self._epoch():
                 return self.progress
             metrics = self.evaluate()
             self._keep_best(metrics["dev_loss"])
@@ -149,15 +156,16 @@ class Trainer:
             callback.on_end(self)
         return self.progress
 
-    def _epoch(self) -> None:
+    def _epoch(self) -> bool:
+        """Makes the updates that the epoch still lacks; False if it was asked to stop."""
         batches = self._batches(self.progress.epoch)
         window = _Window()
-        while self.progress.batch < len(batches) and not self.stop_requested:
-            group = batches[self.progress.batch : self.progress.batch + self.config.accumulate]
-            window.add(
-                *self._update([[self.train_examples[i] for i in batch] for batch in group]), sum(map(len, group))
-            )
-            self.progress.batch += len(group)
+        while not self._stops():
+            if self.progress.batch >= len(batches):
+                return True
+            chosen = batches[self.progress.batch : self.progress.batch + self.config.accumulate]
+            window.add(*self._update(chosen), sum(map(len, chosen)))
+            self.progress.batch += len(chosen)
             self.progress.step += 1
             if self.progress.step % self.config.log_every == 0:
                 metrics = window.metrics() | {
@@ -167,28 +175,48 @@ class Trainer:
                 window = _Window()
                 for callback in self.callbacks:
                     callback.on_log(self, metrics)
+        return False
 
-    def _update(self, group: list[list[Example]]) -> tuple[float, int, float]:
-        """One optimiser step over the micro-batches of `group`: summed loss, scored positions, gradient norm."""
+    def _stops(self) -> bool:
+        self.stop_requested = self.group.any(self.stop_requested or self._stop())
+        return self.stop_requested
+
+    def _update(self, batches: list[list[int]]) -> tuple[float, int, float]:
+        """One optimiser step over micro-batches: summed loss, scored positions, gradient norm, of all workers."""
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = parameters["base"] * self.rate(self.progress.step + 1)
         self.model.train()  # a callback may have generated samples in between
         self.optimizer.zero_grad(set_to_none=True)
-        positions = sum(map(self._scored, group))
+        torch.manual_seed(self._random_seed())
+        positions = sum(self._scored([self.train_examples[i] for i in batch]) for batch in batches)
         total = 0.0
-        for examples in group:
-            loss = self._loss(examples)
-            (loss / positions).backward()
-            total += float(loss.detach())
+        for batch in batches:
+            own = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
+            if own:
+                loss = self._loss([self.train_examples[batch[place]] for place in own])
+                (loss / positions).backward()
+                total += float(loss.detach())
+        add_up_gradients(self.model, self.group)
+        total = self._sum(total)
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
         if not math.isfinite(total) or not math.isfinite(norm):
-            ids = ", ".join(example.id for batch in group for example in batch[:3])
+            ids = ", ".join(self.train_examples[i].id for batch in batches for i in batch[:3])
             raise TrainingError(
                 f"update {self.progress.step + 1}: loss {total} and gradient norm {norm} must be finite "
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
             )
         self.optimizer.step()
         return total, positions, norm
+
+    def _random_seed(self) -> int:
+        """Of the next update: workers draw different dropout, and where the run was cut off changes nothing."""
+        place = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
+        return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big")
+
+    def _sum(self, value: float) -> float:
+        tensor = torch.tensor([value], dtype=torch.float64)
+        self.group.add_up(tensor)
+        return float(tensor)
 
     def _loss(self, examples: list[Example]) -> Tensor:
         batch = collate(examples, whole=self.stage == "baseline").to(self.device)
@@ -207,21 +235,17 @@ class Trainer:
             TrainingError: it is not finite.
         """
         self.model.eval()
-        begin, total, positions = time.monotonic(), 0.0, 0
-        for examples in self._dev_batches():
-            total += float(self._loss(examples))
-            positions += self._scored(examples)
+        config, begin, total = self.config, time.monotonic(), 0.0
+        batches = epoch_batches(self.dev_examples, self._costs[1], config.batch_positions, config.max_records, 0, 0)
+        for batch in batches[self.group.rank :: self.group.size]:
+            total += float(self._loss([self.dev_examples[i] for i in batch]))
+        total, positions = self._sum(total), self._scored(self.dev_examples)
         if not math.isfinite(total):
             raise TrainingError(
                 f"the development loss after update {self.progress.step} is {total / positions}; it must be finite: "
                 "try a smaller learning_rate or a longer warmup"
             )
         return {"dev_loss": total / positions, "dev_seconds": time.monotonic() - begin}
-
-    def _dev_batches(self) -> Iterator[list[Example]]:
-        config = self.config
-        batches = epoch_batches(self.dev_examples, self._costs[1], config.batch_positions, config.max_records, 0, 0)
-        return ([self.dev_examples[i] for i in batch] for batch in batches)
 
     def _keep_best(self, dev_loss: float) -> None:
         progress = self.progress

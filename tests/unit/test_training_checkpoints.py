@@ -15,7 +15,7 @@ from agggen.errors import TrainingError
 from agggen.model.joint import JointModel
 from agggen.training import checkpoints
 from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
-from agggen.training.checkpoints import load_checkpoint, save_checkpoint
+from agggen.training.checkpoints import FileKeeper, Snapshot, load_checkpoint
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
@@ -40,7 +40,7 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
     stopped = trainer(stage, config, callbacks=[first])
     assert not stopped.run().done
     assert stopped.progress.step == stop_at == len(first.losses)
-    save_checkpoint(tmp_path / "checkpoint", stopped)
+    Snapshot.of(stopped).write(tmp_path / "checkpoint")
     torch.manual_seed(999)
     torch.rand(13)  # the state of the process that continues is another
     resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[second])
@@ -51,18 +51,29 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
     assert same(weights(resumed.model), weights(uncut.model))
 
 
-def test_the_resumed_runs_above_depend_on_the_random_state(tmp_path: Path) -> None:
-    """The control: without the restored random state, dropout differs and so do the losses."""
+def test_the_resumed_runs_above_depend_on_the_position(tmp_path: Path) -> None:
+    """The control: dropout that follows from another place gives other losses."""
     stopped, whole = trainer(callbacks=[Log(5)]), Log()
     stopped.run()
-    save_checkpoint(tmp_path / "checkpoint", stopped)
+    Snapshot.of(stopped).write(tmp_path / "checkpoint")
     trainer(callbacks=[whole]).run()
     second = Log()
     resumed = trainer(callbacks=[second])
     load_checkpoint(tmp_path / "checkpoint", resumed)
-    torch.manual_seed(999)
+    resumed.progress.step += 1
     resumed.run()
-    assert second.losses != whole.losses[5:]
+    assert second.losses[0] != whole.losses[5]
+
+
+def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
+    class Draws(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            torch.rand(trainer.progress.step)
+
+    plain, drawing = trainer(), trainer(callbacks=[Draws()])
+    plain.run()
+    drawing.run()
+    assert same(weights(plain.model), weights(drawing.model))
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -76,11 +87,11 @@ def test_a_checkpoint_written_between_updates_by_the_callback_continues_exactly(
 
     whole = trainer(stage)
     whole.run()
-    cut_off = trainer(stage, callbacks=[CheckpointEvery(tmp_path / "checkpoint", seconds=0.0), Crash()])
+    cut_off = trainer(stage, callbacks=[CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), Crash()])
     with pytest.raises(KeyboardInterrupt):
         cut_off.run()
     resumed = trainer(stage, model=fresh_model(2))
-    load_checkpoint(tmp_path / "checkpoint", resumed)
+    assert FileKeeper(tmp_path).restore(resumed)
     assert resumed.progress.step == 8
     resumed.run()
     assert same(weights(resumed.model), weights(whole.model))
@@ -104,7 +115,7 @@ def test_a_request_to_stop_at_an_evaluation_does_not_finish_the_stage(tmp_path: 
     progress = stopped.run()
     assert (progress.epoch, progress.batch, progress.done) == (1, 0, False)
     assert "end" not in log.events
-    save_checkpoint(tmp_path / "checkpoint", stopped)
+    Snapshot.of(stopped).write(tmp_path / "checkpoint")
     resumed, whole = trainer(), trainer()
     load_checkpoint(tmp_path / "checkpoint", resumed)
     resumed.run()
@@ -115,11 +126,11 @@ def test_a_request_to_stop_at_an_evaluation_does_not_finish_the_stage(tmp_path: 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
 def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path, config: StageConfig) -> None:
     """Finished by its last epoch, and by an early stop."""
-    finished = trainer(config=config, callbacks=[CheckpointEvery(tmp_path / "checkpoint")])
+    finished = trainer(config=config, callbacks=[CheckpointEvery(FileKeeper(tmp_path))])
     finished.run()
     log = Log()
     again = trainer(config=config, model=fresh_model(3), callbacks=[log])
-    load_checkpoint(tmp_path / "checkpoint", again)
+    assert FileKeeper(tmp_path).restore(again)
     progress = again.run()
     assert log.events == ["end"]
     assert progress == finished.progress
@@ -131,7 +142,7 @@ def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for
     stopped = trainer(callbacks=[Log(5)])
     before = weights(stopped.model)
     stopped.run()
-    save_checkpoint(tmp_path / "checkpoint", stopped)
+    Snapshot.of(stopped).write(tmp_path / "checkpoint")
     resumed = trainer()
     load_checkpoint(tmp_path / "checkpoint", resumed)
     resumed.run()
@@ -149,7 +160,7 @@ def test_the_baseline_leaves_the_transitions_alone_and_resumes_without_state_for
 def checkpoint(tmp_path: Path) -> Path:
     stopped = trainer(callbacks=[Log(3)])
     stopped.run()
-    save_checkpoint(tmp_path / "runs" / "baseline.safetensors", stopped)
+    FileKeeper(tmp_path / "runs").save(stopped)
     return tmp_path / "runs" / "baseline.safetensors"
 
 
@@ -162,7 +173,7 @@ def test_a_checkpoint_appears_whole_or_not_at_all(checkpoint: Path, monkeypatch:
 
     monkeypatch.setattr(checkpoints.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        save_checkpoint(checkpoint, trainer())
+        Snapshot.of(trainer()).write(checkpoint)
     assert checkpoint.read_bytes() == before, "the earlier one is untouched"
 
 
@@ -170,7 +181,11 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(checkpoints, "save_checkpoint", lambda path, trainer: saved.append(trainer.progress.step))
+
+    class Keeper(FileKeeper):
+        def save(self, trainer: Trainer) -> None:
+            saved.append(trainer.progress.step)
+
     now = [0.0]
     monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: now[0])
 
@@ -179,7 +194,7 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
             now[0] += 50
 
     config = replace(CONFIG, epochs=2)
-    one = trainer(config=config, callbacks=[Clock(), CheckpointEvery(tmp_path / "c", seconds=120)])
+    one = trainer(config=config, callbacks=[Clock(), CheckpointEvery(Keeper(tmp_path), seconds=120)])
     one.run()
     assert one.total_steps == 10  # at 50 s an update, 150 s have gone by after 3; the evaluation after 5 starts anew
     assert saved == [3, 5, 8, 10]
@@ -208,8 +223,8 @@ def test_the_checkpoint_of_another_run_is_refused(
 
 
 def test_a_checkpoint_of_another_format_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "FORMAT", 2)
-    with pytest.raises(TrainingError, match="written with format 1, this run has 2"):
+    monkeypatch.setattr(checkpoints, "FORMAT", 3)
+    with pytest.raises(TrainingError, match="written with format 2, this run has 3"):
         load_checkpoint(checkpoint, trainer())
 
 
@@ -243,6 +258,39 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
         described = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     assert set(json.loads(described["agggen"])) == {"format", "stage", "seed", "config", "model", "texts", "progress"}
-    save_file({k: v for k, v in tensors.items() if k != "random.torch"}, checkpoint, metadata=described)
-    with pytest.raises(TrainingError, match=r"no whole checkpoint \('random.torch'\)"):
+    save_file(
+        tensors, checkpoint, metadata={"agggen": json.dumps(json.loads(described["agggen"]) | {"progress": {"a": 1}})}
+    )
+    with pytest.raises(TrainingError, match=r"no whole checkpoint .*'a'"):
         load_checkpoint(checkpoint, trainer())
+    lacking = {k: v for k, v in tensors.items() if k != "model.output_bias"}
+    save_file(lacking, checkpoint, metadata=described)
+    with pytest.raises(TrainingError, match="model of another shape"):
+        load_checkpoint(checkpoint, trainer())
+
+
+def test_without_a_checkpoint_nothing_is_restored(tmp_path: Path) -> None:
+    one = trainer()
+    before = weights(one.model)
+    assert not FileKeeper(tmp_path / "nowhere").restore(one)
+    assert same(before, weights(one.model)) and not (tmp_path / "nowhere").exists()
+
+
+def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:
+    """It is written while training goes on."""
+    taken: list[Snapshot] = []
+
+    class Takes(Silent):
+        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+            if trainer.progress.step == 8:
+                taken.append(Snapshot.of(trainer))
+
+    whole = trainer(callbacks=[Takes()])
+    whole.run()
+    assert (taken[0].stage, taken[0].step) == ("baseline", 8)
+    taken[0].write(tmp_path / "baseline.safetensors")
+    resumed = trainer(model=fresh_model(2))
+    FileKeeper(tmp_path).restore(resumed)
+    assert resumed.progress.step == 8
+    resumed.run()
+    assert same(weights(resumed.model), weights(whole.model))

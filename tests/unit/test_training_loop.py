@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from agggen.training.callbacks import Metrics, Silent
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example, tiny_model
-from tests.unit.toy_training import CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
+from tests.unit.toy_training import ALL, CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
 
 # --- seeds, accumulation, learning ---
 
@@ -34,6 +35,29 @@ def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
     assert losses(1) != losses(2)
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_is_random_in_an_update_follows_from_its_place_alone(stage: ObjectiveName) -> None:
+    def loss(step: int, drawn: int = 0) -> float:
+        one = trainer(stage)
+        one.progress.step = step
+        torch.rand(drawn)
+        return one._update([ALL])[0]
+
+    assert loss(3) == loss(3, drawn=7)
+    assert loss(3) != loss(4)
+
+
+def test_every_update_stage_and_worker_draws_anew() -> None:
+    seeds = set()
+    for stage in STAGES:
+        for seed in range(2):
+            one = trainer(stage, seed=seed)
+            for step, rank in product(range(50), range(4)):
+                one.progress.step, one.group.rank = step, rank
+                seeds.add(one._random_seed())
+    assert len(seeds) == 2 * 2 * 50 * 4
+
+
 def test_making_a_trainer_draws_nothing_from_the_process() -> None:
     torch.manual_seed(1)
     expected = torch.rand(2)
@@ -45,15 +69,15 @@ def test_making_a_trainer_draws_nothing_from_the_process() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("sizes", [(7, 7), (1, 4, 9), (1,) * 14])
 def test_accumulated_gradients_equal_those_of_one_batch(stage: ObjectiveName, sizes: tuple[int, ...]) -> None:
-    def gradients(groups: list[list[Example]]) -> dict[str, Tensor]:
+    def gradients(groups: list[list[int]]) -> dict[str, Tensor]:
         model = tiny_model(seed=3, predicate_dropout=0.0)
         one = trainer(stage, replace(CONFIG, clip=1e9), model=model)
         one._update(groups)
         return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    split = [TRAIN[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-    whole, accumulated = gradients([TRAIN]), gradients(split)
+    split = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    whole, accumulated = gradients([ALL]), gradients(split)
     assert whole.keys() == accumulated.keys() and len(whole) > 20
     for name, gradient in whole.items():
         torch.testing.assert_close(accumulated[name], gradient, rtol=1e-9, atol=1e-12, msg=name)
@@ -68,7 +92,7 @@ def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> N
     batch = collate(TRAIN, whole=whole)
     log_probs = model.text_log_probs(batch) if whole else model.log_likelihood(batch)
     expected = torch.autograd.grad(-log_probs.sum() / (batch.targets != 0).sum(), [model.output_bias])[0]
-    total, positions, norm = one._update([TRAIN])
+    total, positions, norm = one._update([ALL])
     assert positions == int((batch.targets != 0).sum())
     assert total == pytest.approx(-float(log_probs.detach().sum()))
     assert norm == pytest.approx(
@@ -95,7 +119,7 @@ def test_each_group_of_weights_has_its_own_rate() -> None:
 
 def test_gradients_are_clipped() -> None:
     one = trainer(model=tiny_model(), config=replace(CONFIG, clip=0.01))
-    *_, norm = one._update([TRAIN])
+    *_, norm = one._update([ALL])
     clipped = math.sqrt(sum(float((p.grad**2).sum()) for p in one.model.parameters() if p.grad is not None))
     assert norm > 0.1 and clipped == pytest.approx(0.01, rel=1e-3)
 

@@ -17,6 +17,7 @@ from tests.unit.model.enumeration import random_example
 STAGES: tuple[ObjectiveName, ...] = ("baseline", "joint")
 TRAIN = [random_example(seed, 1 + seed % 3, [2 + seed % 3, 3]) for seed in range(14)]
 DEV = [random_example(seed, 1 + seed % 3, [3]) for seed in range(100, 104)]
+ALL = list(range(len(TRAIN)))
 CONFIG = StageConfig(
     epochs=3, learning_rate=3e-3, transition_learning_rate=1e-2, warmup=3, max_records=3, patience=9, log_every=1
 )

@@ -1,0 +1,147 @@
+"""Several workers make the updates of one: real processes over gloo against a single process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing as processes
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from torch import Tensor
+
+from agggen.training.checkpoints import FileKeeper
+from agggen.training.distributed import Alone, share
+from tests.unit import training_workers
+from tests.unit.toy_training import CONFIG, STAGES, fresh_model, same, trainer, weights
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What the processes of a group wrote, by rank."""
+
+    everything: list[dict[str, Tensor]]
+    resumed: list[dict[str, Tensor]]
+    facts: list[dict[str, Any]]
+    folder: Path
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Workers:
+    folder = tmp_path_factory.mktemp(f"workers-{request.param}")
+    ranks = range(request.param)
+    processes.spawn(training_workers.work, (request.param, folder), nprocs=request.param)
+    return Workers(
+        [load_file(folder / f"everything-{rank}.safetensors") for rank in ranks],
+        [load_file(folder / f"resumed-{rank}.safetensors") for rank in ranks],
+        [json.loads((folder / f"facts-{rank}.json").read_text()) for rank in ranks],
+        folder,
+    )
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Tensor]:
+    return training_workers.alone()
+
+
+def test_gradients_losses_and_whole_runs_are_those_of_one_worker(workers: Workers, alone: dict[str, Tensor]) -> None:
+    for found in workers.everything:
+        assert found.keys() == alone.keys(), "the same parameters have gradients"
+        for name, tensor in alone.items():
+            torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_all_workers_hold_the_same_bits(workers: Workers) -> None:
+    for one, other in pairwise(workers.everything):
+        assert same(one, other)
+    for one, other in pairwise(workers.resumed):
+        assert same(one, other)
+
+
+def test_the_comparison_above_covers_both_stages(alone: dict[str, Tensor]) -> None:
+    for stage in STAGES:
+        for update in training_workers.UPDATES:
+            moved = [name for name, tensor in alone.items() if name.startswith(f"{stage} {update} ") and tensor.any()]
+            assert len(moved) > 20
+            assert any("transitions" in name for name in moved) == (stage == "joint")
+
+
+def test_one_worker_that_asks_stops_them_all_at_the_same_update(workers: Workers) -> None:
+    assert [(facts["stopped_at"], facts["done"]) for facts in workers.facts] == [(6, False)] * len(workers.facts)
+
+
+def test_a_run_that_was_stopped_ends_in_the_weights_of_one_that_was_not(workers: Workers) -> None:
+    for found in workers.resumed:
+        parts = {
+            part: {name.removeprefix(part): tensor for name, tensor in found.items() if name.startswith(part)}
+            for part in ("resumed.", "uncut.")
+        }
+        assert parts["uncut."] and same(parts["resumed."], parts["uncut."])
+
+
+def test_workers_draw_different_dropout(workers: Workers) -> None:
+    assert len({facts["seeds"] for facts in workers.facts}) == len(workers.facts)
+
+
+def test_parameters_without_a_gradient_anywhere_are_left_alone(workers: Workers) -> None:
+    assert not any(facts["transitions_have_state"] for facts in workers.facts)
+
+
+def test_the_checkpoint_of_several_workers_continues_with_one(workers: Workers) -> None:
+    assert all(facts["restored"] for facts in workers.facts)
+    one = trainer(model=fresh_model(1))
+    FileKeeper(workers.folder / "runs").restore(one)
+    assert one.progress.step == 6
+    assert one.run().step == one.total_steps
+    before = weights(one.model)
+    FileKeeper(workers.folder / "runs" / "second").restore(one)
+    assert one.progress.epoch == CONFIG.epochs and before.keys() == weights(one.model).keys()
+
+
+def test_all_refuse_what_one_of_them_cannot_compute(workers: Workers) -> None:
+    """They would wait for each other for ever if only one did."""
+    for facts in workers.facts:
+        assert "update 1: loss nan and gradient norm nan must be finite" in facts["refused"]
+
+
+def test_a_text_reaches_all_workers(workers: Workers) -> None:
+    for rank, facts in enumerate(workers.facts):
+        assert facts["group"] == [rank, len(workers.facts)]
+        assert (facts["text"], facts["empty"]) == ("Café 0 🂡", "")
+        assert facts["any"] == [False, True, True]
+
+
+def test_a_group_of_one_changes_nothing() -> None:
+    group, tensor = Alone(), torch.ones(2)
+    group.add_up(tensor)
+    assert tensor.tolist() == [1, 1] and group.from_first("x") == "x"
+    assert (group.any(True), group.any(False), group.rank, group.size) == (True, False, 0, 1)
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=60), st.integers(1, 9))
+def test_a_batch_is_divided_without_loss_into_parts_of_about_equal_cost(costs: list[int], size: int) -> None:
+    shares = [share(costs, rank, size) for rank in range(size)]
+    assert [index for part in shares for index in part] == list(range(len(costs)))
+    for part in shares:
+        assert sum(costs[index] for index in part) <= sum(costs) / size + max(costs)
+
+
+@pytest.mark.parametrize(
+    ("costs", "size", "shares"),
+    [
+        ([1, 1, 1, 1], 2, [[0, 1], [2, 3]]),
+        ([1, 1, 1, 9], 2, [[0, 1, 2], [3]]),
+        ([9, 1, 1, 1], 3, [[], [0], [1, 2, 3]]),
+        ([5], 2, [[], [0]]),
+        ([0, 0], 2, [[0, 1], []]),
+        ([3, 2, 1], 1, [[0, 1, 2]]),
+    ],
+)
+def test_shares(costs: list[int], size: int, shares: list[list[int]]) -> None:
+    assert [list(share(costs, rank, size)) for rank in range(size)] == shares

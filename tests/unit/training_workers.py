@@ -1,0 +1,113 @@
+"""What each process of test_training_distributed.py does: real workers over gloo; it writes what came out to a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import Tensor
+
+from agggen.errors import TrainingError
+from agggen.training.callbacks import CheckpointEvery, Metrics, Silent
+from agggen.training.checkpoints import FileKeeper
+from agggen.training.distributed import Alone, Connected, Group
+from agggen.training.loop import Trainer
+from agggen.training.objectives import ObjectiveName
+from tests.unit.model.enumeration import tiny_model
+from tests.unit.toy_training import ALL, CONFIG, STAGES, TRAIN, Log, fresh_model, trainer, weights
+
+UPDATES = {"all": [ALL], "two-forward-passes": [ALL[:5], ALL[5:]], "one-example": [[2]]}
+LONG = replace(CONFIG, epochs=2)
+
+
+def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> dict[str, Tensor]:
+    """Of one update in float64, without dropout."""
+    model = tiny_model(seed=3, predicate_dropout=0.0)
+    one = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
+    total, positions, norm = one._update(batches)
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return found | {"(numbers)": torch.tensor([total, positions, norm], dtype=torch.float64)}
+
+
+def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:
+    """The weights and losses of a run in float64, without dropout."""
+    log, model = Log(), tiny_model(seed=3, predicate_dropout=0.0)
+    trainer(stage, LONG, model=model, callbacks=[log], group=group).run()
+    return weights(model) | {"(losses)": torch.tensor(log.losses + log.dev_losses, dtype=torch.float64)}
+
+
+class _StopsOn(Silent):
+    def __init__(self, rank: int, step: int) -> None:
+        self.rank, self.step = rank, step
+
+    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+        trainer.stop_requested |= (trainer.group.rank, trainer.progress.step) == (self.rank, self.step)
+
+
+def resumed(folder: Path, group: Group) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A run with dropout that its last worker stops, continued by new trainers; and one that nobody stopped."""
+    keeper = FileKeeper(folder)
+    first = trainer(callbacks=[_StopsOn(group.size - 1, 6)], group=group)
+    facts: dict[str, Any] = {"stopped_at": first.run().step, "done": first.progress.done}
+    if group.rank == 0:
+        keeper.save(first)
+    dist.barrier()
+    second = trainer(model=fresh_model(99), group=group, callbacks=[CheckpointEvery(FileKeeper(folder / "second"))])
+    facts["restored"] = keeper.restore(second)
+    facts["seeds"] = second._random_seed()
+    second.run()
+    uncut = trainer(group=group)
+    uncut.run()
+    state = {f"resumed.{n}": t for n, t in weights(second.model).items()}
+    facts["transitions_have_state"] = any(p in second.optimizer.state for p in second.model.transitions.parameters())
+    return state | {f"uncut.{n}": t for n, t in weights(uncut.model).items()}, facts
+
+
+def refused(group: Group) -> str:
+    """What a worker says when the weights of the last one only are broken."""
+    model = fresh_model()
+    if group.rank == group.size - 1:
+        with torch.no_grad():
+            model.output_bias.fill_(float("nan"))
+    try:
+        trainer(model=model, train=TRAIN, group=group).run()
+    except TrainingError as error:
+        return str(error)
+    return "nothing"
+
+
+def everything(group: Group) -> dict[str, Tensor]:
+    """What must not depend on the number of workers."""
+    found: dict[str, Tensor] = {}
+    for stage in STAGES:
+        for name, batches in UPDATES.items():
+            found |= {f"{stage} {name} {key}": t for key, t in gradients(stage, batches, group).items()}
+        found |= {f"{stage} run {key}": tensor for key, tensor in whole_run(stage, group).items()}
+    return found
+
+
+def work(rank: int, size: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=size)
+    group = Connected()
+    save_file(everything(group), folder / f"everything-{rank}.safetensors")
+    states, facts = resumed(folder / "runs", group)
+    save_file(states, folder / f"resumed-{rank}.safetensors")
+    facts |= {
+        "group": [group.rank, group.size],
+        "text": group.from_first(f"Café {rank} 🂡"),
+        "empty": group.from_first(""),
+        "any": [group.any(False), group.any(rank == size - 1), group.any(True)],
+        "refused": refused(group),
+    }
+    (folder / f"facts-{rank}.json").write_text(json.dumps(facts))
+    dist.destroy_process_group()
+
+
+def alone() -> dict[str, Tensor]:
+    return everything(Alone())
