@@ -24,14 +24,16 @@ from typing import Any, TypeVar
 
 from agggen.encoding import Encoder
 from agggen.errors import BundleError
+from agggen.facts.allennlp.config import AllenNLPConfig
+from agggen.facts.config import SegmenterConfig
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.text import Vocabulary
 
-FORMAT = 1
+FORMAT = 2
 T = TypeVar("T")
-_DESCRIBED = {"model", "inference", "facts", "max_state", "config", "metrics", "sources"}
+_DESCRIBED = {"model", "inference", "facts", "segmenter", "max_state", "config", "metrics", "sources"}
 FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json")
 
 
@@ -45,7 +47,8 @@ class Bundle:
     config: Mapping[str, Any] = field(default_factory=dict)  # the resolved configuration of the run that made it
     metrics: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
-    facts: str = "clauses"  # the segmenter whose facts the model was trained on
+    facts: str = "embedded"  # the source of the facts that the model was trained on
+    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # what cuts texts that come without facts
 
     def generator(self, device: str = "cpu") -> Generator:
         """A generator with this bundle's model and inference settings."""
@@ -73,6 +76,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
         "model": asdict(bundle.model.config),
         "inference": asdict(bundle.inference),
         "facts": bundle.facts,
+        "segmenter": asdict(bundle.segmenter),
         "max_state": bundle.encoder.max_state,
         "config": dict(bundle.config),
         "metrics": dict(bundle.metrics),
@@ -152,6 +156,9 @@ def load_bundle(path: Path | str) -> Bundle:
     config = _build(ModelConfig, described["model"], path)
     inference = dict(described["inference"])
     inference["beam"] = _build(BeamConfig, inference["beam"], path)
+    cut = dict(described["segmenter"])
+    if cut["allennlp"] is not None:
+        cut["allennlp"] = _build(AllenNLPConfig, cut["allennlp"], path)
     model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     try:
         model.load_state_dict(load_file(path / "weights.safetensors"))
@@ -165,6 +172,7 @@ def load_bundle(path: Path | str) -> Bundle:
         described["metrics"],
         described["sources"],
         described["facts"],
+        _build(SegmenterConfig, cut, path),
     )
 
 

@@ -87,7 +87,10 @@ def segmented(records: Sequence[Record], segmenter: FactSegmenter | None) -> lis
     if segmenter is None:
         for record in records:
             if any(reference.facts is None for reference in record.references):
-                raise RecordError(f"record {record.id!r} has a reference without facts; name a segmenter, say clauses")
+                raise RecordError(
+                    f"record {record.id!r} has a reference without facts; have them cut (facts.source=embedded), "
+                    "or cut the corpus first with agggen segment"
+                )
         return list(records)
     texts = [reference.text for record in records for reference in record.references]
     facts = iter(segmenter.segment(texts))

@@ -22,7 +22,7 @@ import torch
 from agggen.bundle import Bundle, save_bundle
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, TrainingError
-from agggen.facts import segmenter
+from agggen.facts.config import FOR_NEW_TEXTS, FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import MAX_TRIPLES, InferenceConfig
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
@@ -49,13 +49,25 @@ class CorpusConfig:
             raise ConfigError(f"limit must be at least 0, not {self.limit}")
 
 
-@dataclass(frozen=True)
-class FactsConfig:
+@dataclass(frozen=True, kw_only=True)
+class FactsConfig(FrameSettings):
     """How texts are cut into facts, and which states the hard alignment rules out (METHOD 3a, 4)."""
 
-    # corpus: the facts that its references carry; embedded: by the shipped role tagger
-    source: Literal["corpus", "clauses", "embedded", "sentences"] = "clauses"
+    source: FactSource = "embedded"  # corpus: the facts that its references carry
     constraints: Constraints = "release"
+
+    def __post_init__(self) -> None:
+        _ = self.segmenter  # refuses a source that lacks what it needs
+
+    @property
+    def segmenter(self) -> SegmenterConfig | None:
+        """What cuts the training texts; None where the corpus has their facts."""
+        return None if self.source == "corpus" else self.with_source(self.source)
+
+    @property
+    def for_new_texts(self) -> SegmenterConfig:
+        """What cuts the texts that the trained model is given."""
+        return self.with_source(FOR_NEW_TEXTS[self.source])
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,7 @@ class Prepared:
     encoder: Encoder
     train: list[Example]
     dev: list[Example]
+    segmenter: str  # the fingerprint of what cut the texts, or corpus
 
 
 def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -> Prepared:
@@ -136,7 +149,7 @@ def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -
                 f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned "
                 "at once, so split it into several records, or leave it out"
             )
-    cut = None if config.facts.source == "corpus" else segmenter(config.facts.source)
+    cut = config.facts.segmenter and segmenter(config.facts.segmenter)
     train, dev = segmented(train, cut), segmented(dev, cut)
     vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)
@@ -145,6 +158,7 @@ def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -
         encoder,
         list(training_examples(train, encoder, constraints)),
         list(training_examples(dev, encoder, constraints)),
+        cut.fingerprint if cut else "corpus",
     )
 
 
@@ -207,7 +221,16 @@ def train(
             raise TrainingError(f"{stage} was stopped after update {progress.step}; the same call continues there")
         metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
     described = dict(resolved) if resolved is not None else json.loads(json.dumps(asdict(config)))
-    facts = dict(sources or {}) | {"vocabulary": vocabulary.fingerprint}
-    bundle = Bundle(model.cpu(), data.encoder, config.inference, described, metrics, facts, facts=config.facts.source)
+    fingerprints = dict(sources or {}) | {"vocabulary": vocabulary.fingerprint, "segmenter": data.segmenter}
+    bundle = Bundle(
+        model.cpu(),
+        data.encoder,
+        config.inference,
+        described,
+        metrics,
+        fingerprints,
+        config.facts.source,
+        config.facts.for_new_texts,
+    )
     save_bundle(folder / "bundle", bundle)
     return bundle

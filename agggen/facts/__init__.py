@@ -1,7 +1,7 @@
 """Facts: contiguous pieces of a text that each say one event, "who did what to whom" (paper, section 3.1).
 
 A segmenter cuts texts into facts that concatenate back to the text byte for byte; white space at a boundary belongs
-to the fact before it. ``segmenter`` gives one by name.
+to the fact before it. ``agggen.facts.config.segmenter`` gives one by name.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from agggen.errors import AggGenError, ConfigError
-
-SEGMENTERS = ("clauses", "embedded", "sentences")
+from agggen.errors import AggGenError
 
 
 @runtime_checkable
@@ -29,28 +27,6 @@ class FactSegmenter(Protocol):
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """The facts of each text, in order; a blank text has none."""
         ...
-
-
-def segmenter(name: str) -> FactSegmenter:
-    """The segmenter called `name`: one of ``SEGMENTERS``.
-
-    Raises:
-        ConfigError: there is none of this name.
-    """
-    if name == "clauses":
-        from agggen.facts.clauses import ClauseSegmenter
-
-        return ClauseSegmenter()
-    if name == "embedded":
-        from agggen.facts.embedded import EmbeddedFrames
-        from agggen.facts.framed import FrameSegmenter
-
-        return FrameSegmenter(EmbeddedFrames())
-    if name == "sentences":
-        from agggen.facts.sentences import SentenceSegmenter
-
-        return SentenceSegmenter()
-    raise ConfigError(f"unknown fact segmenter {name!r}; there are {', '.join(SEGMENTERS)}")
 
 
 def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:

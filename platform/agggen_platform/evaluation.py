@@ -26,7 +26,7 @@ from agggen.evaluation.report.folder import FILES
 from agggen.evaluation.report.measures import of_model
 from agggen.evaluation.report.texts import Wanted, text_scores
 from agggen.evaluation.significance import RESAMPLES
-from agggen.facts import segmenter
+from agggen.facts.config import segmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen_platform.config import config_hash, flatten
@@ -187,7 +187,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
             if measure.score is None:
                 note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
     seconds = {"writing": halfway - began, "scoring": time.monotonic() - halfway}
-    cut = segmenter("clauses" if task.bundle.facts == "corpus" else task.bundle.facts)
+    cut = segmenter(task.bundle.segmenter)
     return build(
         f"{task.path.resolve().parent.name} on {task.corpus} {task.split}",
         task.identity,

@@ -20,7 +20,7 @@ import torch
 
 from agggen.corpora.catalogue import load
 from agggen.encoding import Encoder, segmented, training_examples
-from agggen.facts import segmenter
+from agggen.facts.config import segmenter
 from agggen.model.batch import Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record

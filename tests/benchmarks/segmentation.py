@@ -52,7 +52,7 @@ def grow(corpus: str, split: str, scale: int, path: Path) -> int:
 
 def start_worker(facts: str) -> None:
     global CUT
-    from agggen.facts import segmenter
+    from agggen.facts.config import segmenter
 
     CUT = segmenter(facts)
 

@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
+from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.allennlp.environment import Environment, find_environment, worker_environment
 from agggen.facts.allennlp.errors import AllenNLPError
-from agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames, NoFrames
+from agggen.facts.allennlp.source import AllenNLPFrames, NoFrames
 from agggen.facts.allennlp.worker import hash_of
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, Phrase, Words, parse_allennlp
@@ -161,7 +162,8 @@ def test_nothing_is_left_behind(trained: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_the_worker_ends_with_the_program(trained: Path) -> None:
     code = (
-        "import os, sys, time\nfrom agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames\n"
+        "import os, sys, time\nfrom agggen.facts.allennlp.config import AllenNLPConfig\n"
+        "from agggen.facts.allennlp.source import AllenNLPFrames\n"
         "from tests.integration.test_allennlp import Given, words\n"
         f"source = AllenNLPFrames(AllenNLPConfig({str(trained / 'lstm.tar.gz')!r}, threads=1), Given())\n"
         "source.frames([words('Ada wrote it .')])\nprint(source.worker['pid'], flush=True)\ntime.sleep(600)"

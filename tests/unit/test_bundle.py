@@ -19,6 +19,8 @@ from agggen import bundle as bundle_module
 from agggen.bundle import FILES, Bundle, check_bundle, describe_bundle, fingerprint, load_bundle, save_bundle
 from agggen.encoding import Encoder
 from agggen.errors import BundleError
+from agggen.facts.allennlp.config import AllenNLPConfig
+from agggen.facts.config import SegmenterConfig
 from agggen.generation.generator import InferenceConfig
 from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
@@ -48,7 +50,8 @@ def small_bundle(unit: str = "word") -> Bundle:
         {"training": {"seed": 3}, "note": "Ålesund"},
         {"joint.dev_loss": 1.25},
         {"made-up/train": "0f"},
-        "sentences",
+        "allennlp",
+        SegmenterConfig(source="allennlp", level="paper", allennlp=AllenNLPConfig("srl.tar.gz", sha256="0" * 64)),
     )
 
 
@@ -81,7 +84,7 @@ def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path, unit: str) -> None:
     assert (found.encoder.predicates, found.encoder.max_state) == (given.encoder.predicates, 2)
     assert found.inference == given.inference
     assert (found.config, found.metrics, found.sources) == (given.config, given.metrics, given.sources)
-    assert found.facts == "sentences"
+    assert (found.facts, found.segmenter) == ("allennlp", given.segmenter)
     for record in RECORDS:
         assert found.encoder.source(record) == given.encoder.source(record)
         assert found.encoder.example(record, [record.references[0].text]) == given.encoder.example(
@@ -235,8 +238,8 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("bundle.json", lambda d: d | {"format": 2}, "has bundle format 2; this version reads 1"),
-        ("bundle.json", lambda d: [d], "has bundle format None; this version reads 1"),
+        ("bundle.json", lambda d: d | {"format": 1}, "has bundle format 1; this version reads 2"),
+        ("bundle.json", lambda d: [d], "has bundle format None; this version reads 2"),
         ("bundle.json", lambda d: {k: v for k, v in d.items() if k != "inference"}, r"bundle\.json lacks 'inference'"),
         (
             "bundle.json",

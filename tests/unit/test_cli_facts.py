@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -25,6 +26,27 @@ def test_facts_of_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(facts) > 1
     assert shown.out.splitlines() == [text, *(f"  {n}. {fact.strip()}" for n, fact in enumerate(facts, start=1))]
     assert "no trees" in shown.err
+
+
+def test_the_shipped_tagger_cuts_by_default_and_a_level_may_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "The Fig serves fish and was built in 1990 by Ann Roe, who is a chef."
+    shown = {}
+    for arguments in ((), ("--facts", "embedded"), ("facts.level=full",), ("--level", "paper")):
+        assert agggen(text, *arguments) == 0
+        shown[arguments] = capsys.readouterr().out
+    assert "(V serves)" in shown[()] and "3. who is a chef." in shown[()]
+    assert shown[()] == shown["--facts", "embedded"] == shown["facts.level=full",] != shown["--level", "paper"]
+
+
+def test_facts_by_frames_found_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["Bolt", "is", "big", "."]
+    tags = ["B-ARG1", "B-V", "B-ARG2", "O"]
+    frames = tmp_path / "frames.jsonl"
+    frames.write_text(json.dumps([{"words": words, "verbs": [{"verb": "is", "tags": tags}]}]) + "\n", encoding="utf-8")
+    assert agggen("Bolt is big.", "--facts", "precomputed", f"facts.precomputed={frames}") == 0
+    assert "(S (is (ARG1 Bolt) (V is) (ARG2 big)) .)" in capsys.readouterr().out
+    assert agggen("Bolt is small.", "--facts", "precomputed", f"facts.precomputed={frames}") == 2
+    assert "has no frames for the text 'Bolt is small.'" in capsys.readouterr().err
 
 
 def test_facts_of_a_corpus_with_their_triples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +88,10 @@ def test_a_page_escapes_what_texts_say(tmp_path: Path, capsys: pytest.CaptureFix
         (("A text.", "--corpus", "elements"), "either texts in quotes, or --corpus"),
         (("A text.", "--record", "x"), "--record needs a --corpus"),
         (("--corpus", "elements", "--record", "x"), "elements dev has no record 'x'"),
-        (("A text.", "--facts", "nope"), "unknown fact segmenter 'nope'"),
+        (("A text.", "--facts", "nope"), "'facts.source' must be one of 'embedded', 'allennlp'"),
+        (("A text.", "--level", "half"), "'facts.level' must be one of 'paper', 'full'"),
+        (("A text.", "--facts", "allennlp"), "needs an archive"),
+        (("A text.", "facts.levl=paper"), "unknown key 'facts.levl' in override 'facts.levl=paper'"),
     ],
 )
 def test_what_cannot_be_shown(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:

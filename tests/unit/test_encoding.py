@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agggen.alignment import hard_constraints
 from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented, training_examples
 from agggen.errors import BundleError, RecordError
-from agggen.facts import segmenter
+from agggen.facts.config import segmenter
 from agggen.model.batch import UNK, collate
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from agggen.text import Vocabulary
@@ -183,7 +183,7 @@ def test_the_corpus_s_own_facts_are_kept() -> None:
 
 
 def test_a_corpus_without_facts_needs_a_segmenter() -> None:
-    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; name a segmenter, say clauses"):
+    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
         segmented([record(), record(None, identifier="bare")], None)
 
 

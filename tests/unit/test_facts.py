@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 
 from agggen.corpora.segmented import attach_release_facts, release_facts
 from agggen.corpora.webnlg import read_webnlg
-from agggen.errors import AggGenError, ConfigError
-from agggen.facts import SEGMENTERS, FactSegmenter, check_facts, cut, segmenter
+from agggen.errors import AggGenError
+from agggen.facts import FactSegmenter, check_facts, cut
+from agggen.facts.config import segmenter
 from agggen.records import Record
 
 PIECES = (
     "Bolt who is and was written by J. R. R. Tolkien , it It serves food; but while which has near U.S. 3.5 . ! \n \t "
     "« » The they that located in serving - \u00a0 \u2003 Ünï"
 )
+NAMES = ("embedded", "clauses", "sentences")  # the segmenters that need nothing
 WORDS = st.sampled_from(PIECES.split(" "))
 
 
-@pytest.mark.parametrize("name", SEGMENTERS)
+@pytest.mark.parametrize("name", NAMES)
 @given(text=st.one_of(st.text(), st.lists(WORDS, max_size=30).map(" ".join)))
 def test_facts_concatenate_to_the_text(name: str, text: str) -> None:
     (facts,) = segmenter(name).segment([text])
@@ -92,16 +94,11 @@ def test_clauses(text: str, clauses: list[str]) -> None:
 
 
 def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None:
-    known = [segmenter(name) for name in SEGMENTERS]
+    known = [segmenter(name) for name in NAMES]
     assert all(isinstance(one, FactSegmenter) for one in known)
-    assert [one.name for one in known] == list(SEGMENTERS)
-    assert len({one.fingerprint for one in known}) == len(SEGMENTERS)
+    assert [one.name for one in known] == list(NAMES)
+    assert len({one.fingerprint for one in known}) == len(NAMES)
     assert segmenter("clauses").fingerprint == segmenter("clauses").fingerprint
-
-
-def test_an_unknown_segmenter_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown fact segmenter 'clause'; there are clauses, embedded, sentences"):
-        segmenter("clause")
 
 
 @pytest.mark.parametrize(

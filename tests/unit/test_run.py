@@ -112,7 +112,8 @@ def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, 
     assert same_weights(found, bundle) and not bundle.model.training
     assert found.encoder.predicates == ("[unknown]", "birthPlace", "instrument")
     assert found.facts == "corpus" and found.inference == CONFIG.inference
-    assert found.sources == {"people/train": "12ab", "vocabulary": bundle.encoder.vocabulary.fingerprint}
+    own = {"vocabulary": bundle.encoder.vocabulary.fingerprint, "segmenter": "corpus"}
+    assert found.sources == {"people/train": "12ab"} | own
     assert found.config["training"]["seed"] == 3 and found.config["model"]["width"] == 8
     assert updates == {"baseline": 6, "joint": 6}
     assert (found.metrics["baseline.updates"], found.metrics["joint.updates"]) == (6.0, 6.0)
@@ -241,7 +242,7 @@ def test_facts_are_those_of_the_configured_segmenter(source: Any) -> None:
 
 
 def test_constraints_are_the_configured_ones() -> None:
-    free = prepare(replace(CONFIG, facts=FactsConfig("corpus", "none")), TRAIN, DEV).train[0]
+    free = prepare(replace(CONFIG, facts=FactsConfig(source="corpus", constraints="none")), TRAIN, DEV).train[0]
     hard = prepare(CONFIG, TRAIN, DEV).train[0]
     assert (free.required, free.max_size) == ((), 99)
     assert hard.required == (0b01, 0b10) and hard.forbidden == (0b10, 0b01)

@@ -78,12 +78,37 @@ def shown(location: str | Path) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def open_remote(address: str, start: int) -> Remote:
+    """Opens a remote archive, ``http://``, ``https://`` or ``s3://``."""
+    match urlsplit(address).scheme:
+        case "http" | "https":
+            return open_http(address, start)
+        case "s3":
+            return open_s3(address, start)
+        case _:
+            raise AllenNLPError(f"{shown(address)}: an archive is a path, http://, https:// or s3://")
+
+
+def open_s3(address: str, start: int) -> Remote:
+    """Opens ``s3://bucket/key``; credentials, region and endpoint are those of the environment (``AWS_...``)."""
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+
+    try:
+        files, path = pafs.FileSystem.from_uri(address)
+        info = files.get_file_info(path)
+    except pa.ArrowInvalid as error:
+        raise AllenNLPError(f"{shown(address)} is no address of an object, s3://bucket/key ({error})") from error
+    if info.type != pafs.FileType.File:
+        raise AllenNLPError(f"there is no object {shown(address)}, or it may not be read")
+    stream = files.open_input_file(path)
+    begin = start if start < info.size else 0
+    stream.seek(begin)
+    return Remote(stream, begin, info.size, f"{info.size}-{info.mtime_ns}")
+
+
 def open_http(address: str, start: int, timeout: float = 30.0) -> Remote:
     """Opens an ``http://`` or ``https://`` address."""
-    if urlsplit(address).scheme not in ("http", "https"):
-        raise AllenNLPError(
-            f"{shown(address)}: an archive here is a path, http:// or https://; s3:// needs the platform"
-        )
     headers = {"User-Agent": "agggen", "Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         response = urlopen(Request(address, headers=headers), timeout=timeout)
@@ -106,7 +131,7 @@ def get_archive(
     location: str | Path,
     sha256: str | None = None,
     trust: bool = False,
-    open_remote: OpenRemote = open_http,
+    opener: OpenRemote = open_remote,
     progress: Progress | None = None,
     attempts: int = 4,
     pause: float = 1.0,
@@ -117,6 +142,7 @@ def get_archive(
 
     Args:
         sha256: what it must have; of a folder, see ``worker.hash_of``.
+        opener: opens a remote one.
         trust: take a remote one without sha256. It is fetched once: delete it from the cache to get a newer one.
         attempts, pause: tries, and seconds before the second; doubled for each further one.
 
@@ -129,7 +155,7 @@ def get_archive(
         path = cache_folder() / "allennlp-archives" / f"{'' if sha256 else 'unpinned-'}{name}.tar.gz"
         with only_one(path):
             if not path.exists():
-                _fetch(str(location), path, sha256, open_remote, progress or (lambda *_: None), attempts, pause)
+                _fetch(str(location), path, sha256, opener, progress or (lambda *_: None), attempts, pause)
     else:
         path = Path(location).expanduser().absolute()
         if not path.exists():
@@ -144,7 +170,7 @@ def _fetch(
     address: str,
     path: Path,
     sha256: str | None,
-    open_remote: OpenRemote,
+    opener: OpenRemote,
     progress: Progress,
     attempts: int,
     pause: float,
@@ -155,7 +181,7 @@ def _fetch(
     seen: list[str | None] = []
     for attempt in range(1, attempts + 1):
         try:
-            _transfer(address, part, seen, open_remote, progress)
+            _transfer(address, part, seen, opener, progress)
             break
         except (HTTPException, OSError) as error:
             if attempt == attempts:
@@ -170,12 +196,12 @@ def _fetch(
     os.replace(part, path)
 
 
-def _transfer(address: str, part: Path, seen: list[str | None], open_remote: OpenRemote, progress: Progress) -> None:
+def _transfer(address: str, part: Path, seen: list[str | None], opener: OpenRemote, progress: Progress) -> None:
     """Appends to `part` what it lacks, or starts anew if the file is another than the one `seen` before."""
-    remote = open_remote(address, part.stat().st_size if part.exists() else 0)
+    remote = opener(address, part.stat().st_size if part.exists() else 0)
     if remote.start and seen and remote.version not in seen:
         remote.stream.close()
-        remote = open_remote(address, 0)
+        remote = opener(address, 0)
     seen[:] = [remote.version]
     done = remote.start
     with remote.stream as stream, part.open("ab" if done else "wb") as file:

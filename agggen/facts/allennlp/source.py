@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from agggen.errors import AggGenError, ConfigError
-from agggen.facts.allennlp.archives import Archive, OpenRemote, check_location, get_archive, open_http
+from agggen.facts.allennlp.archives import Archive, check_location, get_archive
+from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.allennlp.environment import Environment, find_environment, worker_environment
 from agggen.facts.allennlp.errors import AllenNLPError, WorkerDied
 from agggen.facts.allennlp.process import JsonLinesProcess
@@ -28,45 +29,6 @@ from agggen.facts.frames import Frame, FrameSource, Words, frame_of_tags
 
 VERSION = "1"
 """Of how the model is asked: another one may find other frames."""
-
-
-@dataclass(frozen=True, slots=True)
-class AllenNLPConfig:
-    """Which archive, and how it is run."""
-
-    archive: str
-    """A path (``model.tar.gz`` or the folder it unpacks to), ``http(s)://``, with the platform also ``s3://``."""
-    sha256: str | None = None
-    """What the archive must have. A remote one needs it, or `trust`."""
-    trust: bool = False
-    """Load a remote archive whatever is in it. Loading an archive runs code of its author."""
-    bert: str | None = None
-    """A folder with the config.json and vocab.txt of the BERT model that a ``srl_bert`` archive names."""
-    online: bool = False
-    """Whether the model may fetch what it lacks from the Hugging Face hub."""
-    spacy: str | None = None
-    """A folder of a spaCy model, for spaCy of the environment, that finds the predicates; else a frame source does."""
-    environment: str | None = None
-    """AllenNLP's environment. [default: AGGGEN_SRL_ENV, else where `agggen srl setup` makes it]"""
-    device: str = "cpu"
-    """``cpu``, or ``cuda:0`` and so on if torch 1.12 knows the GPU."""
-    threads: int | None = None
-    """Of the worker. [default: torch's]"""
-    batch_size: int = 64
-    """Sentences that the worker gets at once."""
-    timeout: float = 900.0
-    """Seconds within which the worker must answer a batch, and be ready after its start."""
-    restarts: int = 3
-    """How many times in a row the worker may die before the source gives up."""
-
-    def __post_init__(self) -> None:
-        if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
-            raise ConfigError(f"device is cpu, or cuda: with the number of a GPU, not {self.device!r}")
-        for name in ("batch_size", "timeout"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
-        if self.restarts < 0 or (self.threads is not None and self.threads < 1):
-            raise ConfigError(f"restarts must be at least 0 and threads 1, not {self.restarts} and {self.threads}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +51,12 @@ class AllenNLPFrames:
 
     name = "allennlp"
 
-    def __init__(
-        self,
-        config: AllenNLPConfig | str | Path,
-        predicates: FrameSource | None = None,
-        open_remote: OpenRemote = open_http,
-    ) -> None:
+    def __init__(self, config: AllenNLPConfig | str | Path, predicates: FrameSource | None = None) -> None:
         """Reads nothing yet.
 
         Args:
             config: or just the archive.
             predicates: finds the predicates, unless `config` names a spaCy model; by default the shipped tagger.
-            open_remote: opens a remote archive; the platform's knows ``s3://`` too.
 
         Raises:
             AllenNLPError: a remote archive that is neither pinned nor trusted.
@@ -110,7 +66,7 @@ class AllenNLPFrames:
         check_location(self.config.archive, self.config.sha256, self.config.trust)
         if predicates is not None and self.config.spacy is not None:
             raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
-        self._given, self._open_remote = predicates, open_remote
+        self._given = predicates
         self._process: JsonLinesProcess | None = None
         self._owner = os.getpid()
         self._lock = threading.Lock()
@@ -120,7 +76,7 @@ class AllenNLPFrames:
         """What the running worker said of itself: versions, model, device, limit of word pieces."""
 
     def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
-        return type(self), (self.config, self._given, self._open_remote)
+        return type(self), (self.config, self._given)
 
     def __enter__(self) -> AllenNLPFrames:
         return self
@@ -138,7 +94,7 @@ class AllenNLPFrames:
     @cached_property
     def archive(self) -> Archive:
         """The archive, fetched if need be."""
-        return get_archive(self.config.archive, self.config.sha256, self.config.trust, self._open_remote)
+        return get_archive(self.config.archive, self.config.sha256, self.config.trust)
 
     @cached_property
     def environment(self) -> Environment:

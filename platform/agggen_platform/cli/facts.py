@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -19,6 +20,8 @@ app = typer.Typer(no_args_is_help=True, help="Look at the facts of texts.", rich
 
 Said = tuple[str, tuple[str, ...] | None]
 """A fact, and the predicates of its record that it says, where there is a record."""
+
+_SETTING = re.compile(r"facts\.[\w.]+=")
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -40,8 +43,14 @@ def _facts() -> None:
 
 @app.command()
 def inspect(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to cut; each in quotes.")] = None,
-    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: clauses]")] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT | KEY=VALUE", help="Texts, each in quotes; settings, say facts.level=paper"),
+    ] = None,
+    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
+    level: Annotated[
+        str | None, typer.Option(metavar="full|paper", help="How trees become facts. [default: full]")
+    ] = None,
     corpus: Annotated[
         str | None, typer.Option(metavar="NAME", help="Take texts of this corpus: a name, or a prepared folder.")
     ] = None,
@@ -57,20 +66,23 @@ def inspect(
     \b
         agggen facts inspect "Bolt, who was drawn by Gary Cohn, is a comic character."
         agggen facts inspect --corpus webnlg --split dev --limit 20 --html facts.html
+        agggen facts inspect "Bolt is a hero." --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
     from agggen.errors import ConfigError
-    from agggen.facts import segmenter
+    from agggen.facts.config import segmenter
+    from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
 
+    settings = [text for text in texts or () if _SETTING.match(text)]
+    texts = [text for text in texts or () if not _SETTING.match(text)]
+    settings += [f"facts.{key}={value}" for key, value in (("source", facts), ("level", level)) if value is not None]
+    config = load_config(SegmentConfig, None, settings).facts
     if bool(texts) == bool(corpus):
         raise ConfigError("give either texts in quotes, or --corpus")
     if record and not corpus:
         raise ConfigError("--record needs a --corpus to find it in")
-    chosen = (
-        list(_of_corpus(corpus, split, record, limit)) if corpus else [(text, None) for text in texts or ()][:limit]
-    )
-    name = facts or SegmentConfig().facts
-    cut = segmenter(name)
+    chosen = list(_of_corpus(corpus, split, record, limit)) if corpus else [(text, None) for text in texts][:limit]
+    cut = segmenter(config)
     found = [
         (text, of, _aligned(of, pieces))
         for (text, of), pieces in zip(chosen, cut.segment([text for text, _ in chosen]), strict=True)
@@ -84,7 +96,7 @@ def inspect(
         drawings = [
             draw_svg(text, some, level) if some else "" for (text, _), some in zip(chosen, sentences, strict=True)
         ]
-        title = f"Facts by {name}" + (f" of {corpus} {split}" if corpus else "")
+        title = f"Facts by {cut.name}" + (f" of {corpus} {split}" if corpus else "")
         html.write_text(_page(title, found, drawings), encoding="utf-8")
         console.note(f"{len(found)} texts by {cut.fingerprint}")
         console.say(str(html))
@@ -99,7 +111,7 @@ def inspect(
             says = "" if predicates is None else f"   [{' '.join(predicates)}]"
             console.say(f"  {number}. {fact.strip()}{says}")
     if not frames:
-        console.note(f"The segmenter {name!r} works without semantic roles: there are no trees to show")
+        console.note(f"The segmenter {cut.name!r} works without semantic roles: there are no trees to show")
 
 
 def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> Iterator[tuple[str, Record]]:

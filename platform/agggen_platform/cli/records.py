@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -19,7 +19,15 @@ from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
 from agggen.records import Record
 from agggen_platform.cli import console
 
-BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a trained model.")]
+if TYPE_CHECKING:
+    from agggen.facts import FactSegmenter
+
+BundleAddress = Annotated[
+    str,
+    typer.Argument(
+        metavar="BUNDLE", help="A trained model: its folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."
+    ),
+]
 Input = Annotated[
     str, typer.Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .parquet, or - (JSON lines).")
 ]
@@ -27,6 +35,26 @@ Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Whe
 
 _BLOCK = 256  # records that are worked on together
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+def bundle_folder(address: str) -> Path:
+    """The folder of a bundle on this machine; one that lies elsewhere is fetched.
+
+    Raises:
+        BundleError: there is none, or it was changed.
+        RegistryError: there is no such version or alias.
+        StorageError: the store cannot be read.
+    """
+    if not is_elsewhere(address):
+        return Path(address)
+    from agggen_platform.storage.bundles import get_bundle
+
+    return get_bundle(address)
+
+
+def is_elsewhere(address: str) -> bool:
+    """Whether a bundle is named by its address in a store or in the registry, not by its folder."""
+    return "://" in address or address.startswith("models:")
 
 
 def read_records(source: str) -> Iterator[Record | Reject]:
@@ -175,17 +203,11 @@ def write_line(file: TextIO, value: Any) -> None:
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def texts_with_facts(records: Sequence[Record], facts_of: str) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """Every reference of every record, cut into facts: its own, or those of the segmenter `facts_of`."""
-    from agggen.facts import segmenter
-
-    found: list[tuple[Record, int, tuple[str, ...]]] = []
-    cut = segmenter("clauses" if facts_of == "corpus" else facts_of)
-    for record in records:
-        for number, reference in enumerate(record.references):
-            if reference.facts is not None:
-                facts = tuple(fact.text for fact in reference.facts)
-            else:
-                facts = cut.segment([reference.text])[0]
-            found.append((record, number, facts))
-    return found
+def texts_with_facts(records: Sequence[Record], cut: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
+    """Every reference of every record with its number and its facts: its own, or what `cut` makes of it."""
+    of = [(record, number, each) for record in records for number, each in enumerate(record.references)]
+    new = iter(cut.segment([reference.text for _, _, reference in of if reference.facts is None]))
+    return [
+        (record, number, next(new) if each.facts is None else tuple(fact.text for fact in each.facts))
+        for record, number, each in of
+    ]

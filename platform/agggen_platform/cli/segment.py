@@ -24,7 +24,7 @@ def segment(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say alignment=surface shard_rows=64")
     ] = None,
-    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: clauses]")] = None,
+    facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
     actors: Annotated[int | None, typer.Option(help="Workers; 0 does without Ray. [default: one a CPU]")] = None,
     fresh: Annotated[bool, typer.Option(help="Throw away what a segmentation left in the output folder.")] = False,
@@ -40,6 +40,7 @@ def segment(
         agggen corpora prepare e2e --out prepared/e2e
         agggen segment prepared/e2e --out segmented/e2e
         agggen train e2e corpus.name=segmented/e2e facts.source=corpus
+        agggen segment prepared/e2e --out allennlp/e2e --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
     import json
 
@@ -49,7 +50,7 @@ def segment(
     from agggen_platform.tracking import Tracker
 
     settings = list(overrides or ())
-    settings += [f"facts={json.dumps(facts)}"] if facts else []
+    settings += [f"facts.source={json.dumps(facts)}"] if facts else []
     settings += [f"actors={actors}"] if actors is not None else []
     config = load_config(SegmentConfig, preset and Path(preset), settings)
     log: list[Tracker] = []

@@ -71,11 +71,11 @@ def check(
         agggen srl check --archive https://example.org/srl.tar.gz --sha256 6f1c...
     """
     from agggen.facts.allennlp.archives import get_archive
+    from agggen.facts.allennlp.config import AllenNLPConfig
     from agggen.facts.allennlp.environment import find_environment
     from agggen.facts.allennlp.install import worker_versions
-    from agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames
+    from agggen.facts.allennlp.source import AllenNLPFrames
     from agggen.facts.frames import Words
-    from agggen_platform.srl_archives import open_remote
 
     environment = find_environment(folder)
     _ok("environment", str(environment.folder))
@@ -87,7 +87,7 @@ def check(
         console.note("no archive was given (--archive), so no model was loaded")
         return
     with console.byte_progress() as progress:
-        here = get_archive(archive, sha256, trust_archive, open_remote, progress)
+        here = get_archive(archive, sha256, trust_archive, progress=progress)
     _ok("archive", f"{here.path}, sha256 {here.sha256}")
     config = AllenNLPConfig(
         str(here.path),

@@ -8,10 +8,11 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.records import (
-    BundlePath,
+    BundleAddress,
     Input,
     Output,
     Rejected,
+    bundle_folder,
     output_lines,
     texts_with_facts,
     write_line,
@@ -29,7 +30,7 @@ Level = Annotated[
 
 
 def generate(
-    bundle: BundlePath,
+    bundle: BundleAddress,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
     plan: Annotated[
@@ -68,7 +69,7 @@ def generate(
     choices = {"plans": plans, "planner": planner, "ablation": ablation, "level": level, "seed": seed}
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
-    loaded = load_bundle(bundle)
+    loaded = load_bundle(bundle_folder(bundle))
     wanted = choices | {"beam.beam": beam}
     settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
@@ -83,7 +84,7 @@ def generate(
 
 
 def plan(
-    bundle: BundlePath,
+    bundle: BundleAddress,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     k: Annotated[int, typer.Option("-k", min=1, help="Plans a record, best first.")] = 5,
@@ -97,7 +98,7 @@ def plan(
     from agggen.bundle import load_bundle
     from agggen.errors import PlanError
 
-    generator = load_bundle(bundle).generator()
+    generator = load_bundle(bundle_folder(bundle)).generator()
     largest = generator.model.config.max_state
     if level and level > largest:
         raise PlanError(f"aggregation level {level} exceeds this model's largest group of {largest} predicates")
@@ -110,19 +111,21 @@ def plan(
         rejected.report(output)
 
 
-def align(bundle: BundlePath, input: Input = "-", output: Output = "-") -> None:  # noqa: A002
+def align(bundle: BundleAddress, input: Input = "-", output: Output = "-") -> None:  # noqa: A002
     """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
 
-    A reference may carry its own facts; others are cut as the model's training texts were.
+    A reference may carry its own facts; others are cut as the model's training texts were, or, where those came with
+    facts (corpus, precomputed), by the shipped tagger.
 
     \b
         agggen align BUNDLE -i records.jsonl
     """
     from agggen.bundle import load_bundle
     from agggen.errors import RecordError
+    from agggen.facts.config import segmenter
 
-    loaded = load_bundle(bundle)
-    generator = loaded.generator()
+    loaded = load_bundle(bundle_folder(bundle))
+    generator, cut = loaded.generator(), segmenter(loaded.segmenter)
 
     def check(record: Record) -> None:
         generator.check(record)
@@ -132,7 +135,7 @@ def align(bundle: BundlePath, input: Input = "-", output: Output = "-") -> None:
     rejected = Rejected()
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, check):
-            texts = texts_with_facts(block, loaded.facts)
+            texts = texts_with_facts(block, cut)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
             for (record, number, _), found in zip(texts, aligned, strict=True):
                 facts = [
@@ -144,20 +147,22 @@ def align(bundle: BundlePath, input: Input = "-", output: Output = "-") -> None:
         rejected.report(output)
 
 
-def inspect(bundle: BundlePath) -> None:
+def inspect(bundle: BundleAddress) -> None:
     """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
 
-    described = describe_bundle(bundle)
-    loaded = load_bundle(bundle)
+    folder = bundle_folder(bundle)
+    described = describe_bundle(folder)
+    loaded = load_bundle(folder)
     parameters = sum(p.numel() for p in loaded.model.parameters())
     vocabulary = loaded.encoder.vocabulary
     rows = [
-        ("fingerprint", fingerprint(bundle)),
+        ("fingerprint", fingerprint(folder)),
         ("parameters", f"{parameters:,}"),
         ("vocabulary", f"{len(vocabulary):,} {vocabulary.unit}s, {vocabulary.n_output:,} of them writable"),
         ("predicates", f"{len(loaded.encoder.predicates) - 1:,}"),
         ("facts", loaded.facts),
+        ("new texts are cut by", loaded.segmenter.source),
     ]
     rows += [(f"model.{key}", value) for key, value in described["model"].items()]
     rows += [(key, f"{value:.4f}") for key, value in described["metrics"].items()]

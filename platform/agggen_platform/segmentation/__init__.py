@@ -2,7 +2,7 @@
 
     from agggen_platform.segmentation.job import SegmentConfig, segment
 
-    report = segment("prepared/e2e", "s3://corpora/e2e-facts", SegmentConfig(facts="clauses"))
+    report = segment("prepared/e2e", "s3://corpora/e2e-facts", SegmentConfig())
 
 ``OUT/manifest.json``, written last, says that the output is whole. Beside it lie
 

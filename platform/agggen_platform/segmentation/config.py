@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from agggen.errors import AggGenError, ConfigError
+from agggen.facts.config import RULES, SegmenterConfig
 from agggen_platform.segmentation.shards import Source
 
-FORMAT = 1  # of the output and of the rules behind it
+FORMAT = 2  # of the output and of the rules behind it
 
 AlignmentRule = Literal["normal", "surface", "none"]
 
@@ -26,8 +27,8 @@ class SegmentationError(AggGenError):
 class SegmentConfig:
     """How texts become facts, and how the work is cut and spread."""
 
-    facts: str = "clauses"
-    """The segmenter, by the name that ``agggen.facts.segmenter`` knows."""
+    facts: SegmenterConfig = field(default_factory=SegmenterConfig)
+    """The segmenter."""
     alignment: AlignmentRule = "normal"
     """The rule by which facts name the triples they say (``agggen.alignment.align``); none leaves that open."""
     max_reject_share: float = 0.01
@@ -58,7 +59,7 @@ class SegmentConfig:
         """The cache's folder, None where there is to be none."""
         from agggen_platform.segmentation.cache import default_folder
 
-        if self.cache == "off" or (self.cache == "auto" and self.facts in ("clauses", "sentences")):
+        if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULES):
             return None
         return self.cache_dir or str(default_folder())
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agggen.errors import AggGenError, CorpusError
-from agggen.facts import FactSegmenter, segmenter
+from agggen.facts import FactSegmenter
+from agggen.facts.config import segmenter
 from agggen_platform.config import config_hash, flatten, resolved
 from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
 from agggen_platform.segmentation.output import REJECTS, Output, SplitReport
@@ -223,7 +224,7 @@ def _results(
     settings = WorkerSettings(
         output.folder.address,
         output.job,
-        config.facts,
+        config.facts.absolute,
         cut.fingerprint,
         config.alignment,
         config.batch_size,

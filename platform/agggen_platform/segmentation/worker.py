@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.facts import FactSegmenter, segmenter
+from agggen.facts import FactSegmenter
+from agggen.facts.config import SegmenterConfig, segmenter
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
 from agggen_platform.segmentation.rows import Counts, RowSegmenter, segmented_schema
@@ -29,7 +30,7 @@ class WorkerSettings:
 
     out: str
     job: str  # the fingerprint
-    facts: str
+    facts: SegmenterConfig
     segmenter: str  # its fingerprint
     alignment: AlignmentRule
     batch_size: int
@@ -71,7 +72,7 @@ class ShardWorker:
         self.segmenter = cut or segmenter(settings.facts)
         if self.segmenter.fingerprint != settings.segmenter:
             raise SegmentationError(
-                f"the segmenter {settings.facts!r} of this worker is {self.segmenter.fingerprint}, the job's is "
+                f"the segmenter {settings.facts.source!r} of this worker is {self.segmenter.fingerprint}, the job's is "
                 f"{settings.segmenter}; run the same version of agggen on every node"
             )
         self.cache = FactCache(Path(settings.cache), settings.segmenter) if settings.cache else None
@@ -113,7 +114,7 @@ class ShardWorker:
             raise SegmentationError(
                 f"{ATTEMPTS} workers died over rows {shard.first} to {shard.first + shard.rows - 1} of "
                 f"{shard.folder}/{shard.name}: out of memory, or a text that "
-                f"breaks the segmenter {self.settings.facts!r}; what is done is kept"
+                f"breaks the segmenter {self.settings.facts.source!r}; what is done is kept"
             )
         self.out.write(_attempts(shard), str(attempts + 1).encode())
 

@@ -13,7 +13,7 @@ from agggen.evaluation.alignments import Positions, positions
 from agggen.evaluation.report import measures
 from agggen.evaluation.report.build import reference_groups, rows_of
 from agggen.evaluation.report.content import Measure, Row, Section
-from agggen.facts import segmenter
+from agggen.facts.config import segmenter
 from agggen.records import Plan, Record
 from tests.unit.evaluation.report_examples import Piece
 

@@ -16,9 +16,10 @@ import pytest
 
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts.allennlp import environment
+from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.allennlp.environment import NEEDED
 from agggen.facts.allennlp.errors import AllenNLPError
-from agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames, NoFrames
+from agggen.facts.allennlp.source import AllenNLPFrames, NoFrames
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, FrameSource, Phrase, Words
 from tests.unit.facts.role_notation import joined
@@ -252,7 +253,8 @@ def test_a_fork_has_a_worker_of_its_own(make: Make, folder: Path) -> None:
     source = make()
     code = (
         "import os, sys\nfrom pathlib import Path\nfrom agggen.facts.allennlp import environment\n"
-        "from agggen.facts.allennlp.source import AllenNLPConfig, AllenNLPFrames\n"
+        "from agggen.facts.allennlp.config import AllenNLPConfig\n"
+        "from agggen.facts.allennlp.source import AllenNLPFrames\n"
         "from agggen.facts.frames import Frame, Phrase, Words\n"
         f"environment.WORKER = Path({str(FAKE)!r})\n"
         "class Second:\n    name = fingerprint = 'second'\n"

@@ -1,0 +1,119 @@
+"""The segmenters by name and settings: which need what, and what stands in where new texts are cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from agggen.errors import AggGenError, ConfigError
+from agggen.facts.allennlp.config import AllenNLPConfig
+from agggen.facts.allennlp.errors import AllenNLPError
+from agggen.facts.config import FOR_NEW_TEXTS, SEGMENTERS, FactSource, SegmenterConfig, segmenter
+from agggen.facts.framed import FrameSegmenter
+from agggen.run import FactsConfig, RunConfig
+from agggen_platform.config import flatten, load_config, overrides_of
+from agggen_platform.segmentation.config import SegmentConfig
+
+TEXT = "Bolt, who was drawn by Gary Cohn, is a comic character."
+
+
+@pytest.fixture
+def frames_file(tmp_path: Path) -> Path:
+    words = ["Bolt", ",", "who", "was", "drawn", "by", "Gary", "Cohn", ",", "is", "a", "comic", "character", "."]
+    drawn = ["B-ARG1", "O", "B-R-ARG1", "O", "B-V", "B-ARG0", "I-ARG0", "I-ARG0", "O", "O", "O", "O", "O", "O"]
+    path = tmp_path / "frames.jsonl"
+    path.write_text(json.dumps([{"words": words, "verbs": [{"tags": drawn}]}]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_embedded_is_the_default_everywhere() -> None:
+    assert RunConfig().facts.source == SegmentConfig().facts.source == SegmenterConfig().source == "embedded"
+    assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
+
+
+def test_a_level_is_part_of_the_fingerprint() -> None:
+    full, paper = segmenter(SegmenterConfig()), segmenter(SegmenterConfig(level="paper"))
+    assert isinstance(paper, FrameSegmenter) and paper.level == "paper"
+    assert full.fingerprint != paper.fingerprint
+    assert segmenter(SegmenterConfig(source="clauses", level="paper")).name == "clauses"
+
+
+def test_precomputed_frames_by_name(frames_file: Path) -> None:
+    cut = segmenter(SegmenterConfig(source="precomputed", precomputed=str(frames_file)))
+    assert (cut.name, cut.segment([TEXT])) == ("precomputed", [(TEXT,)])
+    with pytest.raises(AggGenError, match="has no frames for the text 'Bolt is new'"):
+        cut.segment(["Bolt is new"])
+
+
+def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "none"))
+    config = load_config(RunConfig, None, ["facts.source=allennlp", f"facts.allennlp.archive={tmp_path}/model.tar.gz"])
+    assert config.facts.segmenter is not None
+    cut = segmenter(config.facts.segmenter)
+    assert cut.name == "allennlp"
+    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `agggen srl setup"):
+        cut.segment([TEXT])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"source": "clause"}, "unknown fact segmenter 'clause'; there are embedded, allennlp, precomputed, clauses"),
+        ({"source": "precomputed"}, "needs its file of frames: facts.precomputed=FILE"),
+        ({"source": "allennlp"}, "needs an archive, .* facts.allennlp.archive=model.tar.gz"),
+    ],
+)
+def test_a_source_without_what_it_needs(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SegmenterConfig(**settings)
+    with pytest.raises(ConfigError, match=message):
+        FactsConfig(**settings)
+    with pytest.raises(ConfigError, match=message):
+        segmenter(settings["source"])
+
+
+def test_an_unpinned_remote_archive_is_refused_before_anything_is_fetched() -> None:
+    config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("https://example.org/srl.tar.gz"))
+    with pytest.raises(AllenNLPError, match="remote archive without a sha256"):
+        segmenter(config)
+
+
+@pytest.mark.parametrize("address", ["https://ann:secret@example.org/a.tar.gz", "https://e.org/a.tar.gz?token=secret"])
+def test_secrets_in_an_address_are_kept_out_of_configurations(address: str) -> None:
+    with pytest.raises(ConfigError, match="may be secret") as refused:
+        SegmenterConfig(allennlp=AllenNLPConfig(address))
+    assert "secret@" not in str(refused.value) and "token=" not in str(refused.value)
+
+
+def test_every_source_has_an_answer_for_new_texts() -> None:
+    assert set(FOR_NEW_TEXTS) == set(get_args(FactSource)) == {"corpus", *SEGMENTERS}
+    assert set(FOR_NEW_TEXTS.values()) == set(SEGMENTERS) - {"precomputed"}
+    config = load_config(RunConfig, None, ["facts.source=corpus", "facts.level=paper"]).facts
+    assert config.segmenter is None
+    assert config.for_new_texts == SegmenterConfig(source="embedded", level="paper")
+    allennlp = AllenNLPConfig("a.tar.gz", threads=1)
+    own = FactsConfig(source="allennlp", allennlp=allennlp)
+    assert own.for_new_texts == own.segmenter == SegmenterConfig(source="allennlp", allennlp=allennlp)
+
+
+def test_paths_become_absolute_and_addresses_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    allennlp = AllenNLPConfig("a.tar.gz", bert="bert", environment="/srl")
+    here = SegmenterConfig(precomputed="frames.jsonl", allennlp=allennlp).absolute
+    assert here.precomputed == str(tmp_path / "frames.jsonl")
+    assert here.allennlp == AllenNLPConfig(str(tmp_path / "a.tar.gz"), bert=str(tmp_path / "bert"), environment="/srl")
+    remote = SegmenterConfig(allennlp=AllenNLPConfig("s3://models/a.tar.gz", trust=True))
+    assert remote.absolute == remote
+
+
+def test_a_configuration_is_read_back_from_its_overrides() -> None:
+    given = load_config(
+        SegmentConfig, None, ["facts.source=allennlp", "facts.allennlp.archive=a.tar.gz", "facts.allennlp.threads=2"]
+    )
+    assert flatten(given)["facts.allennlp.threads"] == 2
+    assert load_config(SegmentConfig, None, overrides_of(given)) == given
+    plain = load_config(SegmentConfig, None, ["facts.source=clauses"])
+    assert load_config(SegmentConfig, None, overrides_of(plain)) == plain
