@@ -1,7 +1,8 @@
 """From records to a bundle: segment, align, train the baseline, train the joint model, save.
 
-This is the one pipeline behind the command line, the demo and (later) the cluster jobs; it needs nothing but torch and
-runs on any bare machine. A run owns a folder:
+This is the one pipeline behind the command line, the demo and the cluster jobs; it needs nothing but torch and runs on
+any bare machine. `prepare` makes numbers of records, `fit` trains on them, alone or as one worker of several, `train`
+is the whole of it. A run owns a folder:
 
     checkpoints/{baseline,joint}.safetensors    the loop's whole state; a run with the same configuration continues
     bundle/                                     the model
@@ -21,17 +22,20 @@ import torch
 
 from agggen.bundle import Bundle, save_bundle
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
-from agggen.errors import ConfigError, RecordError, TrainingError
+from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
 from agggen.facts.config import FOR_NEW_TEXTS, FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import MAX_TRIPLES, InferenceConfig
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
-from agggen.training.callbacks import Callback, CheckpointEvery
-from agggen.training.checkpoints import load_checkpoint, save_checkpoint
+from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
+from agggen.training.checkpoints import FileKeeper
+from agggen.training.distributed import Alone, Group
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
+
+Listen = Callable[[ObjectiveName], Sequence[Callback]]
 
 
 @dataclass(frozen=True)
@@ -162,14 +166,100 @@ def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -
     )
 
 
+def fit(
+    config: RunConfig,
+    data: Prepared,
+    keeper: Keeper,
+    listen: Listen = lambda stage: (),
+    group: Group | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = 120.0,
+) -> tuple[JointModel, dict[str, float]]:
+    """Trains both stages, from the checkpoints that `keeper` has of them, and returns the model with its dev losses.
+
+    Every worker of `group` calls it with the same configuration, data and checkpoints, and gets the same model.
+
+    Args:
+        config: the whole configuration.
+        data: from `prepare`.
+        keeper: keeps a checkpoint every `checkpoint_seconds`, after each epoch, and when training stops.
+        listen: makes the callbacks of a stage, of this worker.
+        group: the workers that divide each batch (None: this process alone).
+        stop: asked before each update.
+
+    Raises:
+        StoppedError: `stop` or a callback asked for it; the same call continues there.
+        TrainingError: see `Trainer.run` and `load_checkpoint`.
+    """
+    group = group or Alone()
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    torch.manual_seed(config.training.seed)
+    vocabulary = data.encoder.vocabulary
+    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
+    model = model.to(device_of(config.training))
+    metrics: dict[str, float] = {}
+    stages: list[tuple[ObjectiveName, StageConfig]] = [
+        ("baseline", config.training.baseline),
+        ("joint", config.training.joint),
+    ]
+    for stage, settings in stages:
+        if not settings.epochs:
+            continue
+        trainer = Trainer(
+            model,
+            data.train,
+            data.dev,
+            stage,
+            settings,
+            config.training.seed,
+            [*listen(stage), CheckpointEvery(keeper, checkpoint_seconds)],
+            config.training.precision,
+            group,
+            stop,
+        )
+        keeper.restore(trainer)
+        progress = trainer.run()
+        if not progress.done:
+            if group.rank == 0:
+                keeper.save(trainer)
+            raise StoppedError(f"{stage} was stopped after update {progress.step}; the same call continues there")
+        metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
+    return model, metrics
+
+
+def bundle_of(
+    config: RunConfig,
+    data: Prepared,
+    model: JointModel,
+    metrics: Mapping[str, float],
+    sources: Mapping[str, str],
+    resolved: Mapping[str, Any],
+) -> Bundle:
+    """The bundle of a trained model; `sources` are fingerprints, `resolved` is the configuration as plain data."""
+    own = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
+    return Bundle(
+        model.cpu(),
+        data.encoder,
+        config.inference,
+        dict(resolved),
+        metrics,
+        {**sources, **own},
+        config.facts.source,
+        config.facts.for_new_texts,
+    )
+
+
 def train(
     config: RunConfig,
     train_records: Sequence[Record],
     dev_records: Sequence[Record],
     folder: Path,
-    listen: Callable[[ObjectiveName], Sequence[Callback]] = lambda stage: (),
+    listen: Listen = lambda stage: (),
     sources: Mapping[str, str] | None = None,
     resolved: Mapping[str, Any] | None = None,
+    group: Group | None = None,
+    keeper: Keeper | None = None,
 ) -> Bundle:
     """Trains both stages and writes ``folder/bundle``; continues where an earlier call of the same config was cut off.
 
@@ -180,57 +270,18 @@ def train(
         listen: makes the callbacks of a stage.
         sources: fingerprints to store in the bundle.
         resolved: the configuration as plain data to store in the bundle (the config itself where None).
+        group: the workers that make the same call (None: this process alone); worker 0 writes the bundle.
+        keeper: where checkpoints are kept (None: in the run's folder).
 
     Raises:
-        TrainingError: the run is finished already, or a callback asked to stop; see `prepare`, `Trainer.run` and
-            `load_checkpoint` too.
+        TrainingError: the run is finished already; see `prepare` and `fit` too.
     """
     if (folder / "bundle").exists():
         raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train anew")
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-    torch.manual_seed(config.training.seed)
     data = prepare(config, train_records, dev_records)
-    device = device_of(config.training)
-    vocabulary = data.encoder.vocabulary
-    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates)).to(device)
-    metrics: dict[str, float] = {}
-    stages: list[tuple[ObjectiveName, StageConfig]] = [
-        ("baseline", config.training.baseline),
-        ("joint", config.training.joint),
-    ]
-    for stage, settings in stages:
-        if not settings.epochs:
-            continue
-        checkpoint = folder / "checkpoints" / f"{stage}.safetensors"
-        trainer = Trainer(
-            model,
-            data.train,
-            data.dev,
-            stage,
-            settings,
-            config.training.seed,
-            [*listen(stage), CheckpointEvery(checkpoint)],
-            config.training.precision,
-        )
-        if checkpoint.exists():
-            load_checkpoint(checkpoint, trainer)
-        progress = trainer.run()
-        if not progress.done:
-            save_checkpoint(checkpoint, trainer)
-            raise TrainingError(f"{stage} was stopped after update {progress.step}; the same call continues there")
-        metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
-    described = dict(resolved) if resolved is not None else json.loads(json.dumps(asdict(config)))
-    fingerprints = dict(sources or {}) | {"vocabulary": vocabulary.fingerprint, "segmenter": data.segmenter}
-    bundle = Bundle(
-        model.cpu(),
-        data.encoder,
-        config.inference,
-        described,
-        metrics,
-        fingerprints,
-        config.facts.source,
-        config.facts.for_new_texts,
-    )
-    save_bundle(folder / "bundle", bundle)
+    model, metrics = fit(config, data, keeper or FileKeeper(folder / "checkpoints"), listen, group)
+    described = resolved if resolved is not None else json.loads(json.dumps(asdict(config)))
+    bundle = bundle_of(config, data, model, metrics, sources or {}, described)
+    if group is None or group.rank == 0:
+        save_bundle(folder / "bundle", bundle)
     return bundle

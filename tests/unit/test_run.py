@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from agggen.bundle import Bundle, load_bundle
-from agggen.errors import ConfigError, RecordError, TrainingError
+from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import ModelConfig
 from agggen.records import Fact, Record, Reference, Triple
@@ -179,7 +179,7 @@ def test_a_run_that_was_asked_to_stop_writes_no_bundle_and_continues_there(
 ) -> None:
     """A stopped stage was once taken for a finished one: the next stage began, and a bundle was written."""
     stage, step = at
-    with pytest.raises(TrainingError, match=f"{stage} was stopped after update {step}; the same call continues there"):
+    with pytest.raises(StoppedError, match=f"{stage} was stopped after update {step}; the same call continues there"):
         run(tmp_path, at=at, act=stop)
     assert not (tmp_path / "bundle").exists()
     bundle, updates = run(tmp_path)
