@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.s3_faults import FaultyS3
+
 # A shared machine stalls now and then; a stall is no failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -63,6 +65,14 @@ def s3(_s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     bucket = f"test-{uuid.uuid4().hex[:12]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
     return f"s3://{bucket}"
+
+
+@pytest.fixture
+def faulty_s3(s3: str, _s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
+    """The server of `s3` behind a proxy that fails as it is told; the environment leads to the proxy from now on."""
+    with FaultyS3(_s3_server) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield proxy
 
 
 _FAST_FIRST = ("unit", "manifests", "integration", "browser", "chaos")

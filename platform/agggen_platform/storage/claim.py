@@ -14,10 +14,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agggen.errors import AggGenError
+from agggen_platform.storage.errors import StorageError, explained
 from agggen_platform.storage.folder import Folder
 
 _NAME = ".claim"
@@ -32,17 +33,21 @@ class ClaimedError(AggGenError):
 
 
 @contextmanager
-def claim(folder: Folder, beat: float = BEAT) -> Iterator[Callable[[], None]]:
+def claim(folder: Folder, beat: float | None = None) -> Iterator[Callable[[], None]]:
     """Holds the folder; yields a check that raises when the claim was lost, to be called before anything is published.
+
+    Args:
+        beat: seconds between two counts, `BEAT` by default.
 
     Raises:
         ClaimedError: another job holds it (or took it over, from the check).
+        StorageError: the folder refused, or did not answer.
     """
     if folder.local is not None:
         with _flock(folder.local):
             yield lambda: None
     else:
-        with _beating(folder, beat) as check:
+        with _beating(folder, BEAT if beat is None else beat) as check:
             yield check
 
 
@@ -50,8 +55,10 @@ def claim(folder: Folder, beat: float = BEAT) -> Iterator[Callable[[], None]]:
 def _flock(path: Path) -> Iterator[None]:
     import fcntl
 
-    path.mkdir(parents=True, exist_ok=True)
-    with (path / _NAME).open("a+") as file:  # never removed: a second holder would lock another inode
+    with explained("claim", path):
+        path.mkdir(parents=True, exist_ok=True)
+        claimed = (path / _NAME).open("a+")  # never removed: a second holder would lock another inode
+    with claimed as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -76,21 +83,26 @@ def _beating(folder: Folder, beat: float) -> Iterator[Callable[[], None]]:
             raise _refusal(folder.address, json.loads(now)["who"])
         before = now
 
-    lost = threading.Event()
+    lost: list[AggGenError] = []  # and why
     ended = threading.Event()
 
     def beat_on() -> None:
         count = 0
         while not ended.is_set():
-            if count and not _is_mine(folder, mine):
-                lost.set()
+            try:
+                if count:
+                    check()
+                count += 1
+                folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
+            except AggGenError as error:  # nobody knows who holds it now
+                lost.append(error)
                 return
-            count += 1
-            folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
             ended.wait(beat)
 
     def check() -> None:
-        if lost.is_set() or not _is_mine(folder, mine):
+        if lost:
+            raise lost[0]
+        if not _is_mine(folder, mine):
             raise _refusal(folder.address, "it took over from this one")
 
     folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
@@ -103,8 +115,9 @@ def _beating(folder: Folder, beat: float) -> Iterator[Callable[[], None]]:
     finally:
         ended.set()
         thread.join(10 * beat)
-        if _is_mine(folder, mine):
-            folder.delete(_NAME)
+        with suppress(StorageError):  # a claim that cannot be given back is given up for dead
+            if _is_mine(folder, mine):
+                folder.delete(_NAME)
 
 
 def _is_mine(folder: Folder, mine: str) -> bool:
@@ -117,4 +130,6 @@ def _who() -> str:
 
 
 def _refusal(where: str, who: str) -> ClaimedError:
-    return ClaimedError(f"another job works on {where} ({who or 'just started'}); wait for it, or give another --out")
+    return ClaimedError(
+        f"another job works on {where} ({who or 'just started'}); wait for it, or choose another folder"
+    )

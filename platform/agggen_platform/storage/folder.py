@@ -1,113 +1,144 @@
 """A folder on this machine or in an object store (``s3://bucket/prefix``), with writes that are whole or not there.
 
-Credentials, region and endpoint of S3 come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...).
+Credentials, region and endpoint of S3 come from the environment, as for every AWS tool (``AWS_ACCESS_KEY_ID``,
+``AWS_ENDPOINT_URL``, ...). What a disk or a store refuses is a `StorageError` that says what was done, where, and what
+would help; a store that is only busy or out of reach for a moment is asked again, a bounded number of times.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import uuid
+import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any
-
-import pyarrow.fs as pafs
+from typing import Any, Protocol
 
 from agggen.errors import ConfigError
+from agggen_platform.storage.local import LocalStore
+from agggen_platform.storage.s3 import Policy, S3Store
 
-_CHUNK = 1 << 22  # bytes copied at once
+
+class _Store(Protocol):
+    """What a kind of store can do. Names are checked by `Folder`."""
+
+    def size(self, name: str) -> int | None: ...
+    def names(self, under: str) -> list[str]: ...
+    def open(self, name: str) -> Any: ...
+    def chunks(self, name: str) -> Iterator[bytes]: ...
+    def new(self, name: str) -> AbstractContextManager[Path]: ...
+    def write(self, name: str, content: bytes) -> None: ...
+    def upload(self, name: str, path: Path) -> None: ...
+    def download(self, name: str, path: Path) -> None: ...
+    def delete(self, name: str) -> None: ...
+    def sweep(self, under: str) -> None: ...
 
 
 class Folder:
-    """A folder by its path or ``s3://`` address; names are relative to it, with ``/`` between parts."""
+    """A folder by its path or ``s3://`` address; names are relative to it, with ``/`` between parts.
 
-    def __init__(self, address: str) -> None:
-        """Raises ConfigError: an address with a scheme other than ``s3`` or ``file``."""
+    A name with an empty part, ``.``, ``..``, a backslash or a NUL is refused with ConfigError. All methods raise
+    StorageError where the disk or the store refuses or does not answer. Can be pickled, and used by several threads.
+    """
+
+    def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
+        """Makes and asks nothing yet.
+
+        Args:
+            policy: how patient to be with an object store.
+
+        Raises:
+            ConfigError: an address with a scheme other than ``s3`` or ``file``, or one that names no bucket; boto3 is
+                not installed.
+        """
         scheme, separator, rest = address.partition("://")
         if separator and scheme not in ("s3", "file"):
             raise ConfigError(f"{address!r}: there are folders (a path, or file://) and s3://bucket/prefix")
-        self.local = None if scheme == "s3" and separator else Path(rest if separator else address).absolute()
-        if self.local is None:
-            if not rest.strip("/"):
+        self.policy = policy
+        self.local: Path | None = None
+        self._store: _Store
+        if separator and scheme == "s3":
+            bucket, _, prefix = rest.rstrip("/").partition("/")
+            if not bucket:
                 raise ConfigError(f"{address!r} names no bucket; write s3://bucket/prefix")
-            self._files, self._root = pafs.FileSystem.from_uri(address.rstrip("/"))
+            if prefix:
+                _check(prefix)
+            self.address = address.rstrip("/")
+            self._store = S3Store(bucket, prefix, policy)
         else:
-            self._files, self._root = pafs.LocalFileSystem(), self.local.as_posix()
-        self.address = address.rstrip("/") if self.local is None else self._root
+            path = rest if separator else address
+            if "\0" in path:
+                raise ConfigError(f"{address!r} is no path: it holds a NUL")
+            self.local = Path(path).absolute()
+            self.address = self.local.as_posix()
+            self._store = LocalStore(self.local)
 
     def __str__(self) -> str:
         return self.address
+
+    def __reduce__(self) -> tuple[type[Folder], tuple[str, Policy]]:
+        return Folder, (self.address, self.policy)
 
     def at(self, name: str) -> str:
         """What to call `name` when speaking to the user."""
         return f"{self.address}/{name}" if name else self.address
 
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
-
     def size(self, name: str) -> int | None:
         """The size of a file in bytes, None where there is no such file."""
-        info = self._files.get_file_info(self._path(name))
-        return info.size if info.type == pafs.FileType.File else None
+        return self._store.size(_check(name))
 
     def names(self, under: str = "") -> list[str]:
-        """The files below `under`, in order."""
-        chosen = pafs.FileSelector(self._path(under), recursive=True, allow_not_found=True)
-        found = self._files.get_file_info(chosen)
-        return sorted(i.path[len(self._root) :].lstrip("/") for i in found if i.type == pafs.FileType.File)
+        """The files in the folder `under` and its folders, in order; none where there is no such folder."""
+        return sorted(self._store.names(_check(under) if under else ""))
 
     def open(self, name: str) -> Any:
-        """An open file of pyarrow that can be read anywhere; raises FileNotFoundError."""
-        return self._files.open_input_file(self._path(name))
+        """A binary file that can be read anywhere, as Parquet is; raises FileNotFoundError."""
+        return self._store.open(_check(name))
 
     def read(self, name: str) -> bytes | None:
         """A small file's content, None where there is no such file."""
         try:
-            with self.open(name) as file:
-                return file.read()
+            return b"".join(self._store.chunks(_check(name)))
         except FileNotFoundError:
             return None
 
+    def sha256(self, name: str) -> str:
+        """SHA-256 of a file's content as it is read back now, in hexadecimal; raises FileNotFoundError."""
+        digest = hashlib.sha256()
+        for chunk in self._store.chunks(_check(name)):
+            digest.update(chunk)
+        return digest.hexdigest()
+
     def write(self, name: str, content: bytes) -> None:
         """Writes a small file, replacing one of this name."""
-        with self.new(name) as path:
-            path.write_bytes(content)
+        self._store.write(_check(name), content)
 
-    @contextmanager
-    def new(self, name: str) -> Iterator[Path]:
+    def new(self, name: str) -> AbstractContextManager[Path]:
         """A local path to write to; the file becomes `name` when the block ends without an error, and not before."""
-        if self.local is not None:
-            target = self.local / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
-            try:
-                yield temporary
-                with temporary.open("rb") as written:
-                    os.fsync(written.fileno())
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
-            return
-        with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
-            temporary = Path(scratch) / "object"
-            yield temporary
-            # An object appears when its upload ends, never in part.
-            with temporary.open("rb") as source, self._files.open_output_stream(self._path(name)) as sink:
-                _copy(source, sink)
+        return self._store.new(_check(name))
+
+    def upload(self, name: str, path: Path) -> None:
+        """Copies a file of this machine here, replacing one of this name; it appears whole."""
+        self._store.upload(_check(name), path)
+
+    def download(self, name: str, path: Path) -> None:
+        """Copies a file to this machine; `path` may be left in part if this fails. Raises FileNotFoundError."""
+        self._store.download(_check(name), path)
 
     def delete(self, name: str) -> None:
         """Removes a file; one that is not there is no error."""
-        if self.size(name) is not None:
-            self._files.delete_file(self._path(name))
+        self._store.delete(_check(name))
 
-    def download(self, name: str, path: Path) -> None:
-        """Copies a file to this machine."""
-        with self.open(name) as source, path.open("wb") as sink:
-            _copy(source, sink)
+    def sweep(self, under: str = "") -> None:
+        """Removes what killed processes left of files they were writing. For who alone writes `under`."""
+        self._store.sweep(_check(under) if under else "")
 
 
-def _copy(source: IO[bytes], sink: IO[bytes]) -> None:
-    shutil.copyfileobj(source, sink, _CHUNK)
+def _check(name: str) -> str:
+    wrong = next((sign for sign in ("\\", "\0") if sign in name), None)
+    if wrong is None:
+        wrong = next((part or "//" for part in name.split("/") if part in ("", ".", "..")), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"{name!r} is no name of a file in a folder, because of {wrong!r}; write parts with one / between them"
+        )
+    return name

@@ -1,0 +1,121 @@
+"""Bundles on their way to a store and back.
+
+A bundle is copied file by file, its manifest last: what has no manifest is no bundle. Bundles of an object store are
+kept on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from agggen.bundle import FILES, check_bundle, fingerprint
+from agggen.errors import BundleError
+from agggen.facts.allennlp.environment import cache_folder, only_one
+from agggen_platform.storage import verified
+from agggen_platform.storage.errors import DamagedError, explained
+from agggen_platform.storage.folder import Folder
+
+_MANIFEST = "manifest.json"
+
+
+def put_bundle(path: Path, address: str) -> str:
+    """Copies the bundle at `path` to the folder `address`, here or in a store, and returns the folder's full address.
+
+    Every file is read back. A copy that was cut short is completed; the same bundle there already is left as it is.
+
+    Raises:
+        BundleError: there is no whole bundle at `path`, or `address` holds another one.
+        StorageError: the folder refused, did not answer, or does not give back what was sent.
+    """
+    check_bundle(path)
+    folder = Folder(address)
+    manifest = (path / _MANIFEST).read_bytes()
+    described = json.loads(manifest)
+    there = folder.read(_MANIFEST)
+    if there not in (None, manifest):
+        raise BundleError(
+            f"{folder} holds another bundle already; one is never overwritten, so choose another address or remove it"
+        )
+    for name in FILES:
+        size, sha256 = described[name]["bytes"], described[name]["sha256"]
+        if not verified.holds(folder, name, size, sha256):
+            verified.put(folder, name, path / name)
+    if there is None:
+        verified.put(folder, _MANIFEST, path / _MANIFEST)
+    return folder.address
+
+
+def get_bundle(address: str) -> Path:
+    """A whole bundle on this machine: the folder itself, or this machine's copy of the one in a store.
+
+    Args:
+        address: a folder, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+
+    Raises:
+        BundleError: there is none, or it was changed after it was saved.
+        StorageError: the store refused or did not answer, or there is no room for the copy.
+    """
+    if address.startswith("models:/"):
+        from agggen_platform.registry import resolve
+
+        address = resolve(address)
+    folder = Folder(address)
+    if folder.local is not None:
+        check_bundle(folder.local)
+        return folder.local
+    manifest = folder.read(_MANIFEST)
+    if manifest is None:
+        raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
+    kept = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
+    with explained("write (AGGGEN_CACHE chooses another place)", kept), only_one(kept):
+        if not _is_whole(kept):
+            _fetch(folder, manifest, kept)
+    return kept
+
+
+def _is_whole(kept: Path) -> bool:
+    """Whether the copy is what its name says."""
+    try:
+        check_bundle(kept)
+    except BundleError:
+        return False
+    return fingerprint(kept) == kept.name
+
+
+def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
+    """Replaces the copy `kept`; whoever calls this has it alone."""
+    described = _described(folder, manifest)
+    for left in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
+        if left.exists():
+            shutil.rmtree(left)
+    beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
+    try:
+        for name in FILES:
+            try:
+                verified.get(folder, name, beside / name, described[name]["bytes"], described[name]["sha256"])
+            except DamagedError as error:
+                raise BundleError(
+                    f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
+                ) from error
+        (beside / _MANIFEST).write_bytes(manifest)
+        check_bundle(beside)
+        beside.chmod(0o755)
+        os.rename(beside, kept)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _described(folder: Folder, manifest: bytes) -> dict[str, Any]:
+    try:
+        described = json.loads(manifest)
+        return {
+            name: {"bytes": int(described[name]["bytes"]), "sha256": str(described[name]["sha256"])} for name in FILES
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{folder.at(_MANIFEST)} is no manifest of a bundle ({error!r})") from error

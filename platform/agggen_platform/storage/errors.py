@@ -1,0 +1,72 @@
+"""What a disk or an object store can refuse, said so that the user can mend it."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agggen.errors import AggGenError
+
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota is used up",
+    errno.EFBIG: "it is larger than a file may be here",
+}
+_REFUSED = {
+    errno.EACCES: "this user may not; correct the permissions, or choose another folder",
+    errno.EPERM: "this user may not; correct the permissions, or choose another folder",
+    errno.EROFS: "the file system is read-only; choose another folder",
+}
+
+
+class StorageError(AggGenError):
+    """A disk or an object store refused, or did not answer."""
+
+    exit_code = 5
+
+
+class DamagedError(StorageError):
+    """A file is not what was written."""
+
+
+@contextmanager
+def explained(operation: str, path: Path, size: int | None = None) -> Iterator[None]:
+    """Turns an operating system's error within into one for the user.
+
+    Args:
+        operation: what is done, as in "cannot write PATH".
+        size: bytes that it needs, where that is known.
+
+    Raises:
+        StorageError: in place of any OSError but FileNotFoundError.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise refused(operation, path, error, size) from error
+
+
+def refused(operation: str, path: Path, error: OSError, size: int | None = None) -> StorageError:
+    """The error to raise for `error`, which came up in an operation on `path`."""
+    code = error.errno or 0
+    if code in _FULL:
+        needed = "" if size is None else f"{size:,} bytes needed, "
+        why = f"{_FULL[code]} ({needed}{_free(path):,} free); make room, or choose another folder"
+    else:
+        why = _REFUSED.get(code) or error.strerror or str(error)
+    return StorageError(f"cannot {operation} {path}: {why}")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether `error` says that there is no room for what was written."""
+    return error.errno in _FULL
+
+
+def _free(path: Path) -> int:
+    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(there).free

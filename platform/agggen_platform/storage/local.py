@@ -1,0 +1,124 @@
+"""Files in a folder of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agggen_platform.storage.errors import StorageError, explained, is_full, refused
+
+_CHUNK = 1 << 20  # bytes
+
+
+class LocalStore:
+    """The files below `root`. Reading follows symbolic links; writing through one that leaves `root` is refused."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def size(self, name: str) -> int | None:
+        path = self.root / name
+        with explained("look at", path):
+            return path.stat().st_size if path.is_file() else None
+
+    def names(self, under: str) -> list[str]:
+        top = self.root / under
+        found = []
+        with explained("list", top):
+            for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
+                found += [(Path(folder) / file).relative_to(self.root).as_posix() for file in files]
+        return found
+
+    def open(self, name: str) -> Any:
+        import pyarrow as pa
+
+        path = self.root / name
+        with explained("read", path):
+            return pa.OSFile(str(path), "rb")  # reads without Python's lock
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        path = self.root / name
+        with explained("read", path), path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+    @contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        target = self.root / name
+        with explained("write", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._check_inside(target)
+            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+        try:
+            try:
+                yield temporary
+            except OSError as error:  # the caller's own, but for want of room on this disk
+                if is_full(error):
+                    raise refused("write", target, error) from error
+                raise
+            with explained("write", target):
+                with temporary.open("rb") as written:
+                    os.fsync(written.fileno())
+                temporary.replace(target)
+                _sync(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def write(self, name: str, content: bytes) -> None:
+        with self.new(name) as path, explained("write", self.root / name, len(content)):
+            path.write_bytes(content)
+
+    def upload(self, name: str, path: Path) -> None:
+        with self.new(name) as copy:
+            _copy(path, copy, self.root / name)
+
+    def download(self, name: str, path: Path) -> None:
+        _copy(self.root / name, path, path)
+
+    def delete(self, name: str) -> None:
+        path = self.root / name
+        with explained("delete", path):
+            if path.parent.is_dir():
+                self._check_inside(path)
+                path.unlink(missing_ok=True)
+
+    def sweep(self, under: str) -> None:
+        for name in self.names(under):
+            last = name.rpartition("/")[2]
+            if last.startswith(".") and last.endswith(".tmp"):
+                self.delete(name)
+
+    def _check_inside(self, path: Path) -> None:
+        folder = path.parent.resolve()
+        if not folder.is_relative_to(self.root.resolve()):
+            raise StorageError(
+                f"{path} would be written to {folder}, outside {self.root}: a symbolic link leads there; remove it, "
+                "or give the folder it leads to"
+            )
+
+
+def _copy(source: Path, target: Path, named: Path) -> None:
+    """Copies a file and sees that it is on the disk; errors speak of `named`."""
+    with explained("write", named, source.stat().st_size), source.open("rb") as read, target.open("wb") as write:
+        shutil.copyfileobj(read, write, _CHUNK)
+        write.flush()
+        os.fsync(write.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Has the folder's new entry survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -1,0 +1,270 @@
+"""Objects of an S3 store, by boto3, with one policy of our own for what fails.
+
+boto3's own retries are off: they neither bound the time nor cover a body that breaks off. Whole objects appear when
+their upload ends, or not at all; a large one is sent in parts and taken back if a part fails. Every upload carries its
+MD5 sums (``Content-MD5``), which all kinds of S3 check.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agggen_platform.storage.errors import StorageError, explained, is_full, refused
+from agggen_platform.storage.s3_client import Policy, Tries, code_of, connect, is_missing
+
+__all__ = ["Policy", "S3Store"]
+
+_CHUNK = 1 << 18  # bytes between two looks at how a download goes
+_PARTS = 10_000  # S3's limit
+_AT_ONCE = 4  # parts on their way
+_TOKEN = "agggen-upload"
+T = TypeVar("T")
+
+
+class S3Store:
+    """The objects of `bucket` below `prefix`."""
+
+    def __init__(self, bucket: str, prefix: str, policy: Policy) -> None:
+        self.bucket, self.prefix, self.policy = bucket, prefix, policy
+        self._client = connect(policy)
+        self._answered = False
+        self._bucket_exists = False
+
+    def size(self, name: str) -> int | None:
+        try:
+            return self._head(name)["ContentLength"]
+        except FileNotFoundError:
+            return None
+
+    def names(self, under: str) -> list[str]:
+        prefix = self._key(under) + "/" if under or self.prefix else ""
+        found: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self._call(
+                "list", under, lambda more=more: self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **more)
+            )
+            keys = [item["Key"] for item in page.get("Contents", ())]
+            found += [key[len(self._key("")) :].lstrip("/") for key in keys if not key.endswith("/")]
+            if not page.get("IsTruncated"):
+                return found
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def open(self, name: str) -> io.RawIOBase:
+        return _RangeFile(self, name, self._head(name))
+
+    def chunks(self, name: str, first: int = 0, end: int | None = None, etag: str | None = None) -> Iterator[bytes]:
+        """The bytes `first` to `end` of an object; a body that breaks off goes on where it broke.
+
+        Args:
+            etag: of the object that is meant, if its first part was read before.
+        """
+        tries = self._tries("read", name)
+        while True:
+            before = first
+            ranged = {"Range": f"bytes={first}-{'' if end is None else end - 1}"} if first or end is not None else {}
+            try:
+                answer = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **ranged)
+                self._answered = True
+                if etag not in (None, answer["ETag"]):
+                    raise tries.replaced()
+                etag = answer["ETag"]
+                for chunk in answer["Body"].iter_chunks(_CHUNK):
+                    first += len(chunk)
+                    yield chunk
+                return
+            except Exception as error:
+                if is_missing(error):
+                    raise FileNotFoundError(self._at(name)) from error
+                tries.failed(error, self._answered, progress=first > before)
+
+    @contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
+            path = Path(scratch) / "object"
+            try:
+                yield path
+            except OSError as error:
+                if is_full(error):
+                    raise refused("write", path, error) from error
+                raise
+            self.upload(name, path)
+
+    def write(self, name: str, content: bytes) -> None:
+        digest = _md5(content)
+        self._call(
+            "write",
+            name,
+            lambda: self._client.put_object(Bucket=self.bucket, Key=self._key(name), Body=content, ContentMD5=digest),
+        )
+
+    def upload(self, name: str, path: Path) -> None:
+        with explained("read", path):
+            size = path.stat().st_size
+            content = path.read_bytes() if size <= self.policy.part else None
+        if content is not None:
+            self.write(name, content)
+            return
+        token = uuid.uuid4().hex
+        about = {"Bucket": self.bucket, "Key": self._key(name)}
+        start = self._call(
+            "write", name, lambda: self._client.create_multipart_upload(**about, Metadata={_TOKEN: token})
+        )
+        about["UploadId"] = start["UploadId"]
+        try:
+            self._complete(name, about, self._send(name, path, size, about), token)
+        except BaseException as error:
+            try:
+                self._call("take back", name, lambda: self._client.abort_multipart_upload(**about))
+            except (StorageError, FileNotFoundError) as left:
+                error.add_note(f"parts of it may be left in the store: {left}")
+            raise
+
+    def download(self, name: str, path: Path) -> None:
+        size = self._head(name)["ContentLength"]
+        chunks = self.chunks(name)
+        with explained("write", path, size), path.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def delete(self, name: str) -> None:
+        self._call("delete", name, lambda: self._client.delete_object(Bucket=self.bucket, Key=self._key(name)))
+
+    def sweep(self, under: str) -> None:
+        """Takes back uploads in parts that nobody ended."""
+        prefix = self._key(under) + "/" if under or self.prefix else ""
+        page = self._call("list", under, lambda: self._client.list_multipart_uploads(Bucket=self.bucket, Prefix=prefix))
+        for upload in page.get("Uploads", ()):
+            about = {"Bucket": self.bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+            try:
+                self._call("take back", under, lambda about=about: self._client.abort_multipart_upload(**about))
+            except FileNotFoundError:
+                continue  # it has ended meanwhile
+
+    def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
+        part = max(self.policy.part, -(-size // _PARTS))
+
+        def send(number: int) -> dict[str, Any]:
+            with explained("read", path), path.open("rb") as file:
+                file.seek((number - 1) * part)
+                content = file.read(part)
+            digest = _md5(content)
+            sent = self._call(
+                "write",
+                name,
+                lambda: self._client.upload_part(**about, PartNumber=number, Body=content, ContentMD5=digest),
+            )
+            return {"PartNumber": number, "ETag": sent["ETag"]}
+
+        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload")
+        try:
+            return list(pool.map(send, range(1, -(-size // part) + 1)))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _complete(self, name: str, about: dict[str, str], parts: list[dict[str, Any]], token: str) -> None:
+        def complete() -> None:
+            try:
+                self._client.complete_multipart_upload(**about, MultipartUpload={"Parts": parts})
+            except Exception as error:
+                # The answer to an earlier try may have been lost; then the object there is the one sent.
+                if code_of(error) != "NoSuchUpload" or self._head(name)["Metadata"].get(_TOKEN) != token:
+                    raise
+
+        self._call("write", name, complete)
+
+    def _head(self, name: str) -> dict[str, Any]:
+        try:
+            return self._call(
+                "look at", name, lambda: self._client.head_object(Bucket=self.bucket, Key=self._key(name))
+            )
+        except FileNotFoundError:
+            self._check_bucket(name)  # the answer to HEAD does not say whether it is the bucket that is missing
+            raise
+
+    def _check_bucket(self, name: str) -> None:
+        if not self._bucket_exists:
+            try:
+                self._call("look at", name, lambda: self._client.head_bucket(Bucket=self.bucket))
+            except FileNotFoundError:
+                raise self._tries("look at", name).no_bucket() from None
+            self._bucket_exists = True
+
+    def _key(self, name: str) -> str:
+        return "/".join(filter(None, (self.prefix, name)))
+
+    def _at(self, name: str) -> str:
+        return f"s3://{self.bucket}/{self._key(name)}"
+
+    def _tries(self, verb: str, name: str) -> Tries:
+        return Tries(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
+
+    def _call(self, verb: str, name: str, do: Callable[[], T]) -> T:
+        """Does a request, again where that may help.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            StorageError: it failed.
+        """
+        tries = self._tries(verb, name)
+        while True:
+            try:
+                answer = do()
+            except Exception as error:
+                if is_missing(error):
+                    raise FileNotFoundError(self._at(name)) from error
+                tries.failed(error, self._answered)
+            else:
+                self._answered = True
+                return answer
+
+
+class _RangeFile(io.RawIOBase):
+    """An object that is read where it is asked for, each time by a request of that range."""
+
+    def __init__(self, store: S3Store, name: str, head: dict[str, Any]) -> None:
+        self._store, self._name = store, name
+        self._size, self._etag, self._place = head["ContentLength"], head["ETag"], 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, start + offset)
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def size(self) -> int:
+        return self._size
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._size, self._place + len(buffer))
+        filled = 0
+        if self._place < end:
+            for chunk in self._store.chunks(self._name, self._place, end, self._etag):
+                buffer[filled : filled + len(chunk)] = chunk
+                filled += len(chunk)
+        self._place += filled
+        return filled
+
+
+def _md5(content: bytes) -> str:
+    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()

@@ -1,0 +1,182 @@
+"""The connection to an S3 store: how long to wait, what is worth another try, and what to tell the user of the rest."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from agggen.errors import ConfigError
+from agggen_platform.storage.errors import DamagedError, StorageError
+
+_BUSY = {  # beside all statuses of 500 and more: what S3 says of a request that may succeed a moment later
+    *("SlowDown", "Throttling", "ThrottlingException", "TooManyRequests", "RequestLimitExceeded", "429"),
+    *("RequestTimeout", "RequestTimeTooSlow", "OperationAborted", "ConditionalRequestConflict"),
+    *("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),  # damaged on the way there
+}
+_OLD = {"ExpiredToken", "TokenRefreshRequired", "InvalidToken"}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient to be with a store. An operation ends `seconds` + `read_timeout` after its last progress at most."""
+
+    attempts: int = 6
+    """At one request, or at one download without any progress."""
+    seconds: float = 90.0
+    """After which no further attempt begins."""
+    pause: float = 0.2
+    """Seconds before the second attempt; doubled each time, and taken in part at random."""
+    longest_pause: float = 10.0
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    """Seconds without a byte after which an attempt has failed."""
+    part: int = 16 << 20
+    """Bytes of a part of an upload; smaller files are sent whole. S3 takes no part below 5 MiB."""
+
+
+def connect(policy: Policy) -> Any:
+    """A client of the store that the environment names; the same one for the same environment.
+
+    Raises:
+        ConfigError: boto3 is not installed, or the environment is not valid.
+    """
+    environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    return _connect(policy, environment, os.getpid())
+
+
+@lru_cache(maxsize=8)
+def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: int) -> Any:
+    try:
+        import boto3
+    except ImportError as error:
+        raise ConfigError("s3:// needs boto3, which is not installed: pip install 'agggen[cluster]'") from error
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    config = Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=policy.connect_timeout,
+        read_timeout=policy.read_timeout,
+        request_checksum_calculation="when_required",  # the newer sums are not known to every S3; Content-MD5 is
+    )
+    try:
+        return boto3.session.Session().client("s3", config=config)
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigError(f"the environment describes no S3 store: {error}") from error
+
+
+def code_of(error: Exception) -> str:
+    """What the store called its refusal, "" where it is none."""
+    return _response(error).get("Error", {}).get("Code", "")
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether the store says that there is no such object (or upload)."""
+    return code_of(error) in ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
+
+
+class Tries:
+    """The attempts at one operation."""
+
+    def __init__(self, policy: Policy, verb: str, address: str, bucket: str, endpoint: str) -> None:
+        self._policy, self._what, self._bucket, self._endpoint = policy, f"cannot {verb} {address}", bucket, endpoint
+        self._count, self._begin = 0, time.monotonic()
+
+    def failed(self, error: Exception, answered: bool, progress: bool = False) -> None:
+        """Returns when it is time for another attempt.
+
+        Args:
+            answered: whether the store has answered before; if it never did, its address is wrong.
+            progress: whether the attempt brought something; then patience begins anew.
+
+        Raises:
+            StorageError: no further attempt would help, or there were enough.
+            Exception: `error` itself, where it has nothing to do with the store.
+        """
+        if progress:
+            self._count, self._begin = 0, time.monotonic()
+        self._count += 1
+        if not _worth_another(error, answered):
+            told = self._explained(error)
+            if told is error:
+                raise error
+            raise told from error
+        spent = time.monotonic() - self._begin
+        if self._count >= self._policy.attempts or spent >= self._policy.seconds:
+            raise StorageError(
+                f"{self._what}: {self._endpoint} failed {self._count} times in {spent:.0f} s, lastly with "
+                f"{_said(error)}; try again when it is well"
+            ) from error
+        pause = min(self._policy.longest_pause, self._policy.pause * 2 ** (self._count - 1))
+        time.sleep(pause * random.uniform(0.5, 1))
+
+    def no_bucket(self) -> StorageError:
+        return StorageError(
+            f"{self._what}: there is no bucket {self._bucket!r} at {self._endpoint}; create it, or correct the address"
+        )
+
+    def replaced(self) -> DamagedError:
+        return DamagedError(f"{self._what}: it was replaced while it was read")
+
+    def _explained(self, error: Exception) -> Exception:
+        from botocore import exceptions as boto
+
+        code, status = code_of(error), _status(error)
+        if code == "NoSuchBucket":
+            return self.no_bucket()
+        if status == 403 or code in _OLD:
+            return StorageError(
+                f"{self._what}: {self._endpoint} refuses these credentials ({_said(error)}); AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must be of a user who may list, read, write and "
+                "delete there"
+            )
+        if code == "InvalidRange":  # a shorter one took its place
+            return self.replaced()
+        if isinstance(error, boto.FlexibleChecksumError):
+            return DamagedError(f"{self._what}: it is not what the store's checksum says")
+        if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
+            return StorageError(
+                f"{self._what}: there are no credentials ({error}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "or AWS_PROFILE"
+            )
+        if isinstance(error, boto.ConnectionError):
+            return StorageError(
+                f"{self._what}: nothing answers at {self._endpoint} ({_said(error)}); AWS_ENDPOINT_URL says where the "
+                "store is"
+            )
+        if isinstance(error, boto.ParamValidationError):
+            return ConfigError(f"{self._what}: {' '.join(str(error).split())}")
+        if isinstance(error, boto.ClientError | boto.BotoCoreError):
+            return StorageError(f"{self._what}: {self._endpoint} says {_said(error)}")
+        return error
+
+
+def _response(error: Exception) -> dict[str, Any]:
+    return getattr(error, "response", None) or {}  # None where the connection failed
+
+
+def _status(error: Exception) -> int:
+    return _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+
+
+def _worth_another(error: Exception, answered: bool) -> bool:
+    from botocore import exceptions as boto
+    from botocore.parsers import ResponseParserError
+
+    if isinstance(error, boto.ClientError):
+        return code_of(error) in _BUSY or (_status(error) >= 500 and _status(error) != 501)
+    if isinstance(error, boto.SSLError | boto.ProxyConnectionError):
+        return False
+    if isinstance(error, boto.EndpointConnectionError | boto.ConnectTimeoutError):
+        return answered  # a store that is being restarted
+    return isinstance(error, boto.HTTPClientError | boto.IncompleteReadError | ResponseParserError)
+
+
+def _said(error: Exception) -> str:
+    if code := code_of(error):
+        return f"{code}: {_response(error)['Error'].get('Message', '')}".removesuffix(": ")
+    return " ".join(f"{type(error).__name__}: {error}".split())

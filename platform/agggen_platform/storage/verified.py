@@ -1,0 +1,68 @@
+"""Copies to and from a folder that are read back and compared, so that what counts as stored can be got again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from agggen_platform.storage.errors import DamagedError, explained
+from agggen_platform.storage.folder import Folder
+
+_TRIES = 2  # what was damaged on the way is whole at the second try; what is damaged there is not
+
+
+def measure(path: Path) -> tuple[int, str]:
+    """Size in bytes and SHA-256 in hexadecimal of a file of this machine."""
+    with explained("read", path), path.open("rb") as file:
+        return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def put(folder: Folder, name: str, path: Path) -> tuple[int, str]:
+    """Uploads a file, reads all of it back, and returns its size and SHA-256.
+
+    What a local folder reads back may come from memory: this tells of a damaged copy, not of a dying disk.
+
+    Raises:
+        DamagedError: what is there is not what was sent. It is removed.
+        StorageError: the folder refused, or did not answer.
+    """
+    size, sha256 = measure(path)
+    folder.upload(name, path)
+    if not holds(folder, name, size, sha256):
+        folder.delete(name)
+        raise DamagedError(
+            f"{folder.at(name)} did not arrive as it was sent ({size:,} bytes, SHA-256 {sha256}); it was removed"
+        )
+    return size, sha256
+
+
+def holds(folder: Folder, name: str, size: int, sha256: str) -> bool:
+    """Whether the file is there and all of its content is right."""
+    try:
+        return folder.size(name) == size and folder.sha256(name) == sha256
+    except FileNotFoundError:
+        return False
+
+
+def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
+    """Downloads a file to `path` and compares it.
+
+    Raises:
+        DamagedError: it is missing or not of this size and SHA-256; there is nothing at `path` then.
+        StorageError: the folder refused or did not answer, or there is no room here.
+    """
+    found = "there is no such file"
+    for _ in range(_TRIES):
+        try:
+            folder.download(name, path)
+        except FileNotFoundError:
+            break
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        there, digest = measure(path)
+        if (there, digest) == (size, sha256):
+            return
+        found = f"it has {there:,} bytes and SHA-256 {digest}"
+        path.unlink()
+    raise DamagedError(f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {found}")

@@ -1,0 +1,262 @@
+"""A folder in an object store, and what it does when the store is busy, broken, gone or not ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.errors import ConfigError
+from agggen_platform.storage.errors import DamagedError, StorageError
+from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.s3_client import Policy, connect
+from tests.processes import free_ports
+from tests.s3_faults import FaultyS3
+
+QUICK = Policy(attempts=4, seconds=5, pause=0.01, connect_timeout=2, read_timeout=2, part=5 << 20)
+LARGE = bytes(range(256)) * (44 << 10)  # 11 MiB: three parts
+
+
+@pytest.fixture
+def folder(s3: str, faulty_s3: FaultyS3) -> Folder:
+    """A folder in an empty bucket behind the faulty proxy."""
+    return Folder(f"{s3}/some/where", QUICK)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    path = tmp_path / "large"
+    path.write_bytes(LARGE)
+    return path
+
+
+def test_it_does_what_a_local_folder_does(folder: Folder, s3: str, tmp_path: Path) -> None:
+    assert (folder.names(), folder.size("x"), folder.read("x")) == ([], None, None)
+    folder.delete("x")
+    for call in (folder.open, folder.sha256, lambda name: folder.download(name, tmp_path / "y")):
+        with pytest.raises(FileNotFoundError, match="some/where/x"):
+            call("x")
+    folder.write("x", b"1234")
+    folder.write("x y/ü+%.z", b"")
+    Folder(f"{s3}/some/where-else").write("x", b"")  # the same start, another folder
+    assert folder.names() == ["x", "x y/ü+%.z"]
+    assert folder.names("x y") == ["x y/ü+%.z"]
+    assert folder.names("x") == []
+    assert (folder.size("x"), folder.size("x y"), folder.read("x")) == (4, None, b"1234")
+    assert folder.read("x y/ü+%.z") == b""
+    with folder.new("new") as path:
+        path.write_bytes(b"56")
+    folder.download("new", tmp_path / "new")
+    assert (tmp_path / "new").read_bytes() == b"56"
+    with pytest.raises(ZeroDivisionError), folder.new("new") as path:
+        path.write_bytes(b"half")
+        raise ZeroDivisionError
+    assert folder.read("new") == b"56"
+    folder.delete("new")
+    assert Folder(s3).names() == ["some/where-else/x", "some/where/x", "some/where/x y/ü+%.z"]
+
+
+def test_more_names_than_a_page_holds(folder: Folder, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        folder.write(str(number), b"")
+    client = connect(QUICK)
+    monkeypatch.setattr(client, "list_objects_v2", partial(client.list_objects_v2, MaxKeys=3))
+    assert folder.names() == [str(number) for number in range(7)]
+    assert faulty_s3.count("GET", "list-type") == 3
+
+
+def test_parquet_is_read_where_it_is_asked_for(folder: Folder, faulty_s3: FaultyS3) -> None:
+    table = pa.table({"a": list(range(100_000)), "b": [str(number) * 9 for number in range(100_000)]})
+    with folder.new("x.parquet") as path:
+        pq.write_table(table, path, row_group_size=10_000)
+    faulty_s3.heal()
+    faulty_s3.inject("cut answer", method="GET")
+    faulty_s3.inject("503", after=2, method="GET")
+    with folder.open("x.parquet") as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        assert parquet.read_row_group(7, columns=["a"]).column("a").to_pylist() == list(range(70_000, 80_000))
+        assert parquet.read().equals(table)
+    folder.write("no.parquet", b"nothing of the kind")
+    with pytest.raises(pa.ArrowInvalid), folder.open("no.parquet") as file:
+        pq.ParquetFile(file)
+    faulty_s3.inject("403", -1, method="GET")
+    with pytest.raises(StorageError, match="refuses these credentials"), folder.open("x.parquet") as file:
+        pq.ParquetFile(file)
+
+
+# --- faults that pass -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["500", "503", "reset", "lost answer"])
+def test_a_fault_that_passes_is_not_seen(kind: str, folder: Folder, faulty_s3: FaultyS3) -> None:
+    folder.write("other", b"")  # the store has answered once
+    calls = {
+        "PUT": lambda: folder.write("x", b"123"),
+        "GET": lambda: folder.read("x") == b"123",
+        "HEAD": lambda: folder.size("x") == 3,
+        "DELETE": lambda: folder.delete("x"),
+    }
+    for method, call in calls.items():
+        faulty_s3.heal()
+        faulty_s3.inject(kind, 3, method=method)
+        assert call() in (True, None)
+        assert faulty_s3.count(method) == 4
+    faulty_s3.inject(kind, 3, path="list-type")
+    assert folder.names() == ["other"]
+
+
+def test_it_stops_after_the_last_attempt_and_says_so(folder: Folder, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("503", -1)
+    begin = time.monotonic()
+    with pytest.raises(
+        StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
+    ) as e:
+        folder.write("x", b"")
+    assert e.value.exit_code == 5
+    assert faulty_s3.count() == 4
+    assert time.monotonic() - begin < 2
+
+
+def test_it_stops_when_its_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("503", -1)
+    begin = time.monotonic()
+    with pytest.raises(StorageError, match="Service Unavailable"):  # the answer to HEAD has no document
+        Folder(s3, Policy(attempts=1000, seconds=0.5, pause=0.05, longest_pause=0.1)).size("x")
+    assert 0.5 <= time.monotonic() - begin < 1.5
+
+
+def test_a_body_that_breaks_off_goes_on_where_it_broke(
+    folder: Folder, faulty_s3: FaultyS3, large: Path, tmp_path: Path
+) -> None:
+    folder.upload("x", large)
+    faulty_s3.inject("cut answer", 6, method="GET")  # more often than the attempts, but each brings something
+    folder.download("x", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == LARGE
+    assert faulty_s3.count("GET") == 7
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(
+    folder: Folder, faulty_s3: FaultyS3, tmp_path: Path
+) -> None:
+    folder.write("x", b"a" * 600_000)
+    faulty_s3.inject("cut answer", method="GET")
+    chunks = folder._store.chunks("x")
+    assert set(next(chunks)) == {ord("a")}
+    folder.write("x", b"b" * 600_000)
+    with pytest.raises(DamagedError, match="replaced while it was read"):
+        list(chunks)
+
+
+# --- uploads in parts -----------------------------------------------------------------------------------------------
+
+
+def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
+    for kind in ("503", "reset", "lost answer"):
+        faulty_s3.inject(kind, method="PUT", path="partNumber=2")
+    faulty_s3.inject("lost answer", method="POST", path="uploadId")  # it is complete, and nobody heard of it
+    folder.upload("x", large)
+    assert faulty_s3.count("PUT", "partNumber=1") == faulty_s3.count("PUT", "partNumber=3") == 1
+    assert faulty_s3.count("PUT", "partNumber=2") == 4
+    assert (folder.size("x"), folder.read("x")) == (len(LARGE), LARGE)
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "partNumber=3"), ("POST", "uploadId")])
+def test_an_upload_that_fails_is_taken_back(
+    method: str, path: str, folder: Folder, faulty_s3: FaultyS3, large: Path, s3: str
+) -> None:
+    folder.write("x", b"old")
+    faulty_s3.inject("500", -1, method=method, path=path)
+    with pytest.raises(StorageError, match="InternalError"):
+        folder.upload("x", large)
+    assert folder.read("x") == b"old"
+    assert faulty_s3.count("DELETE", "uploadId") == 1
+    assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=s3.removeprefix("s3://"))
+
+
+def test_sweep_takes_back_uploads_that_nobody_ended(folder: Folder, s3: str) -> None:
+    client, bucket = boto3.client("s3"), s3.removeprefix("s3://")
+    for key in ("some/where/stage/x", "some/where-else/x"):
+        client.create_multipart_upload(Bucket=bucket, Key=key)
+    folder.sweep("stage")
+    assert [one["Key"] for one in client.list_multipart_uploads(Bucket=bucket)["Uploads"]] == ["some/where-else/x"]
+
+
+# --- what no attempt can help ---------------------------------------------------------------------------------------
+
+
+def calls_of(folder: Folder, source: Path) -> list[Callable[[], object]]:
+    return [
+        lambda: folder.write("x", b""),
+        lambda: folder.upload("x", source),
+        lambda: folder.read("x"),
+        lambda: folder.names(),
+        lambda: folder.size("x"),
+        lambda: folder.open("x"),
+        lambda: folder.download("x", source.with_name("copy")),
+    ]
+
+
+def test_refused_credentials_are_not_tried_again(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
+    faulty_s3.inject("403", -1)
+    for count, call in enumerate(calls_of(folder, large), 1):
+        with pytest.raises(StorageError, match=r"refuses these credentials .*AWS_ACCESS_KEY_ID") as caught:
+            call()
+        assert caught.value.exit_code == 5
+        assert faulty_s3.count() == count
+
+
+def test_a_missing_bucket_is_not_a_missing_object(s3: str, faulty_s3: FaultyS3, large: Path) -> None:
+    folder = Folder("s3://no-such-bucket-here/x", QUICK)
+    for call in calls_of(folder, large):
+        faulty_s3.heal()
+        with pytest.raises(StorageError, match="there is no bucket 'no-such-bucket-here' at http"):
+            call()
+        assert faulty_s3.count() <= 2  # a missing object may need a second look
+
+
+def test_no_credentials(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(StorageError, match=r"there are no credentials .* set AWS_ACCESS_KEY_ID"):
+        Folder(s3).read("x")
+
+
+def test_nothing_at_the_endpoint(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = f"http://127.0.0.1:{free_ports(1)[0]}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)  # goes before AWS_ENDPOINT_URL
+    begin = time.monotonic()
+    with pytest.raises(StorageError, match=f"nothing answers at {endpoint} .*AWS_ENDPOINT_URL"):
+        Folder(s3).read("x")
+    assert time.monotonic() - begin < 2
+
+
+def test_a_store_that_is_restarted_is_waited_for(s3: str, faulty_s3: FaultyS3) -> None:
+    folder = Folder(s3, Policy(attempts=3, pause=0.01))
+    folder.write("x", b"1")
+    faulty_s3.close()
+    with pytest.raises(StorageError, match="failed 3 times"):
+        folder.read("x")
+
+
+def test_a_store_that_falls_silent(s3: str, faulty_s3: FaultyS3) -> None:
+    folder = Folder(s3, Policy(attempts=2, pause=0.01, read_timeout=0.3))
+    folder.write("x", bytes(200_000))
+    faulty_s3.bytes_per_second = 100_000.0  # 0.65 s between two pieces
+    with pytest.raises(StorageError, match=r"failed 2 times .* Read timed? ?out|ReadTimeout"):
+        folder.write("y", bytes(200_000))
+
+
+def test_an_environment_that_is_none(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no url")
+    with pytest.raises(ConfigError, match=r"the environment describes no S3 store: .*no url"):
+        Folder(s3)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    with pytest.raises(ConfigError, match="Invalid bucket name"):
+        Folder("s3://a@b/c").read("x")

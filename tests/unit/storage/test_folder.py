@@ -1,0 +1,189 @@
+"""Names, addresses and local folders: what is refused, and that writes are whole or not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import ConfigError
+from agggen_platform.storage.errors import StorageError, refused
+from agggen_platform.storage.folder import Folder
+
+WRONG_NAMES = ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\b", "..\\x", "a\0b"]
+
+
+@pytest.mark.parametrize("address", ["folder", "s3://bucket/prefix"])  # no request is made
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_names_that_lead_elsewhere_are_refused_by_all_calls(name: str, address: str, tmp_path: Path) -> None:
+    folder = Folder(address)
+    calls = [
+        folder.size,
+        folder.open,
+        folder.read,
+        folder.sha256,
+        folder.new,
+        folder.delete,
+        lambda name: folder.write(name, b""),
+        lambda name: folder.upload(name, Path(__file__)),
+        lambda name: folder.download(name, tmp_path / "target"),
+    ]
+    for call in [*calls, folder.names, folder.sweep] if name else calls:
+        with pytest.raises(ConfigError, match="no name of a file"):
+            call(name)
+
+
+@pytest.mark.parametrize("address", ["gs://bucket/x", "http://host/x", "s3://", "s3:///x", "s3://b/a/../c", "a\0b"])
+def test_addresses_that_are_none_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError):
+        Folder(address)
+
+
+def test_an_s3_address_without_boto3_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['boto3'] = None\n"
+        "from agggen_platform.storage.folder import Folder\n"
+        f"Folder({str(tmp_path)!r}).write('x', b'')\n"
+        "try: Folder('s3://bucket/x')\n"
+        "except ValueError as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ConfigError")
+    assert "pip install 'agggen[cluster]'" in done.stdout
+
+
+def test_a_folder_does_what_it_says(tmp_path: Path) -> None:
+    folder = Folder(f"file://{tmp_path}/a/b")
+    assert folder.local == tmp_path / "a" / "b"
+    assert (folder.names(), folder.size("x"), folder.read("x")) == ([], None, None)
+    folder.delete("x")
+    for call in (folder.open, folder.sha256, lambda name: folder.download(name, tmp_path / "y")):
+        with pytest.raises(FileNotFoundError):
+            call("x")
+    folder.write("x", b"1234")
+    folder.write("deep/er/.y", b"")
+    assert folder.names() == ["deep/er/.y", "x"]
+    assert folder.names("deep") == ["deep/er/.y"]
+    assert (folder.size("x"), folder.size("deep"), folder.read("x")) == (4, None, b"1234")
+    assert folder.sha256("deep/er/.y") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    with folder.open("x") as file:
+        file.seek(2)
+        assert file.read() == b"34"
+    folder.upload("x", tmp_path / "a" / "b" / "deep" / "er" / ".y")
+    assert folder.size("x") == 0
+    folder.delete("x")
+    assert folder.names() == ["deep/er/.y"]
+    assert pickle.loads(pickle.dumps(folder)).names() == ["deep/er/.y"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    folder.write("x", b"old")
+    with pytest.raises(ZeroDivisionError), folder.new("x") as path:
+        path.write_bytes(b"half")
+        raise ZeroDivisionError
+    assert folder.read("x") == b"old"
+    assert folder.names() == ["x"]
+
+
+def test_sweep_removes_what_killed_writers_left(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    for name in ("a/.x.0badcafe.tmp", "a/x", "a/my.tmp", "b/.x.0badcafe.tmp"):
+        folder.write(name, b"")
+    folder.sweep("a")
+    assert folder.names() == ["a/my.tmp", "a/x", "b/.x.0badcafe.tmp"]
+
+
+def test_a_write_through_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "x").write_bytes(b"mine")
+    folder = Folder(str(tmp_path / "folder"))
+    folder.write("inside/x", b"")
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "folder" / "fine").symlink_to(tmp_path / "folder" / "inside")
+    folder.write("fine/y", b"1")
+    assert folder.read("inside/y") == b"1"
+    assert folder.read("link/x") == b"mine"  # reading may follow: corpora are linked to
+    for call in (lambda: folder.write("link/x", b"theirs"), lambda: folder.delete("link/x")):
+        with pytest.raises(StorageError, match="outside"):
+            call()
+    assert (tmp_path / "outside" / "x").read_bytes() == b"mine"
+    (tmp_path / "folder" / "link").unlink()
+    linked = Folder(str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "outside")  # the folder itself may be a link
+    linked.write("z", b"")
+    assert linked.names() == ["x", "z"]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.folder import Folder
+
+folder = Folder(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+def in_block():
+    with folder.new("big") as path:
+        path.write_bytes(bytes(100_000))
+
+for call in (
+    lambda: folder.write("big", bytes(100_000)),
+    lambda: folder.upload("big", Path(sys.argv[2])),
+    lambda: folder.download("source", Path(sys.argv[1]) / "copy"),
+    in_block,
+):
+    try: call()
+    except StorageError as error: print(error.exit_code, error)
+"""
+
+
+def test_a_full_disk_says_what_was_needed_and_what_is_free(tmp_path: Path) -> None:
+    source = tmp_path / "folder" / "source"
+    source.parent.mkdir()
+    source.write_bytes(bytes(100_000))
+    command = [sys.executable, "-c", FULL, str(source.parent), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4, done.stdout + done.stderr
+    for line in lines:
+        assert line.startswith(f"5 cannot write {tmp_path}/folder/")
+        assert " free)" in line
+    assert all("100,000 bytes needed" in line for line in lines[:3])
+    assert sorted(path.name for path in source.parent.iterdir()) == ["copy", "source"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (errno.ENOSPC, r"the disk is full \(7 bytes needed, [\d,]+ free\)"),
+        (errno.EDQUOT, "quota"),
+        (errno.EACCES, "permissions"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_what_the_system_refuses_is_explained(code: int, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "not" / "there"
+    with pytest.raises(StorageError, match=f"cannot write {path}: .*{said}"):
+        raise refused("write", path, OSError(code, os.strerror(code)), 7)
+
+
+def test_a_file_in_the_way_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    folder = Folder(str(tmp_path / "file"))
+    with pytest.raises(StorageError, match=r"cannot write .*file/x"):
+        folder.write("x", b"")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o555)
+    with pytest.raises(StorageError, match="permissions"):
+        Folder(str(tmp_path / "closed")).write("x", b"")
