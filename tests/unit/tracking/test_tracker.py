@@ -1,21 +1,23 @@
-"""The run log against a real SQLite MLflow, a dead server, a silent one, and a disk that cannot be written."""
+"""What a run logs is in its file and in a real SQLite MLflow, and what cannot be logged costs nothing else."""
 
 from __future__ import annotations
 
 import json
 import math
 import shlex
-import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agggen.errors import ConfigError
+from agggen.errors import ConfigError, StoppedError
 from agggen_platform.tracking import Tracker
-from agggen_platform.tracking.tracker import PARAM_CHARACTERS
+from agggen_platform.tracking.store import KEY_CHARACTERS, PARAM_CHARACTERS
+
+Track = Callable[..., Tracker]
+RunOf = Callable[[Tracker], Any]
+Curve = Callable[[Tracker, str], list[tuple[int, float]]]
 
 
 def events(tracker: Tracker) -> list[dict[str, Any]]:
@@ -24,70 +26,72 @@ def events(tracker: Tracker) -> list[dict[str, Any]]:
 
 def one_of_everything(tracker: Tracker) -> None:
     tracker.log_params({f"model.p{number}": number for number in range(250)})
-    tracker.log_params({"long": "x" * (PARAM_CHARACTERS + 10), "odd@key": True, "none": None})
+    tracker.log_params({"long": "x" * (PARAM_CHARACTERS + 10), "odd@key": True, "none": None, "/data/e2e/train": "f"})
     for step in range(3):
         tracker.log_metrics({"dev/bleu": 40.0 + step, "loss": math.nan if step == 1 else 1.0}, step)
-    tracker.log_text("[name] a sample", "sample.txt")
+    tracker.set_tags({"kind": "test"})
+    tracker.log_dataset("e2e", "train", "0123456789abcdef" * 4, "s3://user:secret@bucket/e2e")
+    tracker.log_text("[name] a sample", "samples/1.txt")
 
 
-EVERYTHING = ["start", "params", "params", "metrics", "metrics", "metrics", "artifact", "end"]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    yield tmp_path_factory.mktemp("runs of a test")
+EVERYTHING = ["start", "params", "params", "metrics", "metrics", "metrics", "tags", "dataset", "artifact", "end"]
 
 
 @pytest.fixture(scope="module")
-def finished(runs: Path) -> tuple[Tracker, list[str]]:
-    """A run that logged one of everything to a fresh SQLite store."""
-    reports: list[str] = []
-    folder = runs / "elsewhere" / "bundle"
+def finished(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tracker, list[str]]:
+    """A run that logged one of everything."""
+    said: list[str] = []
+    folder = tmp_path_factory.mktemp("model") / "bundle"
     (folder / "inner").mkdir(parents=True)
     (folder / "inner" / "a.json").write_text("{}", encoding="utf-8")
-    tracker = Tracker(experiment="toys", run_name="one", tags={"kind": "test"}, runs_dir=runs, report=reports.append)
+    tracker = Tracker(experiment="toys", run_name="all", tags={"mine": "yes"}, runs_dir=runs, report=said.append)
     with tracker:
         one_of_everything(tracker)
         tracker.log_artifact(folder)
-    return tracker, reports
+    return tracker, said
 
 
-def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], tmp_path: Path) -> None:
-    from mlflow import MlflowClient
-
-    tracker, reports = finished
-    assert reports == []
-    client = MlflowClient(tracker.uri)
-    assert tracker.run_id is not None
-    run = client.get_run(tracker.run_id)
-    assert client.get_experiment(run.info.experiment_id).name == "toys"
-    assert (run.info.run_name, run.info.status, run.data.tags["kind"]) == ("one", "FINISHED", "test")
+def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], run_of: RunOf, curve: Curve) -> None:
+    tracker, said = finished
+    assert said == []
+    run = run_of(tracker)
+    assert (run.info.run_name, run.info.status) == ("all", "FINISHED")
+    assert (run.data.tags["kind"], run.data.tags["mine"]) == ("test", "yes")
     params = run.data.params
     assert [params[f"model.p{number}"] for number in range(250)] == [str(number) for number in range(250)]
     assert (len(params["long"]), params["odd_key"], params["none"]) == (PARAM_CHARACTERS, "True", "None")
-    history = client.get_metric_history(tracker.run_id, "dev/bleu")
-    assert [(point.step, point.value) for point in history] == [(0, 40.0), (1, 41.0), (2, 42.0)]
-    assert math.isnan(client.get_metric_history(tracker.run_id, "loss")[1].value)
-    copied = Path(client.download_artifacts(tracker.run_id, "", str(tmp_path)))
-    assert (copied / "sample.txt").read_text(encoding="utf-8") == "[name] a sample"
-    assert (copied / "bundle" / "inner" / "a.json").read_text(encoding="utf-8") == "{}"
+    assert params["data/e2e/train"] == "f"
+    assert curve(tracker, "dev/bleu") == [(0, 40.0), (1, 41.0), (2, 42.0)]
+    assert math.isnan(curve(tracker, "loss")[1][1])
+    (dataset,) = run.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("e2e", ("0123456789abcdef" * 4)[:36])
+    assert json.loads(dataset.dataset.profile) == {"split": "train", "fingerprint": "0123456789abcdef" * 4}
+    assert dataset.tags[0].value == "train"
+    assert "secret" not in str(dataset.dataset.source)
+
+
+def test_a_run_says_where_it_comes_from(finished: tuple[Tracker, list[str]], run_of: RunOf) -> None:
+    tags = run_of(finished[0]).data.tags
+    assert {"host", "python", "version.torch", "mlflow.user", "mlflow.source.name"} <= set(tags)
+    assert "continued" not in tags
+    if (Path(__file__).parents[3] / ".git").exists():
+        assert len(tags["mlflow.source.git.commit"]) == 40
+        assert tags["git.dirty"] in ("true", "false")
 
 
 def test_the_local_file_holds_everything(finished: tuple[Tracker, list[str]]) -> None:
     lines = events(finished[0])
     assert [line["event"] for line in lines] == [*EVERYTHING[:-1], "artifact", "end"]
     assert lines[2]["values"]["long"] == "x" * (PARAM_CHARACTERS + 10)
-    assert lines[4] == {
-        "event": "metrics",
-        "step": 1,
-        "values": {"dev/bleu": 41.0, "loss": "nan"},
-        "time": lines[4]["time"],
-    }
+    values = {"dev/bleu": 41.0, "loss": "nan"}
+    assert lines[4] == {"event": "metrics", "step": 1, "values": values, "time": lines[4]["time"]}
 
 
 def test_artifacts_stay_in_the_runs_folder(finished: tuple[Tracker, list[str]]) -> None:
     tracker, _ = finished
-    assert (tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "sample.txt").is_file()
+    folder = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts"
+    assert (folder / "samples" / "1.txt").read_text(encoding="utf-8") == "[name] a sample"
+    assert (folder / "bundle" / "inner" / "a.json").read_text(encoding="utf-8") == "{}"
 
 
 def test_the_ui_command_names_the_store_and_listens_on_loopback(finished: tuple[Tracker, list[str]]) -> None:
@@ -97,66 +101,119 @@ def test_the_ui_command_names_the_store_and_listens_on_loopback(finished: tuple[
     assert words[words.index("--host") + 1] == "127.0.0.1"
 
 
-def test_a_failed_run_says_so_and_a_refused_artifact_does_not_stop_the_rest(
-    runs: Path, finished: tuple[Tracker, list[str]]
-) -> None:
+def test_what_mlflow_refuses_loses_only_itself(track: Track, run_of: RunOf, said: list[str]) -> None:
+    with track() as tracker:
+        tracker.log_artifact(tracker.runs_dir / "missing.txt")
+        tracker.log_metrics({f"m{number}": 1.0 for number in range(7)}, step=1 << 70)  # more than a database can hold
+        tracker.log_metrics({"fine": 1.0, "none": None})  # type: ignore[dict-item]
+    run = run_of(tracker)
+    assert (run.info.status, run.data.metrics) == ("FINISHED", {"fine": 1.0})
+    assert "missing.txt" in "".join(said)
+    assert "metric m0" in "".join(said)
+    assert "the metric none is no number" in "".join(said)
+    assert len(said) == 6  # further refusals are only counted
+    assert len(events(tracker)[2]["values"]) == 7
+
+
+def test_a_parameter_that_changed_is_logged_beside_the_first(track: Track, run_of: RunOf, said: list[str]) -> None:
+    long = ["k" * 300 + "1", "k" * 300 + "2"]
+    with track() as tracker:
+        tracker.log_params({"a": 1, "b": 1, long[0]: "one", long[1]: "two"})
+    with track() as tracker:
+        tracker.log_params({"a": 2, "b": 1})
+        tracker.log_params({"a": 2})
+    params = run_of(tracker).data.params
+    assert {name: params[name] for name in "ab"} | {"a.2": params["a.2"]} == {"a": "1", "a.2": "2", "b": "1"}
+    cut = {name: value for name, value in params.items() if name.startswith("k")}
+    assert sorted(cut.values()) == ["one", "two"]
+    assert {len(name) for name in cut} == {KEY_CHARACTERS}
+    assert len(params) == 5
+    assert len(said) == 1
+    assert "a.2" in said[0]
+
+
+def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve: Curve, said: list[str]) -> None:
+    ids = set()
+    for part, steps in enumerate((range(0, 6), range(4, 10))):  # the second part goes on from step 4's checkpoint
+        with track() as tracker:
+            tracker.log_metrics({"seconds": float(part)})
+            for step in steps:
+                tracker.log_metrics({"loss": 1 / (1 + step), "speed": 100.0 + part}, step)
+        ids.add(tracker.run_id)
+    assert len(ids) == 1
+    assert curve(tracker, "loss") == [(step, 1 / (1 + step)) for step in range(10)]
+    assert curve(tracker, "speed") == [(step, 100.0 + (step > 5)) for step in range(10)]
+    assert run_of(tracker).data.metrics["seconds"] == 1.0  # a number without steps is what it was last
+    assert (run_of(tracker).info.status, run_of(tracker).data.tags["continued"]) == ("FINISHED", "1")
+    assert said == []
+
+
+def test_a_lost_cursor_finds_the_run_and_makes_no_doubles(track: Track, curve: Curve) -> None:
+    for _ in range(2):
+        with track() as tracker:
+            tracker.log_metrics({"loss": 0.5}, 1)
+        (tracker.path.parent / "tracking.sent.json").write_text("{broken")
+        first = tracker.run_id
+    with track() as tracker:
+        tracker.log_metrics({"loss": 0.25}, 2)
+    assert tracker.run_id == first
+    assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
+
+
+def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curve, said: list[str]) -> None:
     from mlflow import MlflowClient
 
-    reports: list[str] = []
-    tracker = Tracker(experiment="toys", run_name="two", runs_dir=runs, report=reports.append)
-    with pytest.raises(ZeroDivisionError), tracker:
-        tracker.log_artifact(runs / "missing.txt")
-        tracker.log_params({"a": 1})
-        tracker.log_params({"a": 2})  # MLflow refuses to change a parameter
+    with track() as before:
+        before.log_metrics({"loss": 0.5}, 1)
+    MlflowClient(before.uri).delete_run(str(before.run_id))
+    with track() as tracker:
+        tracker.log_metrics({"loss": 0.25}, 2)
+    assert tracker.run_id != before.run_id
+    assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
+    assert len(said) == 1
+    assert f"no run {before.run_id} any more" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ZeroDivisionError, "FAILED"), (KeyboardInterrupt, "KILLED"), (StoppedError, "KILLED")],
+    ids=["failed", "interrupted", "stopped"],
+)
+def test_how_a_run_ended(track: Track, run_of: RunOf, error: type[BaseException], status: str) -> None:
+    with pytest.raises(error), track(f"-{status}") as tracker:
+        raise error("it ended")
+    assert events(tracker)[-1]["status"] == run_of(tracker).info.status == status
+
+
+def test_a_child_waits_for_its_parent(track: Track, run_of: RunOf, said: list[str]) -> None:
+    child = track("-child", parent="test_a_child_waits_for_its_parent-parent")
+    with track("-parent") as parent, child:
+        child.log_metrics({"loss": 1.0})
+    assert run_of(child).data.tags["mlflow.parentRunId"] == parent.run_id
+    assert said == []
+    with track("-orphan", parent="nobody") as orphan:  # is not waited for: there is no such run here
+        pass
+    assert "mlflow.parentRunId" not in run_of(orphan).data.tags
+    assert "1 entries of run" in said[0]
+
+
+def test_figures_are_drawn_and_one_that_cannot_be_costs_nothing(track: Track, said: list[str]) -> None:
+    from matplotlib.figure import Figure
+
+    def broken() -> Figure:
+        raise ZeroDivisionError("no data")
+
+    with track() as tracker:
+        tracker.log_figure("loss", Figure)
+        tracker.log_figure("broken", broken)
+        tracker.log_text("x", "../escape.txt")
         tracker.log_metrics({"m": 1.0})
-        raise ZeroDivisionError
-    assert events(tracker)[-1]["status"] == "FAILED"
-    assert tracker.run_id is not None
-    run = MlflowClient(tracker.uri).get_run(tracker.run_id)
-    assert (run.info.status, run.data.params, run.data.metrics) == ("FAILED", {"a": "1"}, {"m": 1.0})
-    assert len(reports) == 1
-    assert "missing.txt" in reports[0]
-
-
-def test_a_dead_server_costs_seconds_and_one_line(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        uri = f"http://someone:secret@127.0.0.1:{taken.getsockname()[1]}"
-        reports: list[str] = []
-        tracker = Tracker(uri, run_name="dead", runs_dir=tmp_path, report=reports.append)
-        started = time.monotonic()
-        with tracker:
-            one_of_everything(tracker)
-        assert time.monotonic() - started < 15
-    assert [line["event"] for line in events(tracker)] == EVERYTHING
-    assert len(reports) == 1
-    assert "misses parts of this run" in reports[0]
-    assert str(tracker.path) in reports[0]
-    assert "secret" not in reports[0] + tracker.ui_command()
-
-
-def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and says nothing
-        reports: list[str] = []
-        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        tracker = Tracker(uri, run_name="silent", runs_dir=tmp_path, report=reports.append, patience=1)
-        started = time.monotonic()
-        with tracker:
-            one_of_everything(tracker)
-        assert time.monotonic() - started < 5
-    assert [line["event"] for line in events(tracker)] == EVERYTHING
-    assert len(reports) == 1
-    assert "did not answer within 1 s" in reports[0]
-
-
-def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("a file where the folder should be", encoding="utf-8")
-    reports: list[str] = []
-    uri = f"sqlite:///{tmp_path / 'runs' / 'x.db'}"
-    with Tracker(uri, run_name="full", runs_dir=tmp_path / "runs", report=reports.append) as tracker:
-        one_of_everything(tracker)
-    assert len(reports) == 1
-    assert "cannot write" in reports[0]
+    folder = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts"
+    assert [path.name for path in (folder / "figures").iterdir()] == ["loss.png"]
+    assert (folder / "figures" / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    assert not (tracker.runs_dir / "escape.txt").exists()
+    assert len(said) == 1
+    assert "broken.png: no data" in said[0]
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "a b"])

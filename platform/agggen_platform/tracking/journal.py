@@ -1,0 +1,140 @@
+"""The run log's file: one JSON line an event. It is the truth; MLflow gets what stands in here, in this order.
+
+A line is appended whole in one write, so two processes may log to one file. A writer that was killed may leave half a
+line at the end: it is no event, and the next line begins on a line of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAME = "tracking.jsonl"
+
+# The kinds of events and what each holds beside its kind and time.
+_KINDS = {
+    "start": {"experiment", "run", "mlflow", "tags"},
+    "params": {"values"},
+    "metrics": {"step", "values"},
+    "tags": {"values"},
+    "dataset": {"name", "split", "fingerprint", "source"},
+    "artifact": {"path", "folder"},
+    "end": {"status"},
+}
+
+Event = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """A line that was read."""
+
+    event: Event | None  # None: the line is no event (half a line of a killed writer, or somebody's edit)
+    end: int  # where the next line begins, in bytes
+
+
+class Journal:
+    """Appends events to a file; from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self._torn = False  # whether the file's last line is not finished
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        """Writes one line. NaN and infinities become the strings "nan", "inf" and "-inf": JSON has none.
+
+        Raises:
+            OSError: it could not be written, or not whole.
+        """
+        text = json.dumps(_finite(event), ensure_ascii=False, allow_nan=False, default=str)
+        line = text.encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            file = self._open()
+            written = os.write(file, b"\n" + line if self._torn else line)
+            wanted = len(line) + self._torn
+            self._torn = written < wanted
+            if self._torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+
+    def close(self) -> None:
+        """Closes the file; the next event opens it again."""
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def _open(self) -> int:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            size = os.fstat(self._file).st_size
+            self._torn = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        return self._file
+
+
+def entries(path: Path, start: int = 0) -> Iterator[Entry]:
+    """The finished lines from byte `start` on, in order; none if there is no such file."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(start)
+        end = start
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            end += len(line)
+            yield Entry(_event(line), end)
+
+
+def numbers(event: Event) -> dict[str, float]:
+    """The values of a ``metrics`` event."""
+    return {name: float(value) for name, value in event["values"].items()}
+
+
+def history(path: Path) -> list[dict[str, Any]]:
+    """The metrics of a run log as rows ``{"stage", "step", name: value, ...}``, in order of stages and steps.
+
+    A metric ``joint/dev_loss`` is of the stage ``joint``; others have the stage ``""``. Where a run was continued and
+    logged a step again, the later value stands.
+    """
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    order: dict[str, int] = {}
+    for event, _ in entries(path):
+        if event is None or event["event"] != "metrics":
+            continue
+        for name, value in numbers(event).items():
+            stage, _, short = name.rpartition("/")
+            order.setdefault(stage, len(order))
+            row = rows.setdefault((stage, event["step"]), {"stage": stage, "step": event["step"]})
+            row[short] = value
+    return sorted(rows.values(), key=lambda row: (order[row["stage"]], row["step"]))
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(event, dict) or not isinstance(event.get("time"), int | float):
+        return None
+    needed = _KINDS.get(event.get("event", ""))
+    return None if needed is None or not needed <= set(event) else event
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

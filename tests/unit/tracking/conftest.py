@@ -1,0 +1,63 @@
+"""One SQLite MLflow for all tests of tracking: to make one takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen_platform.tracking import Tracker
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs with an MLflow in it."""
+    folder = tmp_path_factory.mktemp("runs of a test")
+    with Tracker(experiment="toys", run_name="first", runs_dir=folder):
+        pass
+    return folder
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What trackers report."""
+    return []
+
+
+@pytest.fixture
+def track(runs: Path, said: list[str], request: pytest.FixtureRequest) -> Callable[..., Tracker]:
+    """Makes the tracker of a run that is named after the test."""
+
+    def make(name: str = "", **options: Any) -> Tracker:
+        run_name = f"{request.node.originalname}{name}"
+        return Tracker(experiment="toys", run_name=run_name, runs_dir=runs, report=said.append, **options)
+
+    return make
+
+
+@pytest.fixture
+def run_of() -> Callable[[Tracker], Any]:
+    """MLflow's view of a tracker's run."""
+
+    def look(tracker: Tracker) -> Any:
+        from mlflow import MlflowClient
+
+        assert tracker.run_id is not None
+        return MlflowClient(tracker.uri).get_run(tracker.run_id)
+
+    return look
+
+
+@pytest.fixture
+def curve() -> Callable[[Tracker, str], list[tuple[int, float]]]:
+    """The points (step, value) of a metric in MLflow, by step."""
+
+    def look(tracker: Tracker, metric: str) -> list[tuple[int, float]]:
+        from mlflow import MlflowClient
+
+        points = MlflowClient(tracker.uri).get_metric_history(tracker.run_id, metric)
+        return sorted((point.step, point.value) for point in points)
+
+    return look
