@@ -1,22 +1,15 @@
-"""Runs on this machine: where records come from, where a run lives, and when it trains."""
+"""Where records come from: the catalogue, or a prepared folder."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.errors import BundleError, ConfigError, CorpusError
-from agggen.model.joint import ModelConfig
+from agggen.errors import CorpusError
 from agggen.records import Record
-from agggen.run import CorpusConfig, RunConfig, TextConfig, TrainingConfig
-from agggen.training.callbacks import Silent
-from agggen.training.loop import StageConfig, Trainer
-from agggen_platform.local import fingerprint_of, finished, records_of, run_folder, train_here
-from agggen_platform.tracking import Tracker
+from agggen_platform.local import fingerprint_of, records_of
 
 
 def record(name: str, food: str = "Thai") -> Record:
@@ -86,55 +79,3 @@ def test_the_fingerprint_follows_content_and_order() -> None:
     changed = [record("Aromi", "English"), *RECORDS[1:]]
     prints = {fingerprint_of(each) for each in (RECORDS, RECORDS[::-1], RECORDS[:3], changed, [])}
     assert len(prints) == 5
-
-
-def test_a_run_lives_where_its_name_and_configuration_say() -> None:
-    config, root = RunConfig(), Path("runs")
-    assert run_folder(config, "a", root) == run_folder(RunConfig(), "a", root)
-    assert run_folder(config, "a", root).parent == root
-    other = replace(config, training=TrainingConfig(seed=2))
-    assert len({run_folder(config, "a", root), run_folder(config, "b", root), run_folder(other, "a", root)}) == 3
-
-
-@pytest.mark.parametrize("name", ["a/b", "/a", "a/", "../a"])
-def test_a_run_does_not_leave_the_folder_of_runs(name: str) -> None:
-    """Regression: `--name a/b` trained in runs/a/ and logged elsewhere."""
-    with pytest.raises(ConfigError, match="must be a name without folders"):
-        run_folder(RunConfig(), name, Path("runs"))
-
-
-class Heard(Silent):
-    def __init__(self) -> None:
-        self.ended = 0
-
-    def on_end(self, trainer: Trainer) -> None:
-        self.ended += 1
-
-
-def test_train_here_trains_once_and_logs_where_it_came_from(corpus: Path, tmp_path: Path) -> None:
-    stage = StageConfig(epochs=1, warmup=1, log_every=1)
-    config = RunConfig(
-        corpus=CorpusConfig(name=str(corpus)),
-        text=TextConfig(min_count=1),
-        model=ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8),
-        training=TrainingConfig(threads=1, baseline=stage, joint=stage),
-    )
-    folder, heard, said = tmp_path / "runs" / "r", Heard(), list[str]()
-    assert finished(folder) is None
-    # A store that cannot be: the run must go on, and its JSONL holds everything.
-    with Tracker("nonsense://x", run_name="r", runs_dir=tmp_path / "runs", report=said.append) as tracker:
-        first = train_here(config, folder, tracker, lambda stage: [heard])
-        again = train_here(config, folder, tracker, lambda stage: [heard])
-    assert (first.trained, again.trained, heard.ended) == (True, False, 2)
-    assert first.path == again.path == folder / "bundle"
-    events = [json.loads(line) for line in (folder / "tracking.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [event["event"] for event in events].count("params") == 1
-    params = next(event["values"] for event in events if event["event"] == "params")
-    assert params["model.width"] == 16
-    assert params[f"{corpus}/train"] == fingerprint_of(RECORDS[:3]) == first.bundle.sources[f"{corpus}/train"]
-    logged = {name for event in events if event["event"] == "metrics" for name in event["values"]}
-    assert {"baseline/train_loss", "baseline/dev_loss", "joint/dev_loss", "train_seconds"} <= logged
-
-    (folder / "bundle" / "predicates.json").write_text("[]")
-    with pytest.raises(BundleError, match=r"predicates\.json"):
-        finished(folder)

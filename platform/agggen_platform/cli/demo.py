@@ -33,25 +33,24 @@ def demo(
     Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
     on twelve elements that training never saw, and logs everything to a local MLflow.
     """
-    import shutil
-
     from agggen.evaluation.held_out import evaluate, write
-    from agggen.run import RunConfig
     from agggen_platform.cli.progress import training_progress
     from agggen_platform.config import load_config
-    from agggen_platform.local import records_of, run_folder, train_here
+    from agggen_platform.job_config import JobConfig
+    from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker
+    from agggen_platform.training.data import data_of, default_name
+    from agggen_platform.training.job import train_job
 
-    config = load_config(RunConfig, "elements", overrides or ())
-    folder = run_folder(config, "elements", runs)
-    if fresh and folder.exists():
-        shutil.rmtree(folder)
+    config = load_config(JobConfig, "elements", overrides or ())
+    data = data_of(config)
+    name = default_name("elements", config, data)
     test = records_of(config.corpus.name, config.corpus.test)
-    with Tracker(run_name=folder.name, runs_dir=runs) as tracker:
-        with training_progress() as show:
-            finished = train_here(config, folder, tracker, show)
-        took = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
-        console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
+    with training_progress() as show:
+        finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, data=data)
+    took = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
+    console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
+    with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:
         generator = finished.bundle.generator()
         scores = evaluate(generator, write(generator, test))
         tracker.log_metrics({f"test/{name}": float(value) for name, value in scores.items()})
@@ -61,7 +60,7 @@ def demo(
         console.say(shown)
     console.say(f"The model:         {finished.path}")
     console.say(f"Write with it:     agggen generate {finished.path} -i records.jsonl")
-    console.say(f"Look at the run:   {tracker.ui_command()}")
+    console.say(f"Look at the run:   {finished.ui_command}")
 
 
 def _print_scores(scores: Mapping[str, Score]) -> None:

@@ -3,68 +3,67 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from agggen.training.callbacks import Callback, Metrics, Silent
-from agggen.training.loop import Trainer
 from agggen.training.objectives import ObjectiveName
 from agggen_platform.cli import console
+from agggen_platform.training.news import News
 
 _TITLES = {"baseline": "Transformer", "joint": "joint model"}
+_SECONDS_BETWEEN_LINES = 30.0
 
 
-class _Lines(Silent):
+class _Lines:
     """One line an evaluation, and one every half minute in between."""
 
-    def __init__(self, stage: ObjectiveName) -> None:
-        self.title, self.said, self.train_loss = _TITLES[stage], time.monotonic(), ""
+    def __init__(self) -> None:
+        self.said, self.train_loss = time.monotonic(), ""
 
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        self.train_loss = f"  train loss {metrics['train_loss']:.3f}"
-        if time.monotonic() - self.said >= 30:
-            self._say(trainer, f"epoch {metrics['epoch']:.2f}{self.train_loss}", metrics)
+    def __call__(self, news: News) -> None:
+        if news.kind == "log":
+            self.train_loss = f"  train loss {news.metrics['train_loss']:.3f}"
+            if time.monotonic() - self.said >= _SECONDS_BETWEEN_LINES:
+                self._say(news, f"epoch {news.metrics['epoch']:.2f}{self.train_loss}")
+        elif news.kind == "evaluation":
+            self._say(news, f"epoch {news.epoch}{self.train_loss}  dev loss {news.metrics['dev_loss']:.3f}")
+        else:
+            self.train_loss = ""
 
-    def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
-        line = f"epoch {trainer.progress.epoch}{self.train_loss}  dev loss {metrics['dev_loss']:.3f}"
-        self._say(trainer, line, metrics)
-
-    def _say(self, trainer: Trainer, line: str, metrics: Metrics) -> None:
-        speed = f"  {metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in metrics else ""
-        console.note(f"{self.title}: update {trainer.progress.step} of {trainer.total_steps}  {line}{speed}")
+    def _say(self, news: News, line: str) -> None:
+        speed = f"  {news.metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in news.metrics else ""
+        console.note(f"{_TITLES[news.stage]}: update {news.step} of {news.total_steps}  {line}{speed}")
         self.said = time.monotonic()
 
 
-class _Bar(Silent):
-    """Feeds one task of a rich progress display."""
+class _Bars:
+    """Feeds a rich progress display with a task for each stage."""
 
-    def __init__(self, stage: ObjectiveName, display: Any) -> None:
-        self.title, self.display, self.task, self.numbers = _TITLES[stage], display, None, ""
+    def __init__(self, display: Any) -> None:
+        self.display = display
+        self.tasks: dict[ObjectiveName, Any] = {}
+        self.numbers = ""
 
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        self._show(trainer, f"train {metrics['train_loss']:.3f}  {metrics['texts_per_second']:.0f} texts/s")
-
-    def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
-        best = trainer.progress.best_dev_loss
-        self.numbers = f"  dev {metrics['dev_loss']:.3f} (best {best:.3f})"
-        self._show(trainer, f"epoch {trainer.progress.epoch}")
-
-    def on_end(self, trainer: Trainer) -> None:
-        self._show(trainer, "done", finished=True)
-
-    def _show(self, trainer: Trainer, numbers: str, finished: bool = False) -> None:
-        if self.task is None:
-            self.task = self.display.add_task(self.title, total=trainer.total_steps, numbers="")
-        step = trainer.total_steps if finished else trainer.progress.step
-        self.display.update(self.task, completed=step, numbers=numbers + self.numbers)
+    def __call__(self, news: News) -> None:
+        if news.stage not in self.tasks:
+            self.tasks[news.stage] = self.display.add_task(_TITLES[news.stage], total=news.total_steps, numbers="")
+            self.numbers = ""
+        step, now = news.step, f"epoch {news.epoch}"
+        if news.kind == "log":
+            now = f"train {news.metrics['train_loss']:.3f}  {news.metrics['texts_per_second']:.0f} texts/s"
+        elif news.kind == "evaluation":
+            self.numbers = f"  dev {news.metrics['dev_loss']:.3f} (best {news.best_dev_loss:.3f})"
+        else:
+            step, now = news.total_steps, "done"
+        self.display.update(self.tasks[news.stage], completed=step, numbers=now + self.numbers)
 
 
 @contextmanager
-def training_progress() -> Iterator[Any]:
-    """Yields a function that makes the callbacks of a stage."""
+def training_progress() -> Iterator[Callable[[News], None]]:
+    """Yields what shows the news of one run."""
     if not console.stderr().is_terminal:
-        yield lambda stage: [_Lines(stage)]
+        yield _Lines()
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -76,8 +75,4 @@ def training_progress() -> Iterator[Any]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console.stderr()) as display:
-
-        def callbacks(stage: ObjectiveName) -> list[Callback]:
-            return [_Bar(stage, display)]
-
-        yield callbacks
+        yield _Bars(display)

@@ -18,41 +18,43 @@ def train(
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say model.width=128")
     ] = None,
     runs: Runs = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="The run's name. [default: the preset's]")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The run's name. [default: PRESET-HASH of configuration and data]")
+    ] = None,
     print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
-    fresh: Annotated[bool, typer.Option(help="Start over where an earlier run of this configuration lies.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Start over, whatever lies under the run's name.")] = False,
 ) -> None:
     """Train the plain Transformer, then the joint model, and write a bundle.
 
-    The run's folder follows from its name and configuration: the same command continues a run that was cut off, and
-    finds a finished one. A key that does not exist is refused, with the nearest that does.
+    The same command continues a run that was cut off, and finds a finished one. A key that does not exist is refused,
+    with the nearest that does. Ctrl-C and SIGTERM save first. With cluster.workers, workers of a Ray cluster divide
+    each batch, and the model is that of one.
 
     \b
         agggen train elements
         agggen train webnlg-quick training.seed=2 model.predicate_dim=64
+        agggen train webnlg cluster.workers=4 cluster.gpus_per_worker=1 storage.url=s3://models/runs
     """
     import json
-    import shutil
 
-    from agggen.run import RunConfig
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.config import load_config, resolved
-    from agggen_platform.local import finished, run_folder, train_here
-    from agggen_platform.tracking import Tracker
+    from agggen_platform.config import config_hash, load_config, resolved
+    from agggen_platform.job_config import JobConfig, result_of
+    from agggen_platform.training.data import data_of, default_name
+    from agggen_platform.training.job import train_job
 
-    config = load_config(RunConfig, preset, overrides or ())
+    config = load_config(JobConfig, preset, overrides or ())
     if print_config:
         console.say(json.dumps(resolved(config), indent=2))
+        console.note(config_hash(result_of(config)))
         return
-    folder = run_folder(config, name or Path(preset).stem, runs)
-    if fresh and folder.exists():
-        shutil.rmtree(folder)
-    console.note(f"Run {folder.name}")
-    done = finished(folder)
-    if done:
-        console.note("This run is finished already; --fresh trains it anew")
+    data = data_of(config)
+    name = name or default_name(preset, config, data)
+    console.note(f"Run {name}")
+    with training_progress() as show:
+        done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, data=data)
+    if done.trained:
+        console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs with: {done.ui_command}")
     else:
-        with Tracker(run_name=folder.name, runs_dir=runs) as tracker, training_progress() as show:
-            done = train_here(config, folder, tracker, show)
-        console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs with: {tracker.ui_command()}")
-    console.say(str(done.path))
+        console.note("This run is finished already; --fresh trains it anew")
+    console.say(done.address)

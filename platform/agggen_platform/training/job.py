@@ -1,0 +1,240 @@
+"""A training job, from a configuration to a bundle; run again under its name it continues, and finds a finished run.
+
+    RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine that started the job
+    STORE/NAME/run.json                             what was asked for: configuration and fingerprints of the data
+    STORE/NAME/prepared/                            examples (`prepared`)
+    STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
+    STORE/NAME/bundle/                              the model
+
+STORE is ``storage.url``, or RUNS where that is null. Where STORE is remote, the bundle is written to RUNS/NAME/bundle
+first and copied from there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.errors import ConfigError, StoppedError
+from agggen.model.joint import JointModel
+from agggen.run import Prepared, RunConfig, bundle_of, fit
+from agggen.training.distributed import Alone
+from agggen_platform.config import config_hash, flatten, resolved
+from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.storage.bundles import get_bundle, put_bundle
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
+from agggen_platform.tracking import Tracker
+from agggen_platform.training.data import Data, data_of
+from agggen_platform.training.keeper import StoreKeeper
+from agggen_platform.training.news import News, Reporter, Writer
+from agggen_platform.training.prepared import prepared_in
+from agggen_platform.training.stopping import StopRequest
+
+OnEvaluation = Callable[[str, int, Mapping[str, float]], bool]
+_RUN, _BUNDLE, _CHECKPOINTS = "run.json", "bundle", "checkpoints"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A trained bundle, where it lies, and whether this call trained it or found it there."""
+
+    bundle: Bundle
+    path: Path  # on this machine
+    trained: bool
+    seconds: float
+    run_name: str
+    address: str  # where others find the bundle
+    ui_command: str  # opens the run log in a browser
+
+
+def train_job(
+    config: JobConfig,
+    name: str,
+    *,
+    runs_dir: Path,
+    fresh: bool = False,
+    parent: str | None = None,
+    on_evaluation: OnEvaluation | None = None,
+    show: Callable[[News], None] = lambda news: None,
+    data: Data | None = None,
+) -> Finished:
+    """Trains what `config` says, here (``cluster.workers`` 0) or on Ray Train, and logs it.
+
+    Args:
+        config: the whole configuration.
+        name: the run's. The same name continues; another configuration or other data under it are refused.
+        runs_dir: where the run log lives, and all the rest unless ``storage.url`` says otherwise.
+        fresh: start over, whatever lies under the name.
+        parent: the name of the run that this one is part of.
+        on_evaluation: told stage, update and scores after each epoch; True stops the job.
+        show: told everything.
+        data: the corpus's records, where they are read already.
+
+    Raises:
+        ConfigError: the name is no name, or belongs to a run of another configuration or other data.
+        CorpusError, RecordError: the corpus is missing, or cannot be trained on.
+        ClusterError: there is no such cluster, or it lacks what the workers need.
+        ClaimedError: another job works on this run.
+        StorageError: the store refused or does not answer.
+        StoppedError: a signal, or `on_evaluation`; the same call continues.
+        TrainingError: training cannot go on.
+    """
+    run = _Run(config, name, runs_dir, parent)
+    data = data or data_of(config)
+    with claim(run.folder) as check, ExitStack() as stack:
+        if fresh:
+            run.clear()
+        run.check(data)
+        if found := run.finished():
+            return found
+        workers = None
+        if config.cluster.workers:
+            from agggen_platform.training.on_ray import workers_of
+
+            workers = stack.enter_context(workers_of(config))
+        prepared, place = prepared_in(run.folder, config, data)
+        run.begin(data)
+        begin = time.monotonic()
+        stop = StopRequest()
+        with run.tracker as tracker, stop:
+            desk = _Desk(tracker, show, on_evaluation)
+            run.describe(data)
+            try:
+                samples = data.samples(config.tracking.samples)
+                if workers is not None:
+                    workers.train(run.folder, place, samples, desk.hear, stop)
+                model, metrics = run.fit(prepared, desk, Writer(samples, prepared.encoder, config.inference), stop)
+            except StoppedError as error:
+                raise stop.stopped(error) from error
+            check()
+            bundle = bundle_of(config, prepared, model, metrics, data.fingerprints, resolved(result_of(config)))
+            path, address = run.publish(bundle)
+            seconds = time.monotonic() - begin
+            tracker.log_metrics({"train_seconds": seconds})
+            tracker.log_artifact(path)
+            tracker.set_tags({"bundle": address})
+    return Finished(bundle, path, True, seconds, name, address, run.tracker.ui_command())
+
+
+class _Desk:
+    """Where news arrive: they are logged, shown, and answered."""
+
+    def __init__(self, tracker: Tracker, show: Callable[[News], None], on_evaluation: OnEvaluation | None) -> None:
+        self.tracker, self.show, self.on_evaluation = tracker, show, on_evaluation
+
+    def hear(self, news: News) -> bool:
+        """Whether training should stop."""
+        if news.metrics:
+            self.tracker.log_metrics({f"{news.stage}/{name}": v for name, v in news.metrics.items()}, step=news.step)
+        if news.samples:
+            self.tracker.log_text(news.samples, f"samples/{news.stage}-{news.epoch:03d}.txt")
+        self.show(news)
+        if news.kind != "evaluation" or self.on_evaluation is None:
+            return False
+        return self.on_evaluation(news.stage, news.step, news.metrics)
+
+
+class _Run:
+    """One run's places and what was asked for."""
+
+    def __init__(self, config: JobConfig, name: str, runs_dir: Path, parent: str | None) -> None:
+        tracking, storage = config.tracking, config.storage
+        self.tracker = Tracker(
+            tracking.uri,
+            tracking.experiment,
+            name,
+            runs_dir=runs_dir,
+            patience=tracking.patience_seconds,
+            parent=parent,
+            system_seconds=tracking.system_seconds,
+        )
+        self.config, self.name = config, name
+        self.runs_folder = runs_dir.absolute() / name
+        self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
+
+    def clear(self) -> None:
+        """Removes everything but the claim."""
+        for folder in (self.folder, Folder(str(self.runs_folder))):
+            for name in folder.names():
+                if not name.startswith(".claim"):
+                    folder.delete(name)
+
+    def check(self, data: Data) -> None:
+        """Raises ConfigError: the name belongs to a run of another configuration or other data."""
+        content = self.folder.read(_RUN)
+        if content is None:
+            return
+        there, here = json.loads(content), self._asked(data)
+        changed = [
+            f"{key} was {there.get(key)!r} and is {here.get(key)!r}"
+            for key in sorted(there.keys() | here.keys())
+            if there.get(key) != here.get(key)
+        ]
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise ConfigError(
+                f"the run {self.name} was started with another configuration or other data: "
+                f"{'; '.join(changed[:5])}{more}. Give another --name, or --fresh to start over"
+            )
+
+    def begin(self, data: Data) -> None:
+        self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
+
+    def _asked(self, data: Data) -> dict[str, Any]:
+        return flatten(result_of(self.config)) | {f"data {name}": value for name, value in data.fingerprints.items()}
+
+    def describe(self, data: Data) -> None:
+        """Tells the run log what is trained on what."""
+        config = self.config
+        self.tracker.log_params(flatten(config) | {"config_hash": config_hash(result_of(config))})
+        for name, fingerprint in data.fingerprints.items():
+            corpus, _, split = name.rpartition("/")
+            self.tracker.log_dataset(corpus, split, fingerprint, corpus)
+
+    def finished(self) -> Finished | None:
+        """The bundle that an earlier call left.
+
+        Raises:
+            BundleError: it was changed after it was saved.
+        """
+        if self.folder.read(f"{_BUNDLE}/manifest.json") is None:
+            return None
+        address = self.folder.at(_BUNDLE)
+        path = get_bundle(address)
+        return Finished(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
+
+    def fit(
+        self, prepared: Prepared, desk: _Desk, writer: Writer, stop: StopRequest
+    ) -> tuple[JointModel, dict[str, float]]:
+        """Trains in this process; after the workers of a cluster have, it only takes the weights that they kept."""
+        config: RunConfig = result_of(self.config)
+        store = CheckpointStore(Folder(self.folder.at(_CHECKPOINTS)), self.config.storage.keep)
+        with StoreKeeper(store, Alone()) as keeper:
+            if self.config.cluster.workers:
+                here = replace(config, training=replace(config.training, device="cpu"))
+                return fit(here, prepared, keeper, stop=lambda: True)
+            return fit(
+                config,
+                prepared,
+                keeper,
+                lambda stage: [Reporter(desk.hear, writer)],
+                stop=stop,
+                checkpoint_seconds=self.config.storage.checkpoint_seconds,
+            )
+
+    def publish(self, bundle: Bundle) -> tuple[Path, str]:
+        """Where the bundle lies now: on this machine, and for others."""
+        path = (self.folder.local or self.runs_folder) / _BUNDLE
+        if path.exists():  # of a job that was killed before it could copy it
+            shutil.rmtree(path)
+        save_bundle(path, bundle)
+        return path, str(path) if self.folder.local else put_bundle(path, self.folder.at(_BUNDLE))

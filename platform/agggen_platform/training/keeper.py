@@ -1,0 +1,96 @@
+"""Checkpoints in a run's store: written in the background while training goes on, and the same one for all workers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from agggen.training.checkpoints import Snapshot, load_checkpoint
+from agggen.training.distributed import Group
+from agggen.training.loop import Trainer
+from agggen_platform.storage.checkpoints import CheckpointStore, Saved
+
+
+class StoreKeeper:
+    """A `Keeper` over a `CheckpointStore`; a context manager that ends when the last checkpoint is stored.
+
+    `save` copies the trainer's state and returns. A thread writes and verifies it; a checkpoint that is still waiting
+    when the next one comes is not written, because nobody would want it. What goes wrong in the thread is raised by the
+    next `save`, or at the end of the block.
+    """
+
+    def __init__(self, store: CheckpointStore, group: Group) -> None:
+        self.store, self.group = store, group
+        self._waiting: dict[str, Snapshot] = {}  # by stage
+        self._changed = threading.Condition()
+        self._ending = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._store_all, name="checkpoints", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._scratch = tempfile.TemporaryDirectory(prefix="agggen-checkpoints-")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raises StorageError: the last checkpoint could not be stored."""
+        if kind is not None and not issubclass(kind, Exception):
+            return  # in a hurry
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        self._thread.join()
+        self._scratch.cleanup()
+        self._raise()
+
+    def restore(self, trainer: Trainer) -> bool:
+        """Worker 0 chooses the newest checkpoint that is whole, all load it.
+
+        Raises:
+            TrainingError: it belongs to another run (`load_checkpoint`).
+            StorageError: the store cannot be read.
+        """
+        path = Path(self._scratch.name) / "restored.safetensors"
+        saved = self.store.restore(trainer.stage, path) if self.group.rank == 0 else None
+        told = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
+        if told is None:
+            return False
+        if self.group.rank:
+            self.store.fetch(Saved(**told), path)
+        load_checkpoint(path, trainer)
+        path.unlink()
+        return True
+
+    def save(self, trainer: Trainer) -> None:
+        """Raises StorageError: an earlier checkpoint could not be stored."""
+        self._raise()
+        snapshot = Snapshot.of(trainer)
+        with self._changed:
+            self._waiting[snapshot.stage] = snapshot
+            self._changed.notify()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _store_all(self) -> None:
+        path = Path(self._scratch.name) / "saved.safetensors"
+        try:
+            while snapshot := self._next():
+                snapshot.write(path)
+                self.store.save(snapshot.stage, snapshot.step, path)
+        except Exception as error:  # raised where training hears it
+            self._error = error
+
+    def _next(self) -> Snapshot | None:
+        """A snapshot to store; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ending)
+            return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None

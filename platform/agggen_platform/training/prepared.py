@@ -1,0 +1,120 @@
+"""Examples for training in a run's folder: made once, by whoever starts the run, and read by every worker.
+
+    prepared/KEY/{train,dev}.parquet    one example a row
+    prepared/KEY/encoder.json           vocabulary, predicate table, and the hashes of the two; it comes last
+
+KEY names the records and all of the configuration that decides their examples, so a run that was cut off finds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from agggen.encoding import Encoder
+from agggen.model.batch import Example
+from agggen.run import Prepared, RunConfig, prepare
+from agggen.text import Vocabulary
+from agggen_platform.storage import verified
+from agggen_platform.storage.errors import DamagedError
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.data import Data
+
+FORMAT = 1
+_ENCODER = "encoder.json"
+_SPLITS = ("train", "dev")
+
+
+def prepared_in(folder: Folder, config: RunConfig, data: Data) -> tuple[Prepared, str]:
+    """The examples of `data`, and where in `folder` they are; they are put there if they are not yet.
+
+    Raises:
+        TrainingError, RecordError: see `agggen.run.prepare`.
+        StorageError: the folder refused.
+    """
+    place = f"prepared/{_key(config, data)}"
+    if folder.read(f"{place}/{_ENCODER}") is not None:
+        return read_prepared(folder, place), place
+    made = prepare(config, data.train, data.dev)
+    _write(folder, place, made)
+    return made, place
+
+
+def read_prepared(folder: Folder, place: str) -> Prepared:
+    """What `prepared_in` put at `place`.
+
+    Raises:
+        StorageError: this machine does not see the folder, or a file is damaged.
+    """
+    content = folder.read(f"{place}/{_ENCODER}")
+    if content is None:
+        raise DamagedError(
+            f"{folder.at(place)} is not there: every worker must see the run's folder, so set storage.url to one that "
+            "all nodes share, or to s3://bucket/prefix"
+        )
+    described = json.loads(content)
+    encoder = Encoder(
+        Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_state"]
+    )
+    found: dict[str, list[Example]] = {}
+    with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
+        for split in _SPLITS:
+            path = Path(scratch) / split
+            verified.get(folder, f"{place}/{split}.parquet", path, **described["files"][split])
+            found[split] = _read_examples(path)
+    return Prepared(encoder, found["train"], found["dev"], described["segmenter"])
+
+
+def _key(config: RunConfig, data: Data) -> str:
+    decisive = {
+        "format": FORMAT,
+        "data": data.fingerprints,
+        "limit": config.corpus.limit,
+        "facts": asdict(config.facts),
+        "text": asdict(config.text),
+        "max_state": config.model.max_state,
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _write(folder: Folder, place: str, made: Prepared) -> None:
+    files = {}
+    for split, examples in zip(_SPLITS, (made.train, made.dev), strict=True):
+        with folder.new(f"{place}/{split}.parquet") as path:
+            _write_examples(path, examples)
+            size, sha256 = verified.measure(path)
+        files[split] = {"size": size, "sha256": sha256}
+    described = {
+        "files": files,
+        "vocabulary": made.encoder.vocabulary.to_json(),
+        "predicates": list(made.encoder.predicates),
+        "max_state": made.encoder.max_state,
+        "segmenter": made.segmenter,
+    }
+    folder.write(f"{place}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
+
+
+def _write_examples(path: Path, examples: Sequence[Example]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = pa.list_(pa.int32())
+    types = {"id": pa.string(), "facts": pa.list_(numbers), "max_size": pa.int32()}
+    schema = pa.schema([(field.name, types.get(field.name, numbers)) for field in fields(Example)])
+    columns = {name: [getattr(example, name) for example in examples] for name in schema.names}
+    pq.write_table(pa.table(columns, schema), path, compression="zstd")
+
+
+def _read_examples(path: Path) -> list[Example]:
+    import pyarrow.parquet as pq
+
+    return [Example(**{name: _frozen(value) for name, value in row.items()}) for row in pq.read_table(path).to_pylist()]
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

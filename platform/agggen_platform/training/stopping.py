@@ -1,0 +1,56 @@
+"""Ctrl-C and SIGTERM while a model trains: the update is finished and saved first."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from agggen.errors import StoppedError
+
+
+class StopRequest:
+    """Whether somebody asked to stop: called by the loop before each update.
+
+    As a context manager of the main thread it hears SIGINT and SIGTERM. Only the first: the second does what it did
+    before, which is to end the process at once.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def ask(self) -> None:
+        """Asks without a signal."""
+        self._asked = True
+
+    def stopped(self, error: StoppedError) -> StoppedError:
+        """`error` with the exit status of a process that a signal ended, where one did."""
+        said = str(error).partition(";")[0]
+        code = error.exit_code if self.signal is None else 128 + self.signal
+        return StoppedError(f"{said}; the same command continues there", code)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.signal, self._asked = signal.Signals(number), True
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._before:
+            number, handler = self._before.popitem()
+            signal.signal(number, handler)

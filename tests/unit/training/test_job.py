@@ -1,0 +1,250 @@
+"""A training job in this process: what it leaves, how it continues, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.bundle import fingerprint, load_bundle
+from agggen.corpora.prepared import write_records
+from agggen.errors import BundleError, ConfigError, CorpusError, StoppedError
+from agggen_platform.job_config import ClusterConfig, JobConfig
+from agggen_platform.local import fingerprint_of
+from agggen_platform.storage.claim import ClaimedError, claim
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.data import data_of, default_name
+from agggen_platform.training.job import Finished, train_job
+from agggen_platform.training.news import News
+from tests.unit.training.toy import RECORDS, config_of, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("job") / "toy")
+
+
+@pytest.fixture(scope="module")
+def config(corpus: Path) -> JobConfig:
+    return config_of(corpus)
+
+
+@pytest.fixture(scope="module")
+def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[News]]:
+    """An uninterrupted run, and all that was said."""
+    news: list[News] = []
+    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=news.append), news
+
+
+def events(finished_or_folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (finished_or_folder / "tracking.jsonl").read_text().splitlines()]
+
+
+# --- what it leaves ---
+
+
+def test_a_job_leaves_a_bundle_and_says_where(
+    whole: tuple[Finished, list[News]], config: JobConfig, corpus: Path
+) -> None:
+    done, _ = whole
+    assert done.trained and done.run_name == "whole"
+    assert done.path.parts[-2:] == ("whole", "bundle") and done.address == str(done.path)
+    assert "mlflow" in done.ui_command or "webbrowser" in done.ui_command
+    bundle = load_bundle(done.path)
+    assert bundle.sources[f"{corpus}/train"] == fingerprint_of(RECORDS[:8])
+    assert bundle.config["model"]["width"] == 8
+    assert "cluster" not in bundle.config, "where it was trained is not part of a model"
+    assert bundle.metrics["joint.updates"] == 6
+
+
+def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[News]], corpus: Path) -> None:
+    run = whole[0].path.parent
+    found = events(run)
+    params = next(event["values"] for event in found if event["event"] == "params")
+    assert (params["model.width"], params["cluster.workers"]) == (8, 0)
+    datasets = {event["split"]: event for event in found if event["event"] == "dataset"}
+    assert datasets["dev"]["fingerprint"] == fingerprint_of(RECORDS[8:])
+    assert datasets["train"]["name"] == str(corpus)
+    steps = [
+        event["step"] for event in found if event["event"] == "metrics" and "baseline/train_loss" in event["values"]
+    ]
+    assert steps == [1, 2, 3, 4, 5, 6]
+    logged = {name for event in found if event["event"] == "metrics" for name in event["values"]}
+    assert {"baseline/dev_loss", "joint/train_loss", "joint/dev_loss", "train_seconds"} <= logged
+    assert sorted(path.name for path in (run / "samples").iterdir()) == [
+        *(f"baseline-{epoch:03d}.txt" for epoch in (1, 2)),
+        *(f"joint-{epoch:03d}.txt" for epoch in (1, 2)),
+    ]
+    plain, planned = ((run / "samples" / f"{stage}-002.txt").read_text() for stage in ("baseline", "joint"))
+    assert plain.startswith("Record Cotto\n") and planned.startswith("Record Cotto\n")
+    assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
+
+
+def test_all_is_told_in_order(whole: tuple[Finished, list[News]]) -> None:
+    told = [(news.stage, news.kind, news.step, news.epoch) for news in whole[1]]
+    assert told[:4] == [
+        ("baseline", "log", 1, 0),
+        ("baseline", "log", 2, 0),
+        ("baseline", "log", 3, 0),
+        ("baseline", "evaluation", 3, 1),
+    ]
+    assert told[-1] == ("joint", "end", 6, 2)
+    assert {news.total_steps for news in whole[1]} == {6}
+
+
+def test_a_finished_run_is_found_and_not_trained_again(
+    whole: tuple[Finished, list[News]], config: JobConfig, corpus: Path
+) -> None:
+    done = whole[0]
+    log = (done.path.parent / "tracking.jsonl").read_bytes()
+    again = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda news: pytest.fail("it trains"))
+    assert (again.trained, again.path, again.address) == (False, done.path, done.address)
+    assert (done.path.parent / "tracking.jsonl").read_bytes() == log
+
+
+def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path: Path) -> None:
+    done = train_job(config, "spoilt", runs_dir=tmp_path)
+    (done.path / "predicates.json").write_text("[]")
+    with pytest.raises(BundleError, match=r"predicates\.json"):
+        train_job(config, "spoilt", runs_dir=tmp_path)
+    anew = train_job(config, "spoilt", runs_dir=tmp_path, fresh=True)
+    assert anew.trained and load_bundle(anew.path)
+
+
+# --- how it continues ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
+    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path, number: signal.Signals
+) -> None:
+    def interrupt(news: News) -> None:
+        if (news.stage, news.kind, news.step) == ("joint", "log", 2):
+            os.kill(os.getpid(), number)
+
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(StoppedError, match="joint was stopped after update 2; the same command continues") as stopped:
+        train_job(config, "r", runs_dir=tmp_path, show=interrupt)
+    assert stopped.value.exit_code == 128 + number
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+    news: list[News] = []
+    done = train_job(config, "r", runs_dir=tmp_path, show=news.append)
+    assert [one.step for one in news if one.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
+    assert fingerprint(done.path) == fingerprint(whole[0].path)
+
+
+def test_who_listens_to_evaluations_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
+    told: list[tuple[str, int, float]] = []
+
+    def enough(stage: str, step: int, metrics: Mapping[str, float]) -> bool:
+        told.append((stage, step, metrics["dev_loss"]))
+        return len(told) == 3
+
+    with pytest.raises(StoppedError, match="joint was stopped after update 3") as stopped:
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=enough)
+    assert stopped.value.exit_code == 4
+    assert [(stage, step) for stage, step, _ in told] == [("baseline", 3), ("baseline", 6), ("joint", 3)]
+    assert train_job(config, "r", runs_dir=tmp_path).trained
+
+
+def test_examples_are_prepared_once(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoppedError):
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=lambda *_: True)
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: pytest.fail("it prepares again"))
+    assert train_job(config, "r", runs_dir=tmp_path).trained
+
+
+def test_a_store_elsewhere_has_all_but_the_run_log(
+    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path
+) -> None:
+    away = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
+    done = train_job(away, "r", runs_dir=tmp_path / "runs")
+    assert done.path == tmp_path / "store" / "r" / "bundle"
+    assert fingerprint(done.path) == fingerprint(whole[0].path), "storage does not change the model"
+    assert not (tmp_path / "runs" / "r" / "checkpoints").exists()
+    assert (tmp_path / "runs" / "r" / "tracking.jsonl").exists()
+
+
+def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
+    whole: tuple[Finished, list[News]],
+    config: JobConfig,
+    tmp_path: Path,
+    s3: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
+    away = replace(config, storage=replace(config.storage, url=f"{s3}/models"))
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="unplugged"):
+        patch.setattr("agggen_platform.training.job.put_bundle", _unplugged)
+        train_job(away, "r", runs_dir=tmp_path / "runs")
+    done = train_job(away, "r", runs_dir=tmp_path / "runs", show=_no_updates)
+    assert done.address == f"{s3}/models/r/bundle"
+    again = train_job(away, "r", runs_dir=tmp_path / "other-machine")
+    assert (again.trained, again.address) == (False, done.address)
+    assert fingerprint(again.path) == fingerprint(whole[0].path)
+
+
+def _unplugged(*_: object) -> str:
+    raise OSError("unplugged")
+
+
+def _no_updates(news: News) -> None:
+    assert news.kind == "end", "everything was trained already"
+
+
+# --- names ---
+
+
+def test_the_default_name_follows_from_all_that_decides_the_result(config: JobConfig, corpus: Path) -> None:
+    data = data_of(config)
+    name = default_name("presets/toy.yaml", config, data)
+    assert name.startswith("toy-") and len(name) == len("toy-") + 12
+    elsewhere = replace(config, cluster=ClusterConfig(workers=2), storage=replace(config.storage, keep=9))
+    assert default_name("toy", elsewhere, data) == name
+    other = replace(config, training=replace(config.training, seed=9))
+    changed = replace(data, fingerprints=dict.fromkeys(data.fingerprints, "0"))
+    assert len({name, default_name("toy", other, data), default_name("toy", config, changed)}) == 3
+
+
+def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
+    whole: tuple[Finished, list[News]], config: JobConfig
+) -> None:
+    other = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
+    with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
+        train_job(other, "whole", runs_dir=whole[0].path.parents[1])
+
+
+def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "toy")
+    config = config_of(corpus)
+    train_job(config, "r", runs_dir=tmp_path / "runs")
+    (corpus / "train.parquet").unlink()
+    write_records(corpus / "train.parquet", RECORDS[1:8], "toy", "train")
+    with pytest.raises(ConfigError, match=r"the run r was .*data .*toy/train was '"):
+        train_job(config, "r", runs_dir=tmp_path / "runs")
+    assert train_job(config, "r", runs_dir=tmp_path / "runs", fresh=True).trained
+
+
+@pytest.mark.parametrize("name", ["a/b", "/a", "../a", "", "a b"])
+def test_a_name_that_is_no_file_name_is_refused(config: JobConfig, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="run name"):
+        train_job(config, name, runs_dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_second_job_under_a_name_is_refused_while_the_first_works(config: JobConfig, tmp_path: Path) -> None:
+    with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
+        train_job(config, "r", runs_dir=tmp_path)
+
+
+def test_a_corpus_that_is_not_there_is_refused_before_anything_is_made(config: JobConfig, tmp_path: Path) -> None:
+    lost = replace(config, corpus=replace(config.corpus, name="nowhere"))
+    with pytest.raises(CorpusError, match="nowhere"):
+        train_job(lost, "r", runs_dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
