@@ -43,6 +43,8 @@ class Task:
 
     bundle: Bundle
     path: Path
+    address: str
+    """What the user calls the bundle."""
     corpus: str
     """By the catalogue's name, where it is of the catalogue; `split` likewise."""
     split: str
@@ -52,6 +54,11 @@ class Task:
     config: InferenceConfig
     wanted: Wanted
     command: str
+
+    @property
+    def title(self) -> str:
+        """The name of the run that left the bundle, or its address in the registry or a store."""
+        return self.path.resolve().parent.name if Path(self.address) == self.path else self.address
 
     @property
     def seed(self) -> int:
@@ -124,7 +131,7 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
     training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {
         "command": task.command,
-        "bundle": str(task.path),
+        "bundle": task.address,
         "bundle fingerprint": fingerprint(task.path),
         "training configuration (hash)": hashlib.sha256(training.encode()).hexdigest()[:12],
         **{f"fingerprint of {name}": value for name, value in task.bundle.sources.items()},
@@ -189,7 +196,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     seconds = {"writing": halfway - began, "scoring": time.monotonic() - halfway}
     cut = segmenter(task.bundle.segmenter)
     return build(
-        f"{task.path.resolve().parent.name} on {task.corpus} {task.split}",
+        f"{task.title} on {task.corpus} {task.split}",
         task.identity,
         run_information(task, seconds),
         rows,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.records import BundlePath
+from agggen_platform.cli.records import BundleAddress, bundle_folder, is_elsewhere
 
 if TYPE_CHECKING:
     from agggen.evaluation.report import Report
@@ -19,13 +19,16 @@ _SECONDS_BETWEEN_NOTES = 10.0
 
 
 def evaluate(
-    bundle: BundlePath,
+    bundle: BundleAddress,
     corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or a folder of prepared Parquet.")],
     split: Annotated[str, typer.Option(help="The split to write about.")] = "dev",
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Where the report goes. [default: a folder in evaluation/ beside BUNDLE]"
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Where the report goes. [default: a folder in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Only the first so many records; 0 takes all.")] = 0,
@@ -70,7 +73,8 @@ def evaluate(
 
     if str(out) == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
-    loaded = load_bundle(bundle)
+    path = bundle_folder(bundle)
+    loaded = load_bundle(path)
     choices = {"planner": planner, "ablation": ablation, "seed": seed}
     settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings, *(overrides or ())])
@@ -78,7 +82,8 @@ def evaluate(
     named, named_split = evaluation.named_corpus(corpus, split)
     task = evaluation.Task(
         bundle=loaded,
-        path=bundle,
+        path=path,
+        address=bundle,
         corpus=named,
         split=named_split,
         records=records,
@@ -87,13 +92,14 @@ def evaluate(
         wanted=Wanted(protocol or protocol_of(named), None if metrics is None else _names(metrics), meteor),
         command=evaluation.command_line(),
     )
-    folder = out or bundle.resolve().parent / "evaluation" / task.name
+    beside = Path() if is_elsewhere(bundle) else path.resolve().parent
+    folder = out or beside / "evaluation" / task.name
     check_target(folder, task.identity)
     report = evaluation.evaluate(task, _progress(len(records)), console.note)
     write_report(folder, report)
     _print_scores(report)
     console.note(f"Report: {folder / 'report.html'}")
-    evaluation.log_report(task, report, folder, runs or evaluation.runs_of(bundle), console.note)
+    evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
 
 
 def _names(given: str) -> tuple[str, ...]:

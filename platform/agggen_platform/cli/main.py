@@ -2,8 +2,8 @@
 
 Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
 or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system refused (disk
-full, permission); 6 no cluster, or another job is in the way; 130 interrupted. ``AGGGEN_DEBUG=1`` shows the traceback
-of every error.
+full, permission); 6 no cluster, or another job is in the way; 8 no such version, alias or registry; 9 a promotion
+refused; 130 interrupted. ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agggen.errors import AggGenError
-from agggen_platform.cli import console, corpora, demo, evaluate, facts, score, segment, srl, train, write
+from agggen_platform.cli import console, corpora, demo, evaluate, facts, models, score, segment, srl, train, write
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
@@ -43,6 +43,7 @@ app.command("generate")(write.generate)
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
 app.command("inspect")(write.inspect)
+app.add_typer(models.app, name="models")
 app.command("score", short_help="Score any system's texts against references.")(score.score)
 app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)
 app.command("score-alignments", short_help="Score alignments against human ones.")(score.score_alignments)

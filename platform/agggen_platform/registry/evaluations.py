@@ -184,7 +184,7 @@ class Gate:
         why = (
             "their evaluations differ in records, protocol or signature"
             if mine and theirs
-            else f"{' and '.join(f'version {version.number}' for version in lacking)} lacks it"
+            else f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         )
         commands = " && ".join(
             f"agggen evaluate models:/{version} --corpus {corpus} --split {split} -o DIR-{version.number} && "

@@ -71,6 +71,10 @@ class Move:
     gate: str = ""
     """What the metric gate said."""
 
+    def __str__(self) -> str:
+        how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
+        return f"{self.from_version or 'none'} -> {self.to_version or 'none'}{how}" + (self.gate and f": {self.gate}")
+
 
 class Registry:
     """The registered models at one URI. Every call may raise `RegistryError`."""

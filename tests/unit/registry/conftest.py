@@ -1,0 +1,64 @@
+"""A registry of each test's own, in SQLite; its schema, which takes seconds to make, is made once and copied."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.unit.registry.examples import save_model, write_report
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from agggen_platform.registry.client import connect
+
+    path = tmp_path_factory.mktemp("registry") / "mlflow.db"
+    connect(f"sqlite:///{path}", create=True).search_registered_models()
+    return path
+
+
+@pytest.fixture
+def store(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty registry where everything looks for one: ``runs/mlflow.db`` of the working folder."""
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    shutil.copy(empty_store, tmp_path / "runs" / "mlflow.db")
+    return tmp_path / "runs" / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Bundles of three runs, which no test may change."""
+    root = tmp_path_factory.mktemp("trained")
+    return [save_model(root / f"toy-{seed}" / "bundle", seed) for seed in (1, 2, 3)]
+
+
+@pytest.fixture(scope="session")
+def _registered(
+    trained: list[Path], empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[Path]]:
+    from agggen_platform.registry import register
+
+    root = tmp_path_factory.mktemp("registered")
+    shutil.copy(empty_store, root / "mlflow.db")
+    places = [root / f"run-{number}" / "bundle" for number in range(len(trained))]
+    for number, (place, bundle) in enumerate(zip(places, trained, strict=True)):
+        shutil.copytree(bundle, place)
+        report = write_report(root / f"report-{number}", place, 50.0 + number)
+        register(str(place), evaluations=[report], uri=f"sqlite:///{root / 'mlflow.db'}")
+    return root / "mlflow.db", places
+
+
+@pytest.fixture
+def three(store: Path, trained: list[Path], _registered: tuple[Path, list[Path]]) -> list[Path]:
+    """The bundles of versions 1 to 3 of `agggen`, evaluated with rising BLEU; a test may damage them."""
+    registered, places = _registered
+    shutil.copy(registered, store)
+    for place, bundle in zip(places, trained, strict=True):
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(bundle, place)
+    return places

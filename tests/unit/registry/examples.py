@@ -1,0 +1,71 @@
+"""Tiny bundles, and reports about them, for tests of the registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
+from agggen.encoding import Encoder
+from agggen.generation.generator import InferenceConfig
+from agggen.generation.search import BeamConfig
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Record, Reference, Triple
+from agggen.text import Vocabulary
+from agggen_platform.config import flatten
+
+RECORDS = [
+    Record("a", (Triple("Oda", "birthPlace", "Bergen"), Triple("Oda", "age", "41")), (Reference("Oda, of Bergen."),)),
+    Record("b", (Triple("Nils", "birthPlace", "Ålesund"),), (Reference("Nils is from Ålesund, they say."),)),
+]
+SIGNATURE = "nrefs:3|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+
+
+def small_model(seed: int) -> Bundle:
+    """A bundle with random weights: it writes nonsense, by valid plans."""
+    vocabulary = Vocabulary.build(RECORDS, "word", 1, 0)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(RECORDS), 2)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        sizes = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, predicate_dim=3, max_state=2)
+        model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=5))
+    config = {"training": {"seed": seed}}
+    return Bundle(model, encoder, inference, config, {"joint.dev_loss": 1.25 + seed}, {"toy/train": "ab12"})
+
+
+def save_model(path: Path, seed: int) -> Path:
+    """Saves `small_model(seed)` to `path`."""
+    save_bundle(path, small_model(seed))
+    return path
+
+
+def write_report(folder: Path, bundle: Path, bleu: float | None = 50.0, **changes: Any) -> Path:
+    """A report of `agggen evaluate` about a bundle, as far as the registry reads it.
+
+    `changes`: of the identity (``corpus``, ``split``, ``records``, ``protocol``), of ``signature``, ``ter``, or of an
+    inference setting (``inference_planner``).
+    """
+    inference = flatten(load_bundle(bundle).inference)
+    for name in list(changes):
+        if name.startswith("inference_"):
+            inference[name.removeprefix("inference_")] = changes.pop(name)
+    signature, ter = changes.pop("signature", SIGNATURE), changes.pop("ter", 40.0)
+    identity = {"bundle": fingerprint(bundle), "corpus": "toy", "split": "dev", "records": "0f0f", "protocol": "plain"}
+    measures = [
+        {"name": "bleu", "value": bleu, "interval_95": None, "signature": signature},
+        {"name": "ter", "value": ter, "interval_95": None, "signature": "ter|" + signature},
+        {"name": "meteor", "value": None, "not_computed": "no Java"},
+    ]
+    report = {
+        "format": 1,
+        "identity": identity | changes,
+        "run": {"records": 12} | {f"inference {name}": value for name, value in inference.items()},
+        "scores": {"plain": {"title": "", "note": "", "measures": measures}},
+    }
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    return folder

@@ -1,0 +1,117 @@
+"""What the registry takes for a bundle, and that nothing of what it refuses is ever run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agggen.bundle import fingerprint, save_bundle
+from agggen.errors import BundleError
+from agggen.records import Record, Triple
+from agggen_platform.registry.admission import admit, smoke
+from tests.unit.registry.examples import save_model, small_model
+
+
+class Payload:
+    """A pickle of this creates a file when it is loaded."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (str(self.canary), "w")
+
+
+@pytest.fixture
+def own(trained: list[Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained[0], tmp_path / "own"))
+
+
+def fix_manifest(bundle: Path, name: str) -> None:
+    """Makes the manifest agree with a file, as whoever put it there would."""
+    content = (bundle / name).read_bytes()
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    text = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    (bundle / "manifest.json").write_text(text)
+
+
+def test_a_bundle_is_admitted(trained: list[Path]) -> None:
+    found = admit(str(trained[0]), fingerprint(trained[0]))
+    assert (found.path, found.fingerprint) == (trained[0], fingerprint(trained[0]))
+    assert smoke(found.bundle) == []
+
+
+def test_the_canary_sings_where_a_pickle_is_loaded(tmp_path: Path) -> None:
+    """Or the tests below would prove nothing."""
+    pickle.loads(pickle.dumps(Payload(tmp_path / "canary"))).close()
+    assert (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["not in the manifest", "in the manifest"])
+@pytest.mark.parametrize("name", ["weights.pkl", "data/model.pkl", "weights.safetensors"])
+def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str, listed: bool) -> None:
+    canary = tmp_path / "canary"
+    (own / name).parent.mkdir(exist_ok=True)
+    (own / name).write_bytes(pickle.dumps(Payload(canary)))
+    if listed:
+        fix_manifest(own, name)
+    with pytest.raises(BundleError, match=name):
+        admit(str(own))
+    assert not canary.exists()
+
+
+def test_another_bundle_than_the_one_that_was_registered_is_refused(trained: list[Path]) -> None:
+    with pytest.raises(BundleError, match="is another bundle than was registered"):
+        admit(str(trained[0]), fingerprint(trained[1]))
+
+
+def test_where_nothing_is_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=f"there is no bundle at {tmp_path}/none"):
+        admit(str(tmp_path / "none"))
+
+
+# --- smoke test ---
+
+
+def test_a_model_whose_numbers_are_broken_is_found(tmp_path: Path) -> None:
+    broken = small_model(1)
+    with torch.no_grad():
+        for parameter in broken.model.parameters():
+            parameter.fill_(math.nan)
+    save_bundle(tmp_path / "bundle", broken)
+    faults = smoke(admit(str(tmp_path / "bundle")).bundle)
+    assert len(faults) == 2
+    assert "elements-dev-" in faults[0]
+    assert "'smoke'" in faults[1]
+
+
+def test_a_record_that_cannot_be_written_about_is_named(tmp_path: Path) -> None:
+    bundle = admit(str(save_model(tmp_path / "bundle", 1))).bundle
+    many = Record("many", tuple(Triple("a", f"p{n}", "b") for n in range(40)))
+    (fault,) = smoke(bundle, [many])
+    assert fault.startswith("writing about record 'many' failed: RecordError: record 'many' has 40 triples")
+
+
+def test_an_empty_text_is_a_fault(trained: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from agggen.generation.generator import Generator
+
+    real = Generator.generate
+    monkeypatch.setattr(
+        Generator,
+        "generate",
+        lambda self, *a, **k: [[replace(g, text=" ") for g in each] for each in real(self, *a, **k)],
+    )
+    faults = smoke(admit(str(trained[0])).bundle)
+    assert len(faults) == 2
+    assert all(fault.endswith("gave an empty text") for fault in faults)

@@ -1,0 +1,149 @@
+"""`agggen models`, as users run it, and bundles by their addresses in the other commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agggen.bundle import fingerprint
+from agggen_platform.cli.main import main
+from tests.unit.registry.examples import write_report
+
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def run(store: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command in this process and in a folder with an empty registry: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return ended.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_from_bundle_to_champion_and_back(run: Run, trained: list[Path], tmp_path: Path) -> None:
+    reports = [write_report(tmp_path / f"report-{n}", bundle, 50.0 + n) for n, bundle in enumerate(trained)]
+    code, out, err = run("models", "register", trained[0], "--evaluation", reports[0])
+    assert (code, out) == (0, "models:/agggen/1\n")
+    assert "agggen models promote agggen/1" in err
+    assert run("models", "promote", "agggen@candidate")[:2] == (0, "models:/agggen@champion is version 1\n")
+
+    assert run("models", "register", trained[1])[1] == "models:/agggen/2\n"
+    code, out, err = run("models", "promote", "models:/agggen/2")
+    assert (code, out) == (9, "")
+    assert err.startswith(
+        "error: agggen/2 as champion is refused:\n  - metric gate: no common evaluation of plain/bleu"
+    )
+    assert run("models", "record", "agggen/2", reports[1])[1] == "2 scores on toy dev (12 records, protocol plain)\n"
+    code, out, err = run("models", "promote", "agggen/2", "--metric", "plain/ter", "--corpus", "toy")
+    assert (code, out) == (0, "models:/agggen@champion is version 2 (before: 1)\n")
+    assert err.startswith("plain/ter 40.00 against 40.00 of version 1")
+
+    assert run("models", "rollback", "agggen")[1] == "models:/agggen@champion is version 1 (before: 2)\n"
+    assert run("models", "rollback", "agggen")[0] == 8
+
+
+def test_list_and_show(run: Run, three: list[Path]) -> None:
+    run("models", "promote", "agggen/2")
+    run("models", "promote", "agggen/1", "--force")
+    code, out, _ = run("models", "list")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert code == 0
+    assert rows[0] == ["version", "aliases", "bundle", "run", "registered", "address"]
+    assert [(row[0], row[1], row[3], row[5]) for row in rows[1:]] == [
+        ("agggen/1", "champion", "run-0", str(three[0])),
+        ("agggen/2", "-", "run-1", str(three[1])),
+        ("agggen/3", "candidate", "run-2", str(three[2])),
+    ]
+    assert run("models", "list", "agggen")[1] == out
+    code, out, _ = run("models", "show", "agggen@champion")
+    table = dict(line.split("\t") for line in out.splitlines())
+    assert code == 0
+    assert (table["version"], table["address"]) == ("agggen/1", str(three[0]))
+    assert table["bundle.fingerprint"] == fingerprint(three[0])
+    assert (table["joint.dev_loss"], table["data.toy/train"]) == ("2.2500", "ab12")
+    assert table["plain/bleu on toy dev (12 records, protocol plain)"] == "50.0000"
+    assert any(
+        "2 -> 1 (forced past the metric gate): plain/bleu 50.00 against 51.00" in value for value in table.values()
+    )
+
+
+def test_force_is_said(run: Run, three: list[Path]) -> None:
+    run("models", "promote", "agggen/2")
+    code, out, err = run("models", "promote", "agggen/1", "--force")
+    assert (code, out) == (0, "models:/agggen@champion is version 1 (before: 2)\n")
+    assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
+
+
+def test_to_copies_the_bundle_first(run: Run, trained: list[Path], tmp_path: Path) -> None:
+    place = tmp_path / "models" / fingerprint(trained[0])[:16] / "bundle"
+    assert run("models", "register", trained[0], "--to", tmp_path / "models")[1] == "models:/agggen/1\n"
+    assert fingerprint(place) == fingerprint(trained[0])
+    assert run("models", "register", trained[0], "--to", tmp_path / "models")[1] == "models:/agggen/1\n"
+    assert f"address\t{place}\n" in run("models", "show", "agggen/1")[1]
+
+
+@pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
+def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Path, command: str) -> None:
+    record = {"id": "1", "triples": [["Oda", "age", "41"], ["Oda", "birthPlace", "Bergen"]], "references": ["Oda is 41."]}
+    (tmp_path / "r.jsonl").write_text(json.dumps(record) + "\n")
+    given = () if command == "inspect" else ("-i", "r.jsonl")
+    by_address = run(command, "models:/agggen@candidate", *given)
+    assert by_address[0] == 0, by_address[2]
+    assert by_address == run(command, three[2], *given)
+    assert by_address != run(command, "models:/agggen/1", *given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("generate", "models:/agggen@champion"), 8, "has no alias 'champion'; it has candidate (version 3)"),
+        (("evaluate", "models:/agggen/9", "--corpus", "elements"), 8, "has no version 9; it has 1, 2, 3"),
+        (("inspect", "models:/agggen"), 8, "names no version of a model"),
+        (("models", "show", "aggen/1"), 8, "did you mean agggen?"),
+        (("models", "list", "a b"), 8, "a model's name is made of letters"),
+        (("models", "promote", "agggen/1", "--alias", "v2"), 8, "an alias is a lower-case word"),
+        (("models", "promote", "agggen/1", "--metric", "bleu"), 2, "no gate by 'bleu'"),
+        (("models", "promote", "agggen/1", "--tolerance", "-1"), 2, "the tolerance must be"),
+        (("models", "rollback", "agggen"), 8, "no version of 'agggen' was champion before"),
+        (("models", "record", "agggen/1", "nowhere"), 2, "nowhere holds no report of `agggen evaluate`"),
+        (("models", "register", "nowhere"), 3, "there is no bundle at"),
+        (("models", "register", "nowhere", "--to", "there"), 3, "there is no bundle at"),
+        (("models", "register", "s3:///x"), 2, "names no bucket"),
+        (("models", "list", "--registry", "http://127.0.0.1:9"), 8, "it does not answer"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    run: Run, three: list[Path], arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    found, out, err = run(*arguments)
+    assert (found, out) == (code, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_list_without_a_registry_says_how_to_make_one(run: Run, store: Path) -> None:
+    store.unlink()
+    code, _, err = run("models", "list")
+    assert (code, err.count("\n")) == (8, 1)
+    assert "`agggen models register BUNDLE` makes one" in err
+
+
+def test_a_damaged_champion_is_not_used(run: Run, three: list[Path]) -> None:
+    run("models", "promote", "agggen/1")
+    (three[0] / "vocabulary.json").write_text("{}")
+    code, _, err = run("inspect", "models:/agggen@champion")
+    assert code == 3
+    assert "vocabulary.json is not what" in err
+    shutil.rmtree(three[0])
+    assert run("inspect", "models:/agggen@champion")[0] == 3

@@ -1,0 +1,158 @@
+"""Reports as evaluations of versions, and what the metric gate makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.bundle import fingerprint, load_bundle
+from agggen.errors import ConfigError
+from agggen_platform.registry.evaluations import Evaluation, Gate, evaluations_of, read_evaluation
+from agggen_platform.registry.store import Version
+from tests.unit.registry.examples import SIGNATURE, write_report
+
+
+def read(bundle: Path, folder: Path) -> Evaluation:
+    return read_evaluation(folder, fingerprint(bundle), load_bundle(bundle).inference)
+
+
+# --- reading ---
+
+
+def test_a_report_gives_its_scores_and_what_they_are_about(trained: list[Path], tmp_path: Path) -> None:
+    found = read(trained[0], write_report(tmp_path / "report", trained[0], 61.5))
+    assert (found.corpus, found.split, found.records, found.count, found.protocol) == (
+        "toy",
+        "dev",
+        "0f0f",
+        12,
+        "plain",
+    )
+    assert found.scores == {"plain/bleu": (61.5, SIGNATURE), "plain/ter": (40.0, f"ter|{SIGNATURE}")}
+    assert Evaluation.from_json(found.to_json()) == found
+
+
+def test_a_report_about_another_bundle_is_refused(trained: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is about another bundle"):
+        read(trained[0], write_report(tmp_path / "report", trained[1]))
+
+
+def test_a_report_about_an_ablation_says_nothing_about_the_bundle(trained: list[Path], tmp_path: Path) -> None:
+    folder = write_report(tmp_path / "report", trained[0], inference_ablation="no-aggregation")
+    with pytest.raises(ConfigError, match="ablation was no-aggregation, the bundle has none"):
+        read(trained[0], folder)
+
+
+def test_the_seed_of_the_intervals_does_not_matter(trained: list[Path], tmp_path: Path) -> None:
+    read(trained[0], write_report(tmp_path / "report", trained[0], inference_seed=7))
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"identity": 3, "run": {}, "scores": {}}'])
+def test_what_is_no_report_is_refused(trained: list[Path], tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "report.json").write_text(content)
+    with pytest.raises(ConfigError, match="no report of `agggen evaluate`"):
+        read(trained[0], tmp_path)
+
+
+# --- the gate ---
+
+ONE = Evaluation("toy", "dev", "0f", 12, "plain", "2026-01-01", {"plain/bleu": (50.0, "b"), "plain/ter": (40.0, "t")})
+
+
+def version(number: int, *found: Evaluation) -> Version:
+    return Version("agggen", str(number), "s3://x/y", {each.key: each.to_json() for each in found}, 0.0)
+
+
+def scored(bleu: float = 50.0, ter: float = 40.0, **changes: Any) -> Evaluation:
+    return replace(ONE, scores={"plain/bleu": (bleu, "b"), "plain/ter": (ter, "t")}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("gate", "candidate", "passed"),
+    [
+        (Gate(), scored(50.0), True),
+        (Gate(), scored(50.1), True),
+        (Gate(), scored(49.999), False),
+        (Gate(tolerance=0.5), scored(49.5), True),
+        (Gate(tolerance=0.5), scored(49.4), False),
+        (Gate("plain/ter"), scored(ter=40.1), False),
+        (Gate("plain/ter"), scored(ter=39.0), True),
+        (Gate("plain/ter", tolerance=1.0), scored(ter=41.0), True),
+        (Gate("plain/ter"), scored(bleu=1.0), True),
+    ],
+)
+def test_a_candidate_must_not_be_worse(gate: Gate, candidate: Evaluation, passed: bool) -> None:
+    verdict = gate.judge(version(2, candidate), version(1, ONE))
+    assert verdict.passed is passed
+    assert "of version 1 on toy dev (12 records, protocol plain)" in verdict.note
+    assert ("worse by" in verdict.note) is not passed
+
+
+def test_a_small_difference_is_shown_with_enough_digits() -> None:
+    note = Gate().judge(version(2, scored(49.9999)), version(1, ONE)).note
+    assert "plain/bleu 49.999900 against 50.000000" in note
+
+
+def test_without_a_champion_there_is_nothing_to_compare_with() -> None:
+    verdict = Gate().judge(version(1), None)
+    assert verdict.passed
+    assert "no version had the alias" in verdict.note
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        scored(99.0, corpus="tay"),
+        scored(99.0, split="test"),
+        scored(99.0, records="0e"),
+        scored(99.0, protocol="e2e"),
+        replace(ONE, scores={"plain/bleu": (99.0, "another signature")}),
+        replace(ONE, scores={"plain/ter": (1.0, "t")}),
+    ],
+    ids=["corpus", "split", "records", "protocol", "signature", "metric"],
+)
+def test_only_the_same_evaluation_compares(other: Evaluation) -> None:
+    verdict = Gate().judge(version(2, other), version(1, ONE))
+    assert not verdict.passed
+    assert "no common evaluation of plain/bleu" in verdict.note
+
+
+def test_who_lacks_an_evaluation_is_told_the_command() -> None:
+    note = Gate().judge(version(2), version(1, ONE)).note
+    assert "it is missing for version 2." in note
+    assert "agggen evaluate models:/agggen/2 --corpus toy --split dev -o DIR-2" in note
+    assert "agggen models record agggen/2 DIR-2" in note
+    assert "agggen/1" not in note
+    assert "agggen models record agggen/1 DIR-1" in Gate().judge(version(2, ONE), version(1)).note
+    both = Gate(corpus="webnlg", split="dev").judge(version(2), version(1, ONE)).note
+    assert "it is missing for version 2 and version 1." in both
+    assert "models:/agggen/1 --corpus webnlg --split dev" in both
+
+
+def test_every_shared_evaluation_counts_unless_one_is_chosen() -> None:
+    champion = version(1, ONE, scored(split="test"))
+    candidate = version(2, scored(60.0), scored(49.0, split="test"))
+    assert not Gate().judge(candidate, champion).passed
+    assert Gate(split="dev").judge(candidate, champion).passed
+    assert not Gate(corpus="toy", split="test").judge(candidate, champion).passed
+
+
+def test_an_evaluation_of_the_same_records_takes_the_place_of_the_earlier() -> None:
+    assert ONE.key == scored(1.0).key
+    assert [found.scores["plain/bleu"][0] for found in evaluations_of(version(1, ONE, scored(1.0)))] == [1.0]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "plain/blue", "plans/groups", "", "plain/"])
+def test_a_metric_that_cannot_decide_is_refused(metric: str) -> None:
+    with pytest.raises(ConfigError, match="no gate by"):
+        Gate(metric)
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, float("nan")])
+def test_a_tolerance_is_a_number_of_0_or_more(tolerance: float) -> None:
+    with pytest.raises(ConfigError, match="tolerance"):
+        Gate(tolerance=tolerance)

@@ -1,0 +1,271 @@
+"""An alias moves to what passes its checks, says why it does not, and walks back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.records import Record, Triple
+from agggen_platform.registry import (
+    Gate,
+    PromotionRefused,
+    Registry,
+    RegistryError,
+    promote,
+    record,
+    register,
+    resolve,
+    rollback,
+)
+from agggen_platform.registry.promotion import earlier_versions
+from agggen_platform.registry.store import Move
+from tests.unit.registry.examples import write_report
+
+pytestmark = pytest.mark.usefixtures("store")
+
+
+def champion() -> str | None:
+    return Registry().aliases("agggen").get("champion")
+
+
+def damage(bundle: Path) -> None:
+    content = bytearray((bundle / "weights.safetensors").read_bytes())
+    content[-1] ^= 1
+    (bundle / "weights.safetensors").write_bytes(content)
+
+
+# --- promotion ---
+
+
+def test_the_first_champion_needs_no_comparison(three: list[Path]) -> None:
+    done = promote("agggen", "1")
+    assert (done.version.number, done.before, done.forced) == ("1", None, False)
+    assert "no version had the alias" in done.note
+    assert resolve("models:/agggen@champion") == str(three[0])
+
+
+def test_a_better_version_takes_the_place(three: list[Path]) -> None:
+    promote("agggen", "1")
+    done = promote("agggen", "3")
+    assert done.before is not None
+    assert (done.version.number, done.before.number) == ("3", "1")
+    assert done.note == "plain/bleu 52.00 against 50.00 of version 1 on toy dev (12 records, protocol plain)"
+    assert resolve("models:/agggen@champion") == str(three[2])
+    assert Registry().aliases("agggen") == {"candidate": "3", "champion": "3"}
+
+
+def test_the_champion_stays_champion(three: list[Path]) -> None:
+    promote("agggen", "1")
+    assert promote("agggen", "1").note == "it is champion already"
+    assert len(Registry().moves("agggen", "champion")) == 1
+
+
+def test_a_worse_version_is_refused(three: list[Path]) -> None:
+    promote("agggen", "2")
+    with pytest.raises(PromotionRefused, match=r"metric gate: plain/bleu 50\.00 against 51\.00 .*worse by") as raised:
+        promote("agggen", "1")
+    assert raised.value.exit_code == 9
+    assert champion() == "2"
+    assert promote("agggen", "1", gate=Gate(tolerance=1.0)).version.number == "1"
+
+
+def test_force_skips_the_gate_alone_and_is_written_down(three: list[Path]) -> None:
+    promote("agggen", "2")
+    assert promote("agggen", "1", force=True).forced
+    move = Registry().moves("agggen", "champion")[-1]
+    assert (move.from_version, move.to_version, move.forced) == ("2", "1", True)
+    assert "worse by 1.00" in move.gate
+    damage(three[2])
+    with pytest.raises(PromotionRefused) as raised:
+        promote("agggen", "3", force=True)
+    assert len(raised.value.failures) == 1
+    assert raised.value.failures[0].startswith("bundle: ")
+    assert champion() == "1"
+
+
+def test_force_that_was_not_needed_is_not_written_down(three: list[Path]) -> None:
+    promote("agggen", "1")
+    assert not promote("agggen", "2", force=True).forced
+
+
+def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
+    promote("agggen", "2")
+    damage(three[0])
+    with pytest.raises(PromotionRefused) as raised:
+        promote("agggen", "1")
+    assert [failure.split(":")[0] for failure in raised.value.failures] == ["bundle", "metric gate"]
+    shutil.rmtree(three[0])
+    with pytest.raises(PromotionRefused, match="bundle: there is no bundle at"):
+        promote("agggen", "1")
+    many = Record("many", tuple(Triple("a", f"p{n}", "b") for n in range(40)))
+    with pytest.raises(PromotionRefused, match="smoke test: writing about record 'many' failed"):
+        promote("agggen", "3", records=[many])
+    assert champion() == "2"
+
+
+def test_another_bundle_at_the_same_place_is_refused(three: list[Path], trained: list[Path]) -> None:
+    shutil.rmtree(three[2])
+    shutil.copytree(trained[0], three[2])
+    with pytest.raises(PromotionRefused, match="is another bundle than was registered"):
+        promote("agggen", "3")
+
+
+def test_a_version_without_an_evaluation_is_refused_with_the_command(trained: list[Path], tmp_path: Path) -> None:
+    register(str(trained[0]), evaluations=[write_report(tmp_path / "one", trained[0])])
+    promote("agggen", "1")
+    register(str(trained[1]))
+    with pytest.raises(PromotionRefused, match="agggen evaluate models:/agggen/2 --corpus toy --split dev -o DIR-2"):
+        promote("agggen", "2")
+    record("models:/agggen/2", write_report(tmp_path / "two", trained[1], 60.0))
+    assert promote("agggen", "2").version.number == "2"
+
+
+def test_a_version_that_agggen_did_not_register_is_refused(three: list[Path]) -> None:
+    Registry().add_version("agggen", str(three[0]), {})
+    with pytest.raises(PromotionRefused, match="agggen/4 was not registered by agggen"):
+        promote("agggen", "4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("agggen", "9"), "has no version 9; it has 1, 2, 3"),
+        (("agggan", "1"), "did you mean agggen"),
+        (("agggen", "1", "latest"), "an alias is a lower-case word"),
+        (("agggen", "1", "v1"), "an alias is a lower-case word"),
+    ],
+)
+def test_what_cannot_be_promoted(three: list[Path], arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(RegistryError, match=message):
+        promote(*arguments)
+
+
+# --- going back ---
+
+
+def test_rollback_walks_back_step_by_step(three: list[Path]) -> None:
+    for number in "123":
+        promote("agggen", number)
+    done = rollback("agggen")
+    assert done.before is not None
+    assert (done.version.number, done.before.number, champion()) == ("2", "3", "2")
+    assert rollback("agggen").version.number == "1"
+    with pytest.raises(RegistryError, match="no version of 'agggen' was champion before"):
+        rollback("agggen")
+    assert champion() == "1"
+
+
+def test_after_a_rollback_promotion_goes_on_from_there(three: list[Path]) -> None:
+    promote("agggen", "1")
+    promote("agggen", "2")
+    rollback("agggen")
+    promote("agggen", "3")
+    assert rollback("agggen").version.number == "1"
+    with pytest.raises(RegistryError):
+        rollback("agggen")
+
+
+def test_a_bundle_that_was_damaged_is_not_gone_back_to(three: list[Path]) -> None:
+    promote("agggen", "1")
+    promote("agggen", "2")
+    damage(three[0])
+    with pytest.raises(PromotionRefused, match=r"weights\.safetensors .*agggen models promote agggen/VERSION"):
+        rollback("agggen")
+    assert champion() == "2"
+
+
+def test_a_version_that_was_deleted_is_not_gone_back_to(three: list[Path]) -> None:
+    promote("agggen", "1")
+    promote("agggen", "2")
+    registry = Registry()
+    registry.remove_version(registry.versions("agggen")[0])
+    with pytest.raises(PromotionRefused, match=r"has no version 1; it has 2, 3; choose another version"):
+        rollback("agggen")
+
+
+def test_other_aliases_have_histories_of_their_own(three: list[Path]) -> None:
+    promote("agggen", "1", "staging")
+    promote("agggen", "2", "staging")
+    promote("agggen", "3")
+    assert rollback("agggen", "staging").version.number == "1"
+    assert champion() == "3"
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([], []),
+        ([(None, "1")], []),
+        ([(None, "1"), ("1", "2"), ("2", "3")], ["1", "2"]),
+        ([(None, "1"), ("1", "2"), ("2", "1", True)], []),
+        ([(None, "1"), ("1", "2"), ("2", "3"), ("3", "2", True), ("2", "1", True)], []),
+        ([(None, "1"), ("1", "2"), ("2", "1"), ("1", "3")], ["1", "2", "1"]),
+        ([("7", "2", True), ("2", "3")], ["2"]),
+    ],
+)
+def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected: list[str]) -> None:
+    assert earlier_versions([Move("", *step) for step in steps]) == expected
+
+
+# --- moves that were cut off, made by hand, or by two at once ---
+
+
+def test_a_move_that_was_announced_and_never_made_is_not_gone_back_over(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promote("agggen", "1")
+    promote("agggen", "2")
+    with monkeypatch.context() as patched:
+        patched.setattr(Registry, "set_alias", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            promote("agggen", "3")
+    assert champion() == "2"
+    assert rollback("agggen").version.number == "1"
+
+
+def test_an_alias_that_was_moved_by_hand_is_gone_back_over(three: list[Path]) -> None:
+    promote("agggen", "1")
+    Registry().set_alias("agggen", "champion", "3")
+    assert rollback("agggen").version.number == "1"
+
+
+def test_who_finds_the_alias_moved_since_the_checks_says_so(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    promote("agggen", "1")
+    monkeypatch.setattr(
+        "agggen_platform.registry.promotion.smoke",
+        lambda *_: Registry().set_alias("agggen", "champion", "3") or [],
+    )
+    with pytest.raises(RegistryError, match=r"agggen@champion is version 3, where version 1 was expected"):
+        promote("agggen", "2")
+    assert champion() == "3"
+
+
+def test_who_is_overtaken_after_the_write_says_so(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    promote("agggen", "1")
+    real = Registry.set_alias
+
+    def overtaken(self: Registry, name: str, alias: str, number: str) -> None:
+        real(self, name, alias, number)
+        real(self, name, alias, "3")
+
+    monkeypatch.setattr(Registry, "set_alias", overtaken)
+    with pytest.raises(RegistryError, match=r"is version 3, where version 2 was expected"):
+        promote("agggen", "2")
+
+
+def test_what_a_killed_process_announced_stops_nobody_for_long(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry()
+    client = registry._client
+    client.set_registered_model_tag("agggen", "moving.champion.dead.1", "1000.0")
+    assert promote("agggen", "1").version.number == "1"
+    assert [tag for tag in client.get_registered_model("agggen").tags if tag.startswith("moving.")] == []
+    monkeypatch.setattr("agggen_platform.registry.store._PATIENCE", 0.5)
+    client.set_registered_model_tag("agggen", "moving.champion.alive.1", "9e12")
+    with pytest.raises(RegistryError, match=r"agggen@champion is being moved by alive\.1"):
+        promote("agggen", "2")
+    assert champion() == "1"

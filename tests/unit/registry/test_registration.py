@@ -1,0 +1,182 @@
+"""Bundles become versions: once each, with what they were made from, and addresses find them again."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from agggen.bundle import fingerprint
+from agggen.errors import BundleError, ConfigError
+from agggen_platform.config import config_hash
+from agggen_platform.registry import Registry, RegistryError, evaluations_of, record, register, resolve, version_of
+from agggen_platform.registry.client import registry_uri
+from agggen_platform.registry.store import Version
+from agggen_platform.storage.bundles import get_bundle
+from tests.unit.registry.examples import write_report
+
+pytestmark = pytest.mark.usefixtures("store")
+
+
+def test_a_version_says_what_its_bundle_is_and_where(trained: list[Path]) -> None:
+    version = register(str(trained[0]), metrics={"test/bleu": 61.5}, tags={"owner": "ann"})
+    assert (version.name, version.number, version.source) == ("agggen", "1", str(trained[0]))
+    assert version.aliases == ("candidate",)
+    assert version.tags == {
+        "bundle.fingerprint": fingerprint(trained[0]),
+        "bundle.config_hash": config_hash({"training": {"seed": 1}}),
+        "bundle.run": "toy-1",
+        "data.toy/train": "ab12",
+        "metric.joint.dev_loss": "2.25",
+        "metric.test/bleu": "61.5",
+        "owner": "ann",
+    }
+
+
+def test_the_same_bundle_is_the_same_version(trained: list[Path], tmp_path: Path) -> None:
+    first, second = register(str(trained[0])), register(str(trained[1]))
+    assert (first.number, second.number) == ("1", "2")
+    assert register(str(trained[0])).number == "1"
+    assert register(str(shutil.copytree(trained[0], tmp_path / "copy"))).number == "1"
+    assert [version.number for version in Registry().versions("agggen")] == ["1", "2"]
+    assert Registry().aliases("agggen") == {"candidate": "1"}
+
+
+def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path: Path) -> None:
+    place = Path(shutil.copytree(trained[0], tmp_path / "old"))
+    assert register(str(place)).number == "1"
+    place.rename(tmp_path / "new")
+    again = register(str(tmp_path / "new"))
+    assert (again.number, again.source) == ("2", str(tmp_path / "new"))
+
+
+def test_of_two_that_register_a_bundle_at_once_the_first_stays(
+    trained: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Registry.add_version
+
+    def somebody_else_was_faster(self: Registry, name: str, source: str, tags: dict[str, str]) -> Version:
+        real(self, name, source, tags)
+        return real(self, name, source, tags)
+
+    monkeypatch.setattr(Registry, "add_version", somebody_else_was_faster)
+    assert register(str(trained[0])).number == "1"
+    assert [version.number for version in Registry().versions("agggen")] == ["1"]
+
+
+def test_what_is_no_bundle_is_not_registered(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="there is no bundle at"):
+        register(str(tmp_path / "none"))
+    assert Registry().names() == []
+
+
+def test_a_relative_folder_is_found_from_everywhere(
+    trained: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained[0], "model")
+    register("model")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry_uri())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert resolve("models:/agggen/1") == str(tmp_path / "model")
+
+
+# --- evaluations ---
+
+
+def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: Path) -> None:
+    report = write_report(tmp_path / "dev", trained[0], 50.0)
+    version = register(str(trained[0]), evaluations=[report])
+    assert [found.scores["plain/bleu"][0] for found in evaluations_of(version)] == [50.0]
+    record("models:/agggen@candidate", write_report(tmp_path / "test", trained[0], 48.0, split="test"))
+    record("agggen/1", write_report(tmp_path / "again", trained[0], 51.0))
+    found = {each.split: each.scores["plain/bleu"][0] for each in evaluations_of(version_of("agggen/1"))}
+    assert found == {"dev": 51.0, "test": 48.0}
+
+
+def test_an_evaluation_of_another_bundle_is_refused_before_anything_is_registered(
+    trained: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="about another bundle"):
+        register(str(trained[0]), evaluations=[write_report(tmp_path / "report", trained[1])])
+    assert Registry().names() == []
+
+
+# --- addresses ---
+
+
+def test_aliases_and_versions_lead_to_the_bundle(trained: list[Path]) -> None:
+    for bundle in trained:
+        register(str(bundle))
+    assert resolve("models:/agggen@candidate") == str(trained[2])
+    assert resolve("models:/agggen/2") == str(trained[1])
+    assert get_bundle("models:/agggen/1") == trained[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("models:/aggen/1", "the registry has no model 'aggen'; did you mean agggen?"),
+        ("models:/other@champion", "the registry has no model 'other'; it has agggen"),
+        ("models:/agggen@champion", r"has no alias 'champion'; it has candidate \(version 1\)"),
+        ("models:/agggen/7", "the model 'agggen' has no version 7; it has 1"),
+        ("models:/agggen/latest", "names no version of a model"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_is(trained: list[Path], address: str, message: str) -> None:
+    register(str(trained[0]))
+    with pytest.raises(RegistryError, match=message) as raised:
+        resolve(address)
+    assert raised.value.exit_code == 8
+
+
+def test_looking_for_a_registry_makes_none(store: Path) -> None:
+    store.unlink()
+    with pytest.raises(RegistryError, match=f"there is no registry at {store}"):
+        resolve("models:/agggen@champion")
+    assert not store.exists()
+
+
+def test_a_file_that_is_no_registry_is_named(store: Path) -> None:
+    store.write_text("something else, longer than a header")
+    with pytest.raises(RegistryError, match="is no SQLite database"):
+        resolve("models:/agggen@champion")
+
+
+# --- a registry that does not answer ---
+
+
+@pytest.mark.parametrize("scheme", ["http", "postgresql"])
+def test_a_dead_server_costs_seconds(scheme: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
+        uri = f"{scheme}://someone:secret@127.0.0.1:{taken.getsockname()[1]}"
+        started = time.monotonic()
+        with pytest.raises(RegistryError, match="cannot be") as raised:
+            resolve("models:/agggen@champion", uri=uri)
+    assert time.monotonic() - started < 10
+    assert "secret" not in str(raised.value)
+
+
+def test_a_silent_server_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and says nothing
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        started = time.monotonic()
+        with pytest.raises(RegistryError, match="does not answer"):
+            resolve("models:/agggen@champion")
+    assert time.monotonic() - started < 10
+
+
+def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:
+    with pytest.raises(RegistryError, match=r"takes no folder of this machine .* --to s3://"):
+        register(str(trained[0]), uri="http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("uri", ["ftp://x", "runs/mlflow.db", "mysql://"])
+def test_a_uri_that_names_no_registry_is_refused(uri: str) -> None:
+    with pytest.raises(RegistryError, match="is no registry: use http"):
+        resolve("models:/agggen@champion", uri=uri)
