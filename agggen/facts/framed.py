@@ -16,8 +16,8 @@ from agggen.facts.words import split_sentences
 class FrameSegmenter:
     """A segmenter with one fact a frame; a sentence without frames is one fact.
 
-    A `FrameSource` is asked for the frames of the words that ``agggen.facts.words`` finds, all sentences of a call at
-    once; a `SentenceSource` brings words of its own.
+    A `FrameSource` is asked for the frames of the words that ``agggen.facts.words`` finds, all different sentences of a
+    call at once; a `SentenceSource` brings words of its own.
     """
 
     def __init__(self, source: FrameSource | SentenceSource, level: Level = "full") -> None:
@@ -60,12 +60,13 @@ class FrameSegmenter:
                 raise AggGenError(f"{self.source.name} labelled {len(labelled)} of {len(texts)} texts")
             return labelled
         split = [split_sentences(text) for text in texts]
-        flat = [sentence for sentences in split for sentence in sentences]
-        frames = self.source.frames(flat) if flat else []
-        if len(frames) != len(flat):
-            raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(flat)} sentences")
-        answers = iter(frames)
-        return [tuple(Sentence(sentence, next(answers)) for sentence in sentences) for sentences in split]
+        # Texts repeat each other's sentences, and frames follow from the words alone.
+        different = {sentence.words: sentence for sentences in split for sentence in sentences}
+        frames = self.source.frames(list(different.values())) if different else []
+        if len(frames) != len(different):
+            raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(different)} sentences")
+        of = dict(zip(different, frames, strict=True))
+        return [tuple(Sentence(sentence, of[sentence.words]) for sentence in sentences) for sentences in split]
 
 
 def _offsets(sentences: Sequence[Sentence], level: Level) -> Iterator[int]:

@@ -113,7 +113,7 @@ class Sentence:
 class FrameSource(Protocol):
     """Finds the frames of sentences that are already words: a tagger, a parser, a service.
 
-    Two sources with one fingerprint find the same frames in every sentence.
+    Two sources with one fingerprint find the same frames in every sentence, and its frames follow from its words alone.
     """
 
     name: str

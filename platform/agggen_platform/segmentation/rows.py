@@ -6,7 +6,7 @@ What cannot be segmented stays as data: a row that is no record, and a reference
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import accumulate, pairwise
 from typing import Any
@@ -104,14 +104,17 @@ class RowSegmenter:
         cache: FactCache | None = None,
         alignment: AlignmentRule = "normal",
         batch_size: int = 1024,
+        doubles: Mapping[int, int] | None = None,
     ) -> None:
+        """`doubles`: the rows whose id an earlier row has, and that row."""
         self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size
+        self.doubles = doubles or {}
         self.counts = Counts()
         """Of all rows so far."""
 
     def rows(self, rows: Sequence[dict[str, Any]], first: int) -> list[dict[str, Any]]:
         """The rows as ``segmented_schema`` has them; `first` is the first one's number in the input."""
-        read = [_record(row) for row in rows]
+        read = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         errors: dict[str, str] = {}
         texts = dict.fromkeys(
             reference.text
@@ -125,6 +128,12 @@ class RowSegmenter:
             self._row(row, item, number, facts, errors)
             for number, (row, item) in enumerate(zip(rows, read, strict=True), start=first)
         ]
+
+    def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
+        earlier = self.doubles.get(number)
+        if earlier is None:
+            return _record(row)
+        return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
 
     def _facts(self, texts: list[str], errors: dict[str, str]) -> dict[str, tuple[str, ...]]:
         """The facts of each text, or why it has none in `errors`. Texts of like length go to the model together."""

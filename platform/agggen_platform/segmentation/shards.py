@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,6 +23,7 @@ from agggen_platform.storage.folder import Folder
 
 # Each part of a row group decodes the group up to its own end; more parts would cost more than they save.
 _PARTS_OF_A_GROUP = 16
+_IDS_AT_ONCE = 1 << 16
 _NEEDED = ("id", "triples", "references")
 
 
@@ -54,6 +56,8 @@ class Shard:
     skip: int
     first: int
     rows: int
+    doubles: tuple[tuple[int, int], ...] = ()
+    """Rows whose id an earlier row of the file has, and that row."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -61,7 +65,8 @@ class Shard:
     @classmethod
     def from_json(cls, text: str) -> Shard:
         data = json.loads(text)
-        return cls(**data | {"groups": tuple(data["groups"])})
+        doubles = tuple((row, earlier) for row, earlier in data["doubles"])
+        return cls(**data | {"groups": tuple(data["groups"]), "doubles": doubles})
 
     @property
     def part(self) -> str:
@@ -129,9 +134,11 @@ def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
     with Folder(source.folder).open(source.name) as file, pq.ParquetFile(file) as parquet:
         sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)]
     shards: list[Shard] = []
+    doubles = sorted(_doubles(source).items())
 
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
-        shards.append(Shard(len(shards), source.folder, source.name, source.split, groups, skip, first, rows))
+        inside = tuple(pair for pair in doubles if first <= pair[0] < first + rows)
+        shards.append(Shard(len(shards), source.folder, source.name, source.split, groups, skip, first, rows, inside))
 
     first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
     for group, size in enumerate(sizes):
@@ -153,6 +160,35 @@ def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
     if held:
         add(tuple(waiting), 0, first, held)
     return shards
+
+
+def _doubles(source: Source) -> dict[int, int]:
+    """The rows whose id an earlier row has, each with the first row that has it.
+
+    Holds eight bytes a row of the file: ids are compared by their hashes, and only those that share one by themselves.
+    """
+    hashes = np.fromiter((hash(identifier) for _, identifier in _ids(source)), np.int64)
+    values, counts = np.unique(hashes, return_counts=True)
+    shared = set(values[counts > 1].tolist())
+    first: dict[str, int] = {}
+    doubles: dict[int, int] = {}
+    for row, identifier in _ids(source) if shared else ():
+        if hash(identifier) in shared:
+            earlier = first.setdefault(identifier, row)
+            if earlier != row:
+                doubles[row] = earlier
+    return doubles
+
+
+def _ids(source: Source) -> Iterator[tuple[int, str]]:
+    """Each row that has an id, with the id as records have it."""
+    with Folder(source.folder).open(source.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        row = 0
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=["id"]):
+            for identifier in batch.column(0).to_pylist():
+                if identifier and identifier.strip():
+                    yield row, identifier.strip()
+                row += 1
 
 
 def read_rows(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,6 +68,9 @@ class ShardWorker:
         Raises:
             SegmentationError: the segmenter here is another than the driver's.
         """
+        # oneDNN keeps what it compiled for each of the last 1024 shapes of tensors, and texts come in many shapes: the
+        # worker would grow by some 100 MB an hour. It reads this before torch's first work.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         self.settings = settings
         self.out = Folder(settings.out)
         self.segmenter = cut or segmenter(settings.facts)
@@ -92,7 +96,8 @@ class ShardWorker:
         if found is not None and not found.failed:
             return Done(shard.split, shard.index, found, True, time.monotonic() - begin)
         self._count_attempt(shard)
-        rows = RowSegmenter(self.segmenter, self.cache, self.settings.alignment, self.settings.batch_size)
+        settings = self.settings
+        rows = RowSegmenter(self.segmenter, self.cache, settings.alignment, settings.batch_size, dict(shard.doubles))
         schema = segmented_schema()
         with self.out.new(shard.part) as path, pq.ParquetWriter(path, schema, compression="zstd") as writer:
             for first, some in read_rows(shard, self.settings.rows_at_once):

@@ -73,6 +73,20 @@ def test_texts_are_cut_into_sentences_and_facts() -> None:
     assert source.calls == [4], "texts without words should ask for nothing"
 
 
+def test_a_sentence_that_texts_repeat_is_labelled_once() -> None:
+    source = VerbsOfAList()
+    texts = ["Ann sang a song. The Fig is a pub.", "The  Fig is a pub.", "Ann sang a song."]
+    found = FrameSegmenter(source).sentences(texts)
+    assert source.calls == [2], "only different sentences should be asked for"
+    assert [[sentence.words.spans[1] for sentence in sentences] for sentences in found] == [
+        [(4, 8), (21, 24)],
+        [(5, 8)],
+        [(4, 8)],
+    ]
+    assert found[0][0].frames == found[2][0].frames and found[0][1].frames == found[1][0].frames
+    assert FrameSegmenter(source).segment(texts) == [FrameSegmenter(source).segment([text])[0] for text in texts]
+
+
 PIECES = st.sampled_from(["It", "is", "Ann", "and", "sang", ".", "(", "\u201d", "U.S.", "\u00a0"])
 
 

@@ -1,0 +1,81 @@
+"""What tests of the segmentation job share: a corpus, the plain loop that the job replaces, and a nosy segmenter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.alignment import align
+from agggen.corpora.catalogue import load
+from agggen.corpora.prepared import write_records
+from agggen.corpora.rejects import split_rejects
+from agggen.facts import FactSegmenter
+from agggen.facts.clauses import ClauseSegmenter
+from agggen.facts.config import SegmenterConfig
+from agggen.records import Fact, Record, Reference
+from agggen_platform.segmentation import job as job_module
+from agggen_platform.segmentation.config import SegmentConfig
+
+
+def by_clauses(**settings: Any) -> SegmentConfig:
+    """A job by rules in this process, which takes no time."""
+    return SegmentConfig(**{"facts": SegmenterConfig(source="clauses"), "actors": 0, "shard_rows": 20} | settings)
+
+
+HERE = by_clauses()
+
+
+def elements(split: str) -> list[Record]:
+    return split_rejects(load("elements", split))[0]
+
+
+def write_corpus(folder: Path) -> Path:
+    """150 training and 72 development records of the shipped corpus, prepared."""
+    for split in ("train", "dev"):
+        write_records(folder / f"{split}.parquet", elements(split)[:150], "elements", split)
+    return folder
+
+
+def expected(records: Sequence[Record], cut: FactSegmenter | None = None) -> list[Record]:
+    """The plain loop that the job replaces."""
+    cut = cut or ClauseSegmenter()
+    result = []
+    for record in records:
+        references = []
+        for reference in record.references:
+            (facts,) = cut.segment([reference.text])
+            fact_of = align(record, facts).fact_of
+            said = [
+                tuple(name for name, fact in zip(record.predicates, fact_of, strict=True) if fact == t)
+                for t in range(len(facts))
+            ]
+            facts_said = tuple(Fact(text, names) for text, names in zip(facts, said, strict=True))
+            references.append(Reference(reference.text, facts_said, reference.plan))
+        result.append(Record(record.id, record.triples, tuple(references), record.category))
+    return result
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file with its size and time."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+class Counting(ClauseSegmenter):
+    """Clauses; says what it was asked for, and fails on some texts."""
+
+    def __init__(self, bad: str | None = None) -> None:
+        self.bad, self.seen = bad, list[str]()
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        self.seen += texts
+        if self.bad and any(self.bad in text for text in texts):
+            raise RuntimeError("this text is beyond me")
+        return super().segment(texts)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, cut: ClauseSegmenter) -> None:
+    monkeypatch.setattr(job_module, "segmenter", lambda name: cut)

@@ -1,0 +1,202 @@
+"""Bad input of the segmentation job, what becomes a reject, and the cache of facts that may be damaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.corpora.prepared import read_records, schema, write_records
+from agggen.errors import CorpusError
+from agggen.facts.clauses import ClauseSegmenter
+from agggen.records import Record
+from agggen_platform.segmentation.config import SegmentationError
+from agggen_platform.segmentation.job import SegmentReport, segment
+from agggen_platform.segmentation.rows import Counts
+from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, use, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.parquet", None, "does not exist"),
+        ("text.parquet", b"no parquet at all", "is not a Parquet file"),
+        ("other.parquet", pa.table({"id": ["a"]}), "no column 'triples'"),
+        ("typed.parquet", pa.table({"id": [1], "triples": [[]], "references": [[]]}), "'id' is int64, it should be"),
+        ("folder", None, "holds no Parquet files"),
+    ],
+)
+def test_input_that_is_no_corpus(name: str, content: bytes | pa.Table | None, message: str, tmp_path: Path) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif content is not None:
+        pq.write_table(content, tmp_path / name)
+    with pytest.raises(CorpusError, match=message):
+        segment(str(tmp_path / name), str(tmp_path / "out"), HERE)
+    assert not (tmp_path / "out").exists()
+
+
+# --- rejects ---------------------------------------------------------------------------------------------------------
+
+
+def with_bad_rows(path: Path) -> list[Record]:
+    """A corpus whose rows 1, 3 and 4 are no records and one of whose texts is blank."""
+    good = elements("dev")[:6]
+    write_records(path, good, "x", "dev")
+    rows = pq.read_table(path).to_pylist()
+    rows[1]["id"] = ""
+    rows[3]["triples"] = []
+    rows[4]["triples"][0]["object"] = "bell \x07"
+    rows[5]["references"][0]["text"] = " "
+    pq.write_table(pa.Table.from_pylist(rows, schema()), path)
+    return good
+
+
+def test_bad_rows_and_texts_are_rejects(tmp_path: Path) -> None:
+    good = with_bad_rows(tmp_path / "dev.parquet")
+    out = tmp_path / "out"
+    report = segment(str(tmp_path / "dev.parquet"), str(out), by_clauses(max_reject_share=0.5))
+    rejects = [json.loads(line) for line in (out / "rejects.jsonl").read_text().splitlines()]
+    assert [(reject["line"], reject["id"]) for reject in rejects] == [
+        (1, ""),
+        (3, good[3].id),
+        (4, good[4].id),
+        (5, good[5].id),
+    ]
+    assert [reject["file"] for reject in rejects] == [f"{tmp_path}/dev.parquet"] * 4
+    for reject, reason in zip(
+        rejects, ["id is empty", "no triples", "control character", "reference 1: a reference"], strict=True
+    ):
+        assert reason in reject["reason"]
+    records = read_records(out / "dev.parquet")
+    assert [record.id for record in records] == [good[0].id, good[2].id, good[5].id]
+    assert len(records[-1].references) == len(good[5].references) - 1
+    rows = pq.read_table(out / "facts" / "dev" / "00000.parquet").to_pylist()
+    assert [bool(row["error"]) for row in rows] == [False, True, False, True, True, False]
+    assert [bool(reference["error"]) for reference in rows[5]["references"]] == [True, False, False]
+    assert report.splits["dev"].rejects == 4
+
+
+def test_an_id_that_occurs_again_is_a_reject(corpus: Path, tmp_path: Path) -> None:
+    """Both rows once went into the output, and whoever joined by id got the wrong facts."""
+    records = read_records(corpus / "dev.parquet")
+    records[3] = renamed(records[3], records[1].id)  # of one shard
+    records[50] = renamed(records[50], f" {records[1].id} ")  # of another; white space is no part of an id
+    records[60] = renamed(records[60], records[59].id)
+    write_records(tmp_path / "dev.parquet", records, "x", "dev")
+    report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), by_clauses(max_reject_share=0.1))
+    good = [record for number, record in enumerate(records) if number not in (3, 50, 60)]
+    assert read_records(tmp_path / "out" / "dev.parquet") == expected(good)
+    rejects = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
+    assert [(reject["line"], reject["reason"]) for reject in rejects] == [
+        (3, f"the id {records[1].id!r} occurs a second time, first in row 1"),
+        (50, f"the id {records[1].id!r} occurs a second time, first in row 1"),
+        (60, f"the id {records[59].id!r} occurs a second time, first in row 59"),
+    ]
+    assert (report.splits["dev"].rows, report.splits["dev"].records, report.splits["dev"].rejects) == (72, 69, 3)
+
+
+def renamed(record: Record, identifier: str) -> Record:
+    return Record(identifier, record.triples, record.references, record.category)
+
+
+def test_too_many_rejects_publish_nothing_but_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_bad_rows(tmp_path / "dev.parquet")
+    out = tmp_path / "out"
+    with pytest.raises(SegmentationError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
+        segment(str(tmp_path / "dev.parquet"), str(out), HERE)
+    assert len((out / "rejects.jsonl").read_text().splitlines()) == 4
+    assert not (out / "dev.parquet").exists()
+    assert not (out / "manifest.json").exists()
+    cut = Counting()
+    use(monkeypatch, cut)
+    segment(str(tmp_path / "dev.parquet"), str(out), by_clauses(max_reject_share=0.5))
+    assert cut.seen == []
+    assert len(read_records(out / "dev.parquet")) == 3
+
+
+def test_one_text_that_breaks_the_segmenter_is_one_reject(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = read_records(corpus / "dev.parquet")
+    bad = records[7].references[1].text
+    use(monkeypatch, Counting(bad))
+    report = segment(str(corpus), str(tmp_path), HERE, splits=["dev"])
+    hit = sum(reference.text == bad for record in records for reference in record.references)
+    assert report.splits["dev"].rejects == hit
+    reasons = {json.loads(line)["reason"] for line in (tmp_path / "rejects.jsonl").read_text().splitlines()}
+    assert "reference 2: RuntimeError: this text is beyond me" in reasons
+    wanted = [reference for record in expected(records) for reference in record.references if reference.text != bad]
+    assert [reference for r in read_records(tmp_path / "dev.parquet") for reference in r.references] == wanted
+
+
+def test_a_segmenter_that_always_fails_ends_the_job(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Shortening(ClauseSegmenter):
+        def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+            return [(text[:-1],) for text in texts]
+
+    use(monkeypatch, Shortening())
+    with pytest.raises(
+        SegmentationError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"
+    ):
+        segment(str(corpus), str(tmp_path), HERE, splits=["dev"])
+    assert not (tmp_path / "dev.parquet").exists()
+
+
+def test_what_the_segmenter_failed_on_is_tried_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = read_records(corpus / "dev.parquet")[7].references[1].text
+    strict = by_clauses(max_reject_share=0)
+    use(monkeypatch, Counting(bad))
+    with pytest.raises(SegmentationError, match="of 216 texts were rejected"):
+        segment(str(corpus), str(tmp_path), strict, splits=["dev"])
+    cut = Counting()
+    use(monkeypatch, cut)
+    report = segment(str(corpus), str(tmp_path), strict, splits=["dev"])
+    assert report.progress is not None
+    assert (report.progress.found, report.progress.total) == (3, 4)
+    assert bad in cut.seen
+    assert read_records(tmp_path / "dev.parquet") == expected(read_records(corpus / "dev.parquet"))
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def test_the_cache_serves_another_job(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = by_clauses(cache="on", cache_dir=str(tmp_path / "cache"))
+    cut = Counting()
+    use(monkeypatch, cut)
+    first = segment(str(corpus), str(tmp_path / "first"), config)
+    seen = len(cut.seen)
+    second = segment(str(corpus), str(tmp_path / "second"), config)
+    assert len(cut.seen) == seen > 0
+    assert second.splits == first.splits
+    assert counted(second).cached >= counted(first).segmented > 0
+    assert counted(second).segmented == 0
+
+
+def counted(report: SegmentReport) -> Counts:
+    assert report.progress is not None
+    return report.progress.counts
+
+
+def test_a_damaged_cache_does_no_harm(corpus: Path, tmp_path: Path) -> None:
+    config = by_clauses(cache="on", cache_dir=str(tmp_path / "cache"))
+    good = segment(str(corpus), str(tmp_path / "first"), config)
+    (file,) = (tmp_path / "cache").iterdir()  # no log is left beside it
+    file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+    report = segment(str(corpus), str(tmp_path / "second"), config)
+    assert report.splits == good.splits
+    assert counted(report).cache_errors > 0
