@@ -73,7 +73,7 @@ def get_bundle(address: str) -> Path:
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
     kept = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("write (AGGGEN_CACHE chooses another place)", kept), only_one(kept):
+    with explained("keep a copy (AGGGEN_CACHE says where) at", kept), only_one(kept):
         if not _is_whole(kept):
             _fetch(folder, manifest, kept)
     return kept
@@ -92,8 +92,10 @@ def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
     """Replaces the copy `kept`; whoever calls this has it alone."""
     described = _described(folder, manifest)
     for left in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
-        if left.exists():
+        if left.is_dir():
             shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
     try:
         for name in FILES:

@@ -1,0 +1,95 @@
+"""Kills a process that saves checkpoints, at any moment. What it said it saved, or something newer, must be whole."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.s3_client import Policy
+from tests.processes import Running
+from tests.s3_faults import FaultyS3
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+
+KILLS = 20
+SIZE = 6 << 20  # two parts of an upload in parts, the last one small
+POLICY = Policy(part=5 << 20)
+
+SAVE = """
+import sys
+from pathlib import Path
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.s3_client import Policy
+
+where, size, scratch = sys.argv[1], int(sys.argv[2]), Path("checkpoint")
+store = CheckpointStore(Folder(where, Policy(part=5 << 20)), report=print)
+saved = store.latest("joint")
+step = saved.step if saved else 0
+print("start", flush=True)
+while True:
+    step += 1
+    # Every third one is small, and goes in one piece.
+    scratch.write_bytes(f"{step:08d}".encode() * (size // 8 if step % 3 else 1000))
+    store.save("joint", step, scratch)
+    print("saved", step, flush=True)
+"""
+
+
+def last_saved(process: Running) -> int:
+    """The step that the process said it saved last; a line that the kill cut short does not count."""
+    lines = [line.split() for line in process.output().rpartition("\n")[0].splitlines()]
+    return max((int(words[1]) for words in lines if words[0] == "saved"), default=0)
+
+
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_killed_at_any_moment(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if where == "local":
+        address = str(tmp_path / "run")
+    else:
+        address = request.getfixturevalue("s3") + "/run"
+        faulty: FaultyS3 = request.getfixturevalue("faulty_s3")
+        faulty.bytes_per_second = 60e6
+    with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
+        process.wait_until(lambda: "start" in process.output(), "start")
+        begin = time.monotonic()
+        process.wait_until(lambda: last_saved(process) >= 6, "six saves")
+        a_save = (time.monotonic() - begin) / 6
+        process.kill()
+    reached = last_saved(process)
+    folder = Folder(address, POLICY)
+    chance = random.Random(20211)
+    begun, moved, left_behind = reached, 0, 0
+    for kill in range(KILLS):
+        with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
+            process.wait_until(lambda process=process: "start" in process.output(), "start")
+            time.sleep(chance.uniform(0, 2.5 * a_save))
+            process.kill()
+        reached = max(reached, last_saved(process))
+        assert "Error" not in process.output()
+
+        said: list[str] = []
+        target = tmp_path / "restored"
+        saved = CheckpointStore(folder, report=said.append).restore("joint", target)
+        assert said == [], f"kill {kill} damaged a checkpoint"
+        step = saved.step if saved else 0
+        assert step >= reached, f"kill {kill} lost a checkpoint: {reached} was saved, {step} is the latest"
+        if saved:
+            content = target.read_bytes()
+            assert content == f"{step:08d}".encode() * (len(content) // 8)
+            assert len(content) == (SIZE if step % 3 else 8000)
+        moved += step > reached
+        left_behind += len(folder.names("joint")) > 1 + min(step, 2)
+        reached = step
+
+    assert reached > begun + KILLS / 4  # it got on between the kills
+    with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
+        process.wait_until(lambda: last_saved(process) >= reached + 2, "two more saves")
+    print(f"{where}: {reached} steps, {left_behind} kills left a file that no mark named, {moved} came after the mark")
+    CheckpointStore(folder).save("joint", 10**6, Path(__file__))
+    assert len(folder.names("joint")) == 3  # the mark and two checkpoints: nothing is left of the kills

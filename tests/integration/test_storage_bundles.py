@@ -1,0 +1,186 @@
+"""Bundles to a store and back through this machine's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agggen.bundle import FILES, check_bundle, fingerprint
+from agggen.errors import BundleError
+from agggen_platform.storage.bundles import get_bundle, put_bundle
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.folder import Folder
+from tests.processes import Running
+from tests.s3_faults import FaultyS3
+
+
+def bundle_at(path: Path, content: str = "content") -> Path:
+    """A bundle as far as its hashes go."""
+    path.mkdir(parents=True)
+    manifest = {}
+    for name in FILES:
+        data = f"{content} of {name}".encode() * 20_000
+        (path / name).write_bytes(data)
+        manifest[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (path / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    check_bundle(path)
+    return path
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return bundle_at(tmp_path / "bundle")
+
+
+@pytest.fixture(params=["local", "s3"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a bundle."""
+    return f"{tmp_path}/there/it is" if request.param == "local" else request.getfixturevalue("s3") + "/there/it is"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "bundles"
+
+
+def test_a_bundle_goes_there_and_back(bundle: Path, address: str) -> None:
+    assert put_bundle(bundle, address + "/") == address
+    assert Folder(address).names() == sorted([*FILES, "manifest.json"])
+    got = get_bundle(address)
+    check_bundle(got)
+    assert fingerprint(got) == fingerprint(bundle)
+    assert got != bundle
+    assert get_bundle(address) == got
+    assert get_bundle(str(bundle)) == bundle
+
+
+def test_the_same_bundle_is_left_and_another_is_refused(bundle: Path, address: str, tmp_path: Path) -> None:
+    put_bundle(bundle, address)
+    assert put_bundle(bundle, address) == address
+    other = bundle_at(tmp_path / "other", "something else")
+    with pytest.raises(BundleError, match="holds another bundle already"):
+        put_bundle(other, address)
+    assert fingerprint(get_bundle(address)) == fingerprint(bundle)
+
+
+def test_half_a_bundle_is_none_and_is_completed(bundle: Path, address: str) -> None:
+    folder = Folder(address)
+    folder.write(FILES[0], b"of a copy that was cut short")
+    with pytest.raises(BundleError, match=r"manifest\.json|no bundle"):
+        get_bundle(address)
+    put_bundle(bundle, address)
+    assert fingerprint(get_bundle(address)) == fingerprint(bundle)
+    folder.delete(FILES[2])  # and one that was damaged is mended
+    put_bundle(bundle, address)
+    check_bundle(get_bundle(address))
+
+
+def test_a_bundle_that_was_changed_is_refused(bundle: Path, address: str, cache: Path) -> None:
+    put_bundle(bundle, address)
+    Folder(address).write("weights.safetensors", b"x" * (bundle / "weights.safetensors").stat().st_size)
+    with pytest.raises(BundleError, match=r"weights\.safetensors"):
+        get_bundle(address)
+    Folder(address).delete("vocabulary.json")
+    Folder(address).write("weights.safetensors", (bundle / "weights.safetensors").read_bytes())
+    with pytest.raises(BundleError, match=r"vocabulary\.json"):
+        get_bundle(address)
+    for manifest in (b"", b"[]", b"{}", b'{"weights.safetensors": 3}'):
+        Folder(address).write("manifest.json", manifest)
+        with pytest.raises(BundleError, match="manifest"):
+            get_bundle(address)
+    assert not cache.exists() or not [path for path in cache.iterdir() if path.is_dir()]
+
+
+def test_only_whole_bundles_are_put(bundle: Path, address: str) -> None:
+    (bundle / "vocabulary.json").write_bytes(b"other")
+    with pytest.raises(BundleError, match=r"vocabulary\.json"):
+        put_bundle(bundle, address)
+    assert Folder(address).names() == []
+
+
+def test_the_manifest_comes_last_and_only_after_a_look_back(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("short upload", method="PUT", path="predicates")
+    with pytest.raises(StorageError, match=r"predicates\.json did not arrive as it was sent"):
+        put_bundle(bundle, f"{s3}/b")
+    assert faulty_s3.count("PUT", "manifest.json") == 0
+    put_bundle(bundle, f"{s3}/b")
+    puts = [path for method, path in faulty_s3.requests if method == "PUT"]
+    assert puts[-1].endswith("manifest.json")
+    assert faulty_s3.count("PUT", "weights") == 1  # what had arrived is not sent again
+
+
+# --- the cache ------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_look_downloads_nothing_but_the_manifest(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
+    put_bundle(bundle, f"{s3}/b")
+    got = get_bundle(f"{s3}/b")
+    faulty_s3.heal()
+    assert get_bundle(f"{s3}/b") == got
+    assert [path.rpartition("/")[2] for _, path in faulty_s3.requests] == ["manifest.json"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "another", "file"])
+def test_a_damaged_copy_is_fetched_again(damage: str, bundle: Path, s3: str, cache: Path, tmp_path: Path) -> None:
+    put_bundle(bundle, f"{s3}/b")
+    got = get_bundle(f"{s3}/b")
+    if damage == "changed":
+        (got / "weights.safetensors").write_bytes(b"")
+    elif damage == "missing":
+        (got / "manifest.json").unlink()
+    else:
+        shutil.rmtree(got)
+        bundle_at(got, "another") if damage == "another" else got.write_bytes(b"")
+    (cache / f".{got.name}-killed").mkdir()
+    assert get_bundle(f"{s3}/b") == got
+    assert fingerprint(got) == got.name == fingerprint(bundle)
+    check_bundle(got)
+    assert sorted(path.name for path in cache.iterdir()) == sorted([got.name, f"{got.name}.lock"])
+
+
+def test_a_download_that_fails_leaves_no_copy(bundle: Path, s3: str, faulty_s3: FaultyS3, cache: Path) -> None:
+    put_bundle(bundle, f"{s3}/b")
+    faulty_s3.inject("403", -1, method="GET", path="vocabulary")
+    with pytest.raises(StorageError, match=r"b/vocabulary\.json"):
+        get_bundle(f"{s3}/b")
+    assert not [path for path in cache.iterdir() if path.is_dir()]
+    faulty_s3.heal()
+    check_bundle(get_bundle(f"{s3}/b"))
+
+
+def test_a_cache_that_cannot_be_written_says_what_to_set(bundle: Path, s3: str, cache: Path) -> None:
+    put_bundle(bundle, f"{s3}/b")
+    cache.parent.write_bytes(b"a file in the way")
+    with pytest.raises(StorageError, match="AGGGEN_CACHE"):
+        get_bundle(f"{s3}/b")
+
+
+FETCH = """
+import os, sys
+from agggen_platform.storage.bundles import get_bundle
+
+for _ in range(3):
+    if os.fork() == 0:
+        print(get_bundle(sys.argv[1]), flush=True)
+        os._exit(0)
+for _ in range(3):
+    assert os.wait()[1] == 0
+"""
+
+
+def test_processes_that_fetch_at_once_fetch_once(bundle: Path, s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> None:
+    put_bundle(bundle, f"{s3}/b")
+    faulty_s3.heal()
+    faulty_s3.bytes_per_second = 4e6  # more than half a second in all
+    with Running(["-c", FETCH, f"{s3}/b"], tmp_path) as processes:
+        assert processes.finish(100) == 0, processes.output()
+        (got,) = set(processes.output().split())
+    assert len(processes.output().split()) == 3
+    check_bundle(got)
+    assert faulty_s3.count("GET", "manifest.json") == 3
+    assert faulty_s3.count("GET", "weights") == 1

@@ -1,0 +1,242 @@
+"""Checkpoints in a local folder and in an object store: only what was read back is ever chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import boto3
+import pytest
+
+from agggen.errors import ConfigError
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.errors import DamagedError, StorageError
+from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.s3_client import Policy
+from tests.s3_faults import FaultyS3
+
+QUICK = Policy(attempts=3, pause=0.01, connect_timeout=2, read_timeout=2, part=5 << 20)
+
+
+class Stored:
+    """A store, what it reported, and checkpoints to put into it."""
+
+    def __init__(self, folder: Folder, scratch: Path, keep: int = 2) -> None:
+        self.said: list[str] = []
+        self.folder, self.scratch = folder, scratch
+        self.store = CheckpointStore(folder, keep, self.said.append)
+
+    def save(self, step: int, content: bytes = b"") -> None:
+        path = self.scratch / "checkpoint"
+        path.write_bytes(content or content_of(step))
+        self.store.save("joint", step, path)
+
+    def restored(self) -> int | None:
+        """The step that a new process would go on from; its content is checked."""
+        path = self.scratch / "restored"
+        path.unlink(missing_ok=True)
+        saved = CheckpointStore(self.folder, report=self.said.append).restore("joint", path)
+        if saved is None:
+            assert not path.exists()
+            return None
+        assert path.read_bytes() == content_of(saved.step)
+        return saved.step
+
+    def files(self) -> list[int]:
+        """The steps of the checkpoints that are there."""
+        names = self.folder.names("joint")
+        return [int(name[len("joint/step-") :][:8]) for name in names if name != "joint/latest.json"]
+
+    def damage(self, step: int, content: bytes | None) -> str:
+        (name,) = (name for name in self.folder.names() if f"step-{step:08d}" in name)
+        if content is None:
+            self.folder.delete(name)
+        else:
+            self.folder.write(name, content)
+        return name
+
+
+def content_of(step: int) -> bytes:
+    return f"{step:08d}".encode() * 5000
+
+
+@pytest.fixture(params=["local", "s3"])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
+    where = str(tmp_path / "run") if request.param == "local" else request.getfixturevalue("s3") + "/run"
+    return Stored(Folder(where, QUICK), tmp_path)
+
+
+@pytest.fixture
+def faulty(s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> Stored:
+    """A store in S3 with steps 1 and 2, behind the faulty proxy."""
+    stored = Stored(Folder(f"{s3}/run", QUICK), tmp_path)
+    stored.save(1)
+    stored.save(2)
+    faulty_s3.heal()
+    return stored
+
+
+def test_the_newest_are_kept(stored: Stored) -> None:
+    assert stored.store.latest("joint") is stored.restored() is None
+    for step in (100, 200, 300):
+        stored.save(step)
+        assert stored.restored() == step
+    assert stored.files() == [200, 300]
+    saved = stored.store.latest("joint")
+    assert saved
+    assert (saved.stage, saved.step, saved.bytes) == ("joint", 300, 40_000)
+    assert saved.name == f"joint/step-00000300-{saved.sha256[:8]}.safetensors"
+    assert stored.folder.sha256(saved.name) == saved.sha256
+    stored.save(300)  # again, as a run that was restarted may
+    stored.save(250)  # what was saved last counts, not the number
+    assert stored.restored() == 250
+    assert stored.files() == [250, 300]
+    assert stored.said == []
+
+
+def test_stages_do_not_meet(stored: Stored) -> None:
+    stored.save(1)
+    path = stored.scratch / "checkpoint"
+    stored.store.save("joint-2", 7, path)
+    stored.store.clear("joint")
+    assert stored.restored() is None
+    assert stored.files() == []
+    other = stored.store.latest("joint-2")
+    assert other
+    assert other.step == 7
+
+
+def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) -> None:
+    stored.save(1)
+    stored.save(2)
+    content = bytearray(content_of(2))
+    content[123] ^= 1
+    name = stored.damage(2, bytes(content))
+    saved = stored.store.latest("joint")
+    assert saved
+    assert saved.step == 2  # its size is right
+    target = stored.scratch / "target"
+    target.write_bytes(b"old")
+    with pytest.raises(DamagedError, match=f"{name} is damaged"):
+        stored.store.fetch(saved, target)
+    assert target.read_bytes() == b"old"
+    assert not list(stored.scratch.glob(".*.tmp"))
+    older = stored.store.latest("joint")  # the same store knows by now
+    assert older
+    assert older.step == 1
+    assert stored.restored() == 1  # and a new one finds out
+    assert any(name in said and "an older one" in said for said in stored.said)
+    stored.damage(1, None)
+    assert stored.restored() is None
+    stored.save(2)  # the damaged file is replaced, though its name is the same
+    assert stored.restored() == 2
+
+
+@pytest.mark.parametrize("content", [content_of(2)[:-1], b"", None])
+def test_half_a_checkpoint_and_a_missing_one_are_not_chosen(content: bytes | None, stored: Stored) -> None:
+    stored.save(1)
+    stored.save(2)
+    name = stored.damage(2, content)
+    saved = stored.store.latest("joint")
+    assert saved
+    assert saved.step == 1
+    assert len(stored.said) == 1
+    assert name in stored.said[0]
+    assert stored.restored() == 1
+
+
+def test_what_no_mark_names_is_not_chosen_and_goes_with_the_next_save(stored: Stored) -> None:
+    stored.save(1)
+    stored.folder.write("joint/step-00000009-0badcafe.safetensors", content_of(9))
+    assert stored.restored() == 1
+    if stored.folder.local:
+        (stored.folder.local / "joint" / ".step-00000009-0badcafe.safetensors.0badcafe.tmp").write_bytes(b"half")
+    else:
+        bucket = stored.folder.address.split("/")[2]
+        boto3.client("s3").create_multipart_upload(Bucket=bucket, Key="run/joint/step-00000009")
+    stored.save(2)
+    assert stored.files() == [1, 2]
+    if not stored.folder.local:
+        assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=bucket)
+
+
+@pytest.mark.parametrize("mark", [b"", b"{", b"[]", b'{"checkpoints": [{"step": 1}]}'])
+def test_a_damaged_mark_is_an_error_that_names_it(mark: bytes, stored: Stored) -> None:
+    stored.save(1)
+    stored.folder.write("joint/latest.json", mark)
+    for call in (lambda: stored.store.latest("joint"), lambda: stored.save(2)):
+        with pytest.raises(DamagedError, match=r"run/joint/latest\.json is damaged"):
+            call()
+    stored.folder.delete("joint/latest.json")
+    assert stored.restored() is None
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one"):
+        CheckpointStore(Folder(str(tmp_path)), keep=0)
+    store = CheckpointStore(Folder(str(tmp_path)))
+    with pytest.raises(ConfigError):
+        store.save("../elsewhere", 1, Path(__file__))
+
+
+# --- a faulty store -------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_keeps_half_of_it_is_found_out(faulty: Stored, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("short upload", method="PUT", path="step-00000003")
+    with pytest.raises(DamagedError, match=r"step-00000003-\w+\.safetensors did not arrive as it was sent"):
+        faulty.save(3)
+    assert faulty_s3.count("PUT", "latest.json") == 0
+    assert faulty.restored() == 2
+    assert faulty.files() == [1, 2]
+    faulty.save(4)
+    assert faulty.restored() == 4
+
+
+@pytest.mark.parametrize("path", ["step-00000003", "latest.json"])
+def test_a_save_that_fails_leaves_the_mark_where_it_was(path: str, faulty: Stored, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("503", -1, method="PUT", path=path)
+    with pytest.raises(StorageError, match=f"cannot write .*{path}.* failed 3 times"):
+        faulty.save(3)
+    faulty_s3.heal()
+    assert faulty.restored() == 2
+    faulty.save(4)
+    assert faulty.files() == [2, 4]
+
+
+def test_the_mark_moves_after_the_checkpoint_was_read_back(faulty: Stored, faulty_s3: FaultyS3) -> None:
+    faulty.save(3, content_of(3) * 200)  # 8 MB: two parts
+    asked = [(method, path) for method, path in faulty_s3.requests if "step-00000003" in path or "latest" in path]
+    read_back = max(n for n, (method, path) in enumerate(asked) if method == "GET" and "step-00000003" in path)
+    marked = asked.index(next(one for one in asked if one[0] == "PUT" and "latest.json" in one[1]))
+    sent = max(n for n, (method, path) in enumerate(asked) if method == "POST" and "uploadId" in path)
+    assert sent < read_back < marked
+    removed = next(n for n, one in enumerate(faulty_s3.requests) if one[0] == "DELETE" and "step-00000001" in one[1])
+    assert removed > faulty_s3.requests.index(asked[marked])
+
+
+def test_what_cannot_be_removed_is_no_error(faulty: Stored, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("403", -1, method="DELETE")
+    faulty.save(3)
+    assert faulty.restored() == 3
+    assert "old checkpoints stay for now" in faulty.said[0]
+    faulty_s3.heal()
+    faulty.save(4)
+    assert faulty.files() == [3, 4]
+
+
+def test_a_download_that_is_short_is_tried_again_and_then_refused(faulty: Stored, faulty_s3: FaultyS3) -> None:
+    faulty_s3.inject("short answer", method="GET", path="step-")
+    assert faulty.restored() == 2  # on the way only
+    faulty_s3.inject("short answer", 2, method="GET", path="step-00000002")
+    assert faulty.restored() == 1
+    assert "step-00000002" in faulty.said[0]
+
+
+def test_a_store_in_trouble_is_no_missing_checkpoint(faulty: Stored, faulty_s3: FaultyS3) -> None:
+    """A run must not begin anew, or from an older checkpoint, because the store did not answer."""
+    for kind, path in (("503", "latest.json"), ("503", "step-"), ("403", "step-"), ("reset", "")):
+        faulty_s3.heal()
+        faulty_s3.inject(kind, -1, path=path)
+        with pytest.raises(StorageError) as caught:
+            faulty.restored()
+        assert not isinstance(caught.value, DamagedError)
