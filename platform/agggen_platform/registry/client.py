@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agggen_platform.registry.errors import RegistryError
+from agggen_platform.tracking.cursor import locked
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SQLITE = "sqlite:///"
@@ -62,7 +63,12 @@ def connect(uri: str, create: bool = False) -> Any:
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
-        return MlflowClient(tracking_uri=uri, registry_uri=uri)
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        if create and (path := _file_of(uri)):
+            # Two processes that make the schema of one file at once break each other's.
+            with locked(Path(f"{path}.lock")):
+                client.search_registered_models(max_results=1)
+        return client
 
 
 @contextmanager
@@ -84,9 +90,17 @@ def absent(error: Exception) -> bool:
     return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
 
 
+def _file_of(uri: str) -> Path | None:
+    """The file of an SQLite registry."""
+    path = uri.removeprefix(_SQLITE).partition("?")[0]
+    return Path(path) if uri.startswith(_SQLITE) and path else None
+
+
 def _check_file(uri: str, create: bool) -> None:
     """MLflow would retry for an hour on a file that is no database."""
-    path = Path(uri.removeprefix(_SQLITE).partition("?")[0])
+    path = _file_of(uri)
+    if path is None:
+        raise RegistryError(f"{uri!r} is no registry: write {_SQLITE}FILE")
     if not path.exists():
         if create:
             return

@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.registry.examples import save_model, write_report
+from tests.unit.registry.examples import empty_registry, save_model, write_report
 
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from agggen_platform.registry.client import connect
-
-    path = tmp_path_factory.mktemp("registry") / "mlflow.db"
-    connect(f"sqlite:///{path}", create=True).search_registered_models()
-    return path
+    return empty_registry(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

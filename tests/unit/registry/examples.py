@@ -24,6 +24,16 @@ RECORDS = [
 SIGNATURE = "nrefs:3|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 
 
+def empty_registry(folder: Path) -> Path:
+    """A registry in `folder` that holds nothing, to copy; made by whoever asks first, which takes seconds."""
+    from agggen_platform.registry.client import connect
+
+    path = folder / "empty-registry.db"
+    if not path.exists():
+        connect(f"sqlite:///{path}", create=True)
+    return path
+
+
 def small_model(seed: int) -> Bundle:
     """A bundle with random weights: it writes nonsense, by valid plans."""
     vocabulary = Vocabulary.build(RECORDS, "word", 1, 0)

@@ -94,7 +94,11 @@ def test_to_copies_the_bundle_first(run: Run, trained: list[Path], tmp_path: Pat
 
 @pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
 def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Path, command: str) -> None:
-    record = {"id": "1", "triples": [["Oda", "age", "41"], ["Oda", "birthPlace", "Bergen"]], "references": ["Oda is 41."]}
+    record = {
+        "id": "1",
+        "triples": [["Oda", "age", "41"], ["Oda", "birthPlace", "Bergen"]],
+        "references": ["Oda is 41."],
+    }
     (tmp_path / "r.jsonl").write_text(json.dumps(record) + "\n")
     given = () if command == "inspect" else ("-i", "r.jsonl")
     by_address = run(command, "models:/agggen@candidate", *given)

@@ -176,7 +176,7 @@ def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:
         register(str(trained[0]), uri="http://127.0.0.1:9")
 
 
-@pytest.mark.parametrize("uri", ["ftp://x", "runs/mlflow.db", "mysql://"])
+@pytest.mark.parametrize("uri", ["ftp://x", "runs/mlflow.db", "mysql://", "sqlite://", "sqlite:///"])
 def test_a_uri_that_names_no_registry_is_refused(uri: str) -> None:
-    with pytest.raises(RegistryError, match="is no registry: use http"):
+    with pytest.raises(RegistryError, match=r"is no registry: (use http|write sqlite:///FILE)"):
         resolve("models:/agggen@champion", uri=uri)
