@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from agggen.errors import AggGenError, ConfigError
 
 OBJECT_STORE_BYTES = 256 << 20
 """Of a local cluster. Ray would take a third of the machine's memory."""
+_KNOCK_SECONDS = 5.0
 
 
 class ClusterError(AggGenError):
@@ -90,8 +92,9 @@ def connected(
                 log_to_driver=False,
             )
         else:
+            _knock(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         where = (
             "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
         )
@@ -100,6 +103,13 @@ def connected(
         yield _describe(local)
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises OSError if nothing listens at ``host:port``: Ray itself would try for a minute or more."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
 
 
 def _describe(local: bool) -> Cluster:

@@ -16,8 +16,10 @@ import pytest
 from agggen.bundle import fingerprint, load_bundle
 from agggen.corpora.prepared import write_records
 from agggen.records import Record
+from agggen.run import RunConfig
 from agggen_platform.cli import progress
 from agggen_platform.cli.main import main
+from agggen_platform.config import config_hash, load_config
 from agggen_platform.training.news import News
 
 REPO = Path(__file__).parents[2]
@@ -125,8 +127,10 @@ def test_another_setting_is_another_run(run: Run, folder: Path, trained: Path) -
 def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     code, out, err = run("tiny.yaml", "model.dropout=0.3", "--print-config", "--runs", str(runs))
-    assert (code, err) == (0, "")
+    assert code == 0
     config = json.loads(out)
+    assert err == f"{config_hash(load_config(RunConfig, 'tiny.yaml', ['model.dropout=0.3']))}\n"
+    assert config["cluster"]["workers"] == 0
     assert (config["model"]["dropout"], config["model"]["width"], config["corpus"]["name"]) == (0.3, 16, "corpus")
     assert not runs.exists()
     (tmp_path / "resolved.json").write_text(out, encoding="utf-8")
