@@ -1,0 +1,219 @@
+"""Plots of a run as matplotlib figures, drawn without pyplot: no global state, no display, any thread.
+
+learning_curves(history(path)).savefig("curves.png")
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from torch import Tensor
+
+    from agggen.bundle import Bundle
+    from agggen.records import Record
+
+_MOST_PREDICATES = 60
+_INCH_A_CELL = 0.2
+_INCH_A_NUMBER = 0.42  # a cell's width where its number stands in it
+_INCH_A_LETTER = 0.066
+_NUMBERED_CELLS = 12  # a map with at most so many columns has its numbers written in
+
+
+def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
+    """Every metric over the updates: a panel a metric, a colour a stage; training dashed beside development.
+
+    Args:
+        history: rows ``{"stage", "step", metric: value, ...}``, as `journal.history` reads them from a run log.
+    """
+    panels: dict[str, dict[tuple[str, str], list[tuple[int, float]]]] = {}
+    for row in history:
+        for name, value in row.items():
+            if name in ("stage", "step") or not isinstance(value, int | float):
+                continue
+            what, _, metric = name.partition("_") if name.startswith(("train_", "dev_")) else ("", "", name)
+            panels.setdefault(metric, {}).setdefault((row["stage"], what), []).append((row["step"], float(value)))
+    # A single number is no curve, unless there is nothing else to show.
+    curves = {name: lines for name, lines in panels.items() if any(len(points) > 1 for points in lines.values())}
+    panels = curves or panels
+    columns = min(3, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    figure = _figure(4.6 * columns, 3.2 * rows, "constrained")
+    stages = list(dict.fromkeys(row["stage"] for row in history))
+    for number, (metric, lines) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(rows, columns, number)
+        for (stage, what), points in lines.items():
+            label = " ".join(
+                part for part in (stage, {"train": "training", "dev": "development"}.get(what, "")) if part
+            )
+            steps, values = zip(*sorted(points, key=lambda point: point[0]), strict=True)
+            style = "--" if what == "train" else "-"
+            marker = "o" if len(points) <= 30 else ""
+            colour = f"C{stages.index(stage)}"
+            axes.plot(steps, values, style, marker=marker, markersize=3, linewidth=1.3, color=colour, label=label)
+        axes.set_title(metric.replace("_", " "), fontsize=10)
+        axes.set_xlabel("update", fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.3)
+        if any(axes.get_legend_handles_labels()[1]):
+            axes.legend(fontsize=7)
+    return figure
+
+
+def transitions(bundle: Bundle) -> Figure:
+    """How the model orders and groups: p(next fact begins with | last predicate), p(next in the fact | predicate).
+
+    Rows are what was said last, columns what comes next, both in the order in which the model would say them all; the
+    first row is the beginning. Probabilities are over all predicates shown, as in a record that has them all. Of more
+    than 60 predicates those are shown that are the likeliest to follow others.
+    """
+    import torch
+
+    parameters = bundle.model.transitions
+    names = list(bundle.encoder.predicates)[1:]  # index 0 stands for predicates never seen in training
+    with torch.no_grad():
+        out = (parameters.a_out[1:] @ parameters.b_out[1:].T).float().cpu()  # (K, K); the last row is the beginning
+        inside = (parameters.a_in[1:] @ parameters.b_in[1:].T).float().cpu()
+    shown = _most_likely(out, _MOST_PREDICATES)
+    shown = [shown[i] for i in _order(_next(out, shown))]
+    labels = [names[i] for i in shown]
+    some = "" if len(shown) == len(names) else f" ({len(shown)} of {len(names)} predicates)"
+    panels = (
+        (out, f"next fact begins with{some}", ["start of the text", *labels]),
+        (inside, f"next in the same fact{some}", ["start of a fact", *labels]),
+    )
+    maps = [_Map(_next(logits, shown).tolist(), rows, labels, title) for logits, title, rows in panels]
+    return _drawn(maps)
+
+
+def alignment(bundle: Bundle, record: Record) -> Figure:
+    """Which predicates each fact of the record's first reference says: p(predicate in z_t | text, record).
+
+    Raises:
+        RecordError: the record has no reference, or too many triples.
+    """
+    import torch
+
+    from agggen.errors import RecordError
+    from agggen.facts.config import segmenter
+    from agggen.model.batch import collate
+    from agggen.model.hmm import posterior
+
+    if not record.references:
+        raise RecordError(f"record {record.id!r} has no reference text to align")
+    reference = record.references[0]
+    if reference.facts is not None:
+        facts = tuple(fact.text for fact in reference.facts)
+    else:
+        facts = segmenter(bundle.segmenter).segment([reference.text])[0]
+    generator = bundle.generator()
+    generator.check(record)
+    example = bundle.encoder.example(record, facts)
+    with torch.no_grad():
+        potentials, states = generator.model.potentials(collate([example]), prune=False)
+        shares = posterior(potentials, states)[0] @ states.members.float()  # (T, J)
+    rows = {t: row for row, t in enumerate(example.kept)}  # a fact in which no word begins has no state
+    nothing = [0.0] * len(record.predicates)
+    values = [shares[rows[t], : len(record.predicates)].tolist() if t in rows else nothing for t in range(len(facts))]
+    texts = [f"{number}  {_wrapped(text.strip())}" for number, text in enumerate(facts, start=1)]
+    title = f"record {record.id}: p(predicate in the fact | text)"
+    return _drawn([_Map(values, texts, list(record.predicates), title)], height=0.45)
+
+
+def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
+    """A figure of so many inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+class _Map(NamedTuple):
+    """A heat map of probabilities."""
+
+    values: list[list[float]]
+    rows: list[str]
+    columns: list[str]
+    title: str
+
+
+def _drawn(maps: Sequence[_Map], height: float = _INCH_A_CELL) -> Figure:
+    """Heat maps beside each other, cells `height` inches high. Sizes and margins follow from the numbers of cells and
+    the lengths of names: to have matplotlib find them takes seconds for a few hundred names.
+    """
+    one = maps[0]
+    cell = _INCH_A_CELL if len(one.columns) > _NUMBERED_CELLS else _INCH_A_NUMBER
+    left = 0.3 + _INCH_A_LETTER * max(len(line) for each in maps for row in each.rows for line in row.split("\n"))
+    bottom = 0.2 + _INCH_A_LETTER * max(map(len, one.columns))
+    wide, high = cell * len(one.columns), height * len(one.rows)
+    panel = left + max(wide, 3.0) + 0.9  # a title needs three inches
+    size = (panel * len(maps), bottom + high + 0.5)
+    figure = _figure(*size)
+    for number, each in enumerate(maps):
+        x = number * panel + left
+        axes = figure.add_axes((x / size[0], bottom / size[1], wide / size[0], high / size[1]))
+        image = _heat_map(axes, each)
+        axes.set_title(each.title, fontsize=10, loc="left")
+        scale = figure.add_axes(((x + wide + 0.12) / size[0], bottom / size[1], 0.12 / size[0], high / size[1]))
+        figure.colorbar(image, cax=scale).ax.tick_params(labelsize=7)
+    return figure
+
+
+def _heat_map(axes: Axes, shown: _Map) -> AxesImage:
+    most = max(0.05, *(max(row) for row in shown.values))
+    image = axes.imshow(shown.values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
+    axes.set_xticks(range(len(shown.columns)), shown.columns, rotation=90, fontsize=8)
+    axes.set_yticks(range(len(shown.rows)), shown.rows, fontsize=8)
+    axes.tick_params(length=0)
+    for number in range(1, len(shown.columns)):
+        axes.axvline(number - 0.5, color="white", linewidth=0.6)
+    for number in range(1, len(shown.rows)):
+        axes.axhline(number - 0.5, color="white", linewidth=0.6)
+    if len(shown.columns) <= _NUMBERED_CELLS:
+        for y, row in enumerate(shown.values):
+            for x, value in enumerate(row):
+                if value >= 0.005:
+                    colour = "white" if value > 0.6 * most else "black"
+                    axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    return image
+
+
+def _next(logits: Tensor, shown: list[int]) -> Tensor:
+    """p(next | last) among the predicates `shown`, (n + 1, n): the beginning first; none follows itself."""
+    import torch
+
+    rows = logits[[len(logits) - 1, *shown]][:, shown].clone()
+    if len(shown) > 1:
+        rows[1:].fill_diagonal_(-torch.inf)
+    return torch.softmax(rows, -1)
+
+
+def _most_likely(logits: Tensor, most: int) -> list[int]:
+    """The `most` predicates that are likeliest to follow the others, in table order."""
+    everything = list(range(logits.shape[1]))
+    if len(everything) <= most:
+        return everything
+    return sorted(_next(logits, everything).sum(0).topk(most).indices.tolist())
+
+
+def _order(probability: Tensor) -> list[int]:
+    """Predicates in the order in which the model would say them all: each time the likeliest that is left."""
+    left, order, row = set(range(probability.shape[1])), [], probability[0]
+    while left:
+        order.append(max(left, key=lambda i: float(row[i])))
+        left.remove(order[-1])
+        row = probability[1 + order[-1]]
+    return order
+
+
+def _wrapped(text: str, width: int = 70) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, width)) or "(no words)"
