@@ -17,7 +17,21 @@ from typing import Annotated, NoReturn
 import typer
 
 from agggen.errors import AggGenError
-from agggen_platform.cli import console, corpora, demo, evaluate, facts, models, score, segment, srl, train, write
+from agggen_platform.cli import (
+    console,
+    corpora,
+    demo,
+    evaluate,
+    facts,
+    models,
+    runs,
+    score,
+    segment,
+    srl,
+    sweep,
+    train,
+    write,
+)
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
@@ -38,7 +52,9 @@ app.command("segment", short_help="Cut the texts of a corpus into facts.")(segme
 app.add_typer(facts.app, name="facts")
 app.add_typer(srl.app, name="srl")
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
+app.command("sweep", short_help="Search a space of settings: many trainings, the best bundle.")(sweep.sweep)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
+app.add_typer(runs.app, name="runs")
 app.command("generate")(write.generate)
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)

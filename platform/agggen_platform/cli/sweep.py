@@ -1,0 +1,97 @@
+"""`agggen sweep`: many trainings, one study, the best bundle."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+from agggen_platform.cli.train import Runs
+
+if TYPE_CHECKING:
+    from agggen_platform.sweep.job import Progress
+
+_TERMINATED = 143
+
+
+def sweep(
+    preset: Annotated[str, typer.Argument(metavar="PRESET", help="A preset's name, or the path of a YAML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that all trials share")
+    ] = None,
+    space: Annotated[
+        str, typer.Option(metavar="SPACE", help="A space's name (predicate-sizes, rates), or a YAML file.")
+    ] = "predicate-sizes",
+    runs: Runs = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="The sweep's name. [default: sweep-HASH]")] = None,
+    trials: Annotated[int | None, typer.Option(help="How many trials in all. [default: the space's]")] = None,
+    concurrent: Annotated[
+        int | None, typer.Option(help="Trials at once; 0: as many as there is room for. [default: the space's]")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="Keep the study there. [default: a journal in the sweep's folder]")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Register the best bundle as a version of this model.")] = "agggen",
+    no_register: Annotated[bool, typer.Option("--no-register", help="Do not register the best bundle.")] = False,
+) -> None:
+    """Search a space of settings: train many times, stop what falls behind, register the best bundle as candidate.
+
+    The same command continues a sweep that was cut off, and with more --trials one that is done. Trials that were
+    running go on from their checkpoints.
+
+    \b
+        agggen sweep elements --space predicate-sizes
+        agggen sweep webnlg-quick corpus.limit=2000 --space my-space.yaml --trials 40 --concurrent 4
+    """
+    from agggen_platform.config import load_config
+    from agggen_platform.job_config import JobConfig
+    from agggen_platform.sweep.config import SPACES, SweepConfig
+    from agggen_platform.sweep.job import Terminated
+    from agggen_platform.sweep.job import sweep as run
+
+    budget = {"trials": trials, "concurrent": concurrent}
+    settings = load_config(
+        SweepConfig, space, [f"{key}={value}" for key, value in budget.items() if value is not None], SPACES
+    )
+    config = load_config(JobConfig, preset, overrides or ())
+    try:
+        report = run(
+            config,
+            settings,
+            name,
+            runs_dir=runs,
+            given=overrides or (),
+            database=database,
+            model=None if no_register else model,
+            show=_show,
+            begin=lambda found: console.note(f"Sweep {found}"),
+        )
+    except KeyboardInterrupt as interrupt:
+        console.note("Interrupted; the same command goes on with the trials that are left")
+        if isinstance(interrupt, Terminated):
+            sys.exit(_TERMINATED)
+        raise
+    console.print_table(report.columns, report.rows)
+    if report.ran:
+        console.note(f"{report.ran} trials in {report.seconds / 60:.1f} minutes")
+    else:
+        console.note("This sweep is finished already; more --trials go on with it")
+    if report.version:
+        console.note(f"Trial {report.best.number} is registered as {report.version}, alias candidate")
+    console.note(f"Compare trials with: {report.ui_command}")
+    console.say(report.bundle)
+
+
+def _show(progress: Progress) -> None:
+    trial, best = progress.trial, progress.best
+    if reason := trial.user_attrs.get("reason"):
+        what = f"failed: {reason}"
+    elif trial.state.name == "PRUNED":
+        what = f"stopped after {max(trial.intermediate_values, default=0)} epochs"
+    else:
+        what = f"{trial.value:.4f}"
+    leader = f"  (best {best.value:.4f}, trial {best.number})" if best else ""
+    console.note(f"{progress.ended} of {progress.total}  trial {trial.number}: {what}{leader}")

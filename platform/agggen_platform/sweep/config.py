@@ -1,0 +1,65 @@
+"""What a sweep is told. Read from a YAML file of the package `agggen_platform.sweeps`, or one of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agggen.errors import AggGenError, ConfigError
+
+SPACES = "agggen_platform.sweeps"
+"""The package of the named spaces."""
+
+
+class SweepError(AggGenError):
+    """The sweep has no result: no trial finished."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class AshaConfig:
+    """Early stopping by asynchronous successive halving (Li et al. 2020). Its resource is the epochs of both stages."""
+
+    grace: int = 2  # epochs that every trial gets; the first rung
+    factor: int = 3  # one trial in so many goes on at a rung, and each rung is so many times as far as the one before
+
+    def __post_init__(self) -> None:
+        if self.grace < 1 or self.factor < 2:
+            raise ConfigError(
+                f"grace must be at least 1 and factor at least 2, not {self.grace} and {self.factor}; "
+                "asha: null does without early stopping"
+            )
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """The budget, the aim and the space."""
+
+    # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
+    space: dict[str, dict[str, list[Any]]]
+    trials: int = 20  # in all, whatever becomes of them; a larger number continues a finished sweep
+    metric: str = "joint/dev_loss"  # stage/name of an evaluation; a trial counts with its best one
+    mode: Literal["min", "max"] = "min"
+    seed: int = 1
+    concurrent: int = 0  # trials at once (0: as many as there is room for; 1: the result does not depend on timing)
+    asha: AshaConfig | None = field(default_factory=AshaConfig)
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise ConfigError(f"trials must be at least 1, not {self.trials}")
+        if self.seed < 0 or self.concurrent < 0:
+            raise ConfigError(f"seed and concurrent must be 0 or more, not {self.seed} and {self.concurrent}")
+        stage, _, name = self.metric.partition("/")
+        if stage not in ("baseline", "joint") or not name:
+            raise ConfigError(f"metric must be baseline/NAME or joint/NAME, like joint/dev_loss, not {self.metric!r}")
+
+    @property
+    def stage(self) -> str:
+        """The stage whose evaluations have the metric."""
+        return self.metric.partition("/")[0]
+
+    @property
+    def measure(self) -> str:
+        """The metric's name within a stage."""
+        return self.metric.partition("/")[2]

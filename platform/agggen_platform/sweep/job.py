@@ -1,0 +1,246 @@
+"""A sweep from its space to a registered bundle; the same call goes on where the last one ended, however it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from agggen.errors import ConfigError
+from agggen_platform.config import config_hash, resolved
+from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.ray_cluster import connected
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
+from agggen_platform.sweep.config import SweepConfig, SweepError
+from agggen_platform.sweep.report import columns, figures, rows, table
+from agggen_platform.sweep.space import as_overrides, check_space, largest, parse_space
+from agggen_platform.sweep.study import Epochs, Study, open_study
+from agggen_platform.sweep.trial import TrialJob
+from agggen_platform.tracking import Tracker
+from agggen_platform.training.data import data_of
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: ends the sweep as Ctrl-C does."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep is."""
+
+    ended: int
+    total: int
+    trial: FrozenTrial
+    """The one that has just ended."""
+    best: FrozenTrial | None
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep found."""
+
+    name: str
+    columns: list[str]
+    rows: list[list[object]]
+    best: FrozenTrial
+    bundle: str
+    """The address of the best trial's bundle."""
+    version: str | None
+    """Of the model that it was registered as."""
+    ran: int
+    """Trials that this call ran, or continued."""
+    seconds: float
+    ui_command: str
+
+
+def sweep(
+    config: JobConfig,
+    settings: SweepConfig,
+    name: str | None = None,
+    *,
+    runs_dir: Path = Path("runs"),
+    given: Sequence[str] = (),
+    database: str | None = None,
+    model: str | None = "agggen",
+    show: Callable[[Progress], None] = lambda progress: None,
+    begin: Callable[[str], None] = lambda name: None,
+) -> SweepReport:
+    """Runs the trials that are left of a sweep, reports it, and registers its best bundle as the model's candidate.
+
+    Args:
+        config: what all trials have in common.
+        settings: the budget and the space.
+        name: of the sweep and its run; by default it follows from the settings, the configuration and the data.
+        runs_dir: the sweep's folder and those of its trials lie here.
+        given: the user's overrides of `config`; none may set a key of the space.
+        database: URL of the study; by default it is a journal in the sweep's folder.
+        model: to register the best bundle as; None: not at all.
+        show: told of each trial that has ended; `begin` of the sweep's name, once.
+
+    Raises:
+        ConfigError: the space does not fit the configuration, or `name` is a sweep of something else.
+        CorpusError: the corpus is not there.
+        ClaimedError: this sweep runs already.
+        ClusterError: there is no cluster, or it has no room for a trial.
+        SweepError: no trial finished.
+    """
+    started = time.monotonic()
+    space = parse_space(settings.space)
+    check_space(space, config, given)
+    epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in ("baseline", "joint")))
+    if not getattr(epochs, settings.stage):
+        raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0")
+    identity = _identity(config, settings)
+    name = name or f"sweep-{_digest(identity)}"
+    runs_dir = runs_dir.resolve()
+    tracking = config.tracking
+    tracker = Tracker(
+        tracking.uri,
+        tracking.experiment,
+        name,
+        {"kind": "sweep"},
+        runs_dir=runs_dir,
+        patience=tracking.patience_seconds,
+    )
+    folder = runs_dir / name
+    with ExitStack() as stack:
+        stack.enter_context(_terminable())
+        stack.enter_context(claim(Folder(str(folder))))
+        if config.storage.url:  # another machine may run this sweep on the same store
+            stack.enter_context(claim(Folder(f"{config.storage.url.rstrip('/')}/{name}")))
+        begin(name)
+        study = Study(open_study(folder, name, settings, identity, database), settings, space, epochs)
+        ran = study.left
+        stack.enter_context(tracker)
+        tracker.log_params(_described(settings, identity))
+        if ran:
+            _run(study, config, name, runs_dir, tracker, show)
+        tracker.log_text(table(study), "trials.csv")
+        for figure_name, draw in figures(study).items():
+            tracker.log_figure(figure_name, draw)
+        best = _best(study)
+        tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
+        bundle = best.user_attrs["bundle"]
+        version = _register(model, bundle, best, settings, name, tracker) if model else None
+    return SweepReport(
+        name,
+        columns(study),
+        rows(study),
+        best,
+        bundle,
+        version,
+        ran,
+        time.monotonic() - started,
+        tracker.ui_command(),
+    )
+
+
+def _run(
+    study: Study, config: JobConfig, name: str, runs_dir: Path, tracker: Tracker, show: Callable[[Progress], None]
+) -> None:
+    from agggen_platform.sweep.tuning import run_trials
+
+    def told(number: int) -> None:
+        best = study.best()
+        total = max(study.config.trials, len(study.trials()))
+        progress = Progress(total - study.left, total, study.trials()[number], best)
+        values = {"trials": float(progress.ended)}
+        if best is not None and best.value is not None:
+            values |= {"best": best.value, "best_trial": float(best.number)}
+        tracker.log_metrics(values, step=progress.ended)
+        show(progress)
+
+    job = TrialJob(config, name, runs_dir, Path.cwd(), study.config.measure)
+    # Without its dashboard, a local cluster keeps the workers' CPUs of runs that were stopped early.
+    with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
+        _wait_for_run(tracker)
+        run_trials(study, job, told, runs_dir / name / "tune")
+
+
+def _best(study: Study) -> FrozenTrial:
+    best = study.best()
+    if best is not None:
+        return best
+    failed = study.trials(TrialState.FAIL)
+    first = f"; trial {failed[0].number}: {failed[0].user_attrs['reason']}" if failed else ""
+    raise SweepError(f"no trial finished, {len(failed)} of {len(study.trials())} failed{first}")
+
+
+def _register(
+    model: str, bundle: str, best: FrozenTrial, settings: SweepConfig, name: str, tracker: Tracker
+) -> str | None:
+    """The version that the bundle is; the same bundle again is the same version."""
+    from agggen_platform.registry import register
+
+    tags = {"sweep": name, "trial": str(best.number)}
+    metrics = {settings.metric: best.value or 0.0}
+    version = register(bundle, model, metrics, tags, uri=tracker.uri)
+    tracker.set_tags({"registered": str(version), "bundle": bundle})
+    return str(version)
+
+
+def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
+    """All that decides the trials of a sweep, by name. Not the budget: a larger one goes on."""
+    decides = resolved(settings)
+    return {
+        "space": decides["space"],
+        "aim": [settings.metric, settings.mode],
+        "seed": settings.seed,
+        "early stopping": decides["asha"],
+        "configuration": config_hash(result_of(config)),
+        "data": data_of(config).fingerprints,
+    }
+
+
+def _digest(identity: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
+    """For the run log."""
+    data = {f"data/{split}": fingerprint for split, fingerprint in identity["data"].items()}
+    space = {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+    return {
+        "metric": settings.metric,
+        "mode": settings.mode,
+        "seed": settings.seed,
+        "asha": json.dumps(identity["early stopping"]),
+        "config_hash": identity["configuration"],
+        **space,
+        **data,
+    }
+
+
+def _wait_for_run(tracker: Tracker, seconds: float = 30.0) -> None:
+    """Until MLflow has the sweep's run (and its tables), so that the trials find their parent; not for ever."""
+    deadline = time.monotonic() + seconds
+    while tracker.run_id is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises `Terminated` for the block; to connect to Ray sets a handler that would just exit."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

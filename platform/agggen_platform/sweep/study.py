@@ -1,0 +1,231 @@
+"""The Optuna study of a sweep, in storage that survives a kill, and what a sweep does with it.
+
+By default it is a journal in the sweep's folder, one line a change; or a database by its URL. Whoever writes to it
+holds the claim on the sweep's folder, so there is one writer.
+
+A trial is RUNNING from the moment it was asked for. One that is RUNNING when a sweep starts was cut off: it is handed
+out again, under its number and with its parameters, before any new one. So `trials` is exactly what runs in all.
+
+A trial's parameters depend on the sweep's seed, the trial's number, and what the study knew when it was asked for; not
+on the process that asked. (A sampler seeded once would, in a second process, begin its draws anew and propose the first
+trials again.) With one trial at a time the whole sweep therefore repeats; with several, what is known at that moment
+depends on which trial ends first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from agggen.errors import AggGenError, ConfigError
+from agggen_platform.config import Scalar
+from agggen_platform.sweep.config import SweepConfig
+from agggen_platform.sweep.halving import falls_behind, is_rung
+from agggen_platform.sweep.space import Space
+
+JOURNAL = "study.journal"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A trial to run."""
+
+    number: int
+    params: dict[str, Scalar]
+    continued: bool
+    """Whether an earlier process began it."""
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The most epochs that a trial has in each stage: they put the evaluations of both stages on one line."""
+
+    baseline: int
+    joint: int
+
+    def position(self, stage: str, epoch: int) -> int:
+        """The epochs of a trial after the `epoch`-th of a stage, had its baseline taken all of its own."""
+        return epoch if stage == "baseline" else self.baseline + epoch
+
+
+class Study:
+    """Asks for trials, takes their evaluations, says which to stop, and keeps what became of them."""
+
+    def __init__(self, study: optuna.Study, config: SweepConfig, space: Space, epochs: Epochs) -> None:
+        """`study`: see `open_study`."""
+        self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
+        self._cut_off = []
+        for trial in self.trials(TrialState.RUNNING):
+            # It may have been judged, and the process have died before that was written down.
+            last = max(trial.intermediate_values, default=0)
+            if last and self._falls_behind(trial.number, last):
+                self.stop(trial.number)
+            else:
+                self._cut_off.append(trial.number)
+
+    def trials(self, *states: TrialState) -> list[FrozenTrial]:
+        """The trials in these states, or all, by number."""
+        return self.optuna.get_trials(deepcopy=False, states=states or None)
+
+    @property
+    def left(self) -> int:
+        """Trials that have not ended: those that were cut off, and those still to be asked for."""
+        ended = len(self.trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
+        asked = len(self.trials())
+        return max(self.config.trials, asked) - ended
+
+    def next(self) -> Suggestion | None:
+        """A trial to run; None when all were handed out."""
+        continued = bool(self._cut_off)
+        number = self._cut_off.pop(0) if continued else len(self.trials())
+        if number >= self.config.trials and not continued:
+            return None
+        self.optuna.sampler = self._sampler(number)
+        trial = self._trial(number) if continued else self.optuna.ask()
+        # A process may have died between asking and the last parameter: what is there stays, the rest is drawn.
+        params = {key: dimension.suggest(trial, key) for key, dimension in self.space.items()}
+        return Suggestion(number, params, continued)
+
+    def evaluated(self, number: int, stage: str, step: int, value: float | None) -> bool:
+        """Keeps an evaluation after update `step` of a stage; says whether the trial should stop.
+
+        The same evaluation may be reported again by a trial that continues from an earlier checkpoint.
+        """
+        if value is None:
+            return False
+        trial = self._trial(number)
+        steps: list[int] = list(trial.user_attrs.get(f"steps.{stage}", ()))
+        if step not in steps:
+            steps = sorted([*steps, step])
+            trial.set_user_attr(f"steps.{stage}", steps)
+        position = self.epochs.position(stage, steps.index(step) + 1)
+        if position not in self._known(number).intermediate_values:
+            trial.report(value, position)
+        return self._falls_behind(number, position)
+
+    def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
+        """A trial is done; it counts with its best evaluation of the metric."""
+        trial = self._trial(number)
+        value = self._value(number)
+        if value is None:
+            return self.fail(number, f"it never reported {self.config.metric}")
+        for name, fact in {"bundle": bundle, "run": run, "seconds": seconds}.items():
+            trial.set_user_attr(name, fact)
+        self.optuna.tell(trial, value)
+
+    def stop(self, number: int) -> None:
+        """A trial was stopped early."""
+        self.optuna.tell(self._trial(number), state=TrialState.PRUNED)
+
+    def fail(self, number: int, reason: str) -> None:
+        """A trial has no result."""
+        trial = self._trial(number)
+        trial.set_user_attr("reason", reason)
+        self.optuna.tell(trial, state=TrialState.FAIL)
+
+    def best(self) -> FrozenTrial | None:
+        """The finished trial with the best value; of equals the first."""
+        done = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
+        sign = 1 if self.config.mode == "min" else -1
+        return min(done, key=lambda trial: sign * (trial.value or 0.0), default=None)
+
+    def _falls_behind(self, number: int, position: int) -> bool:
+        asha = self.config.asha
+        if asha is None or not is_rung(position, asha, self.epochs.baseline + self.epochs.joint):
+            return False
+        at_rung = {trial.number: trial.intermediate_values.get(position) for trial in self.trials()}
+        value = at_rung.pop(number)
+        others = [other for other in at_rung.values() if other is not None]
+        return value is not None and falls_behind(value, others, asha.factor, self.config.mode)
+
+    def _value(self, number: int) -> float | None:
+        baseline = self.epochs.baseline
+        values = [
+            value
+            for position, value in self._known(number).intermediate_values.items()
+            if (position <= baseline) == (self.config.stage == "baseline")
+        ]
+        return (min if self.config.mode == "min" else max)(values, default=None)
+
+    def _known(self, number: int) -> FrozenTrial:
+        return self.trials()[number]
+
+    def _trial(self, number: int) -> optuna.Trial:
+        return optuna.Trial(self.optuna, self._known(number)._trial_id)
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
+        return optuna.samplers.TPESampler(seed=int(seed))
+
+
+def reason_of(error: BaseException) -> str:
+    """One line: a user's error as it is, a fault of ours with its kind and place."""
+    if isinstance(error, AggGenError):
+        return " ".join(str(error).split())
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+
+
+def open_study(
+    folder: Path, name: str, config: SweepConfig, identity: Mapping[str, Any], database: str | None = None
+) -> optuna.Study:
+    """The study of the sweep `name`: a new one, or the one that is there.
+
+    `identity`: all that decides a sweep's trials; the caller holds the claim on `folder`.
+
+    Raises:
+        ConfigError: the one that is there is of another sweep, or the database cannot be used.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        storage=_database(database) if database else _journal(folder / JOURNAL),
+        study_name=name,
+        direction="minimize" if config.mode == "min" else "maximize",
+        load_if_exists=True,
+    )
+    mine = json.loads(json.dumps(identity))
+    there = study.user_attrs.get("identity")
+    if there is None:
+        study.set_user_attr("identity", mine)
+    elif there != mine:
+        differ = sorted(key for key in mine.keys() | there.keys() if mine.get(key) != there.get(key))
+        raise ConfigError(
+            f"the sweep {name} was begun with another {' and '.join(differ)}; give another --name, or the same settings"
+        )
+    return study
+
+
+def _database(url: str) -> optuna.storages.BaseStorage:
+    try:
+        return optuna.storages.RDBStorage(url)
+    except Exception as error:  # SQLAlchemy's and the driver's own kinds
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"the study's database cannot be used: {reason}") from error
+
+
+def _journal(path: Path) -> optuna.storages.BaseStorage:
+    """A journal that a killed process may have left: without its lock, and without the half of a line."""
+    from optuna.storages.journal import JournalFileBackend
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(path.name + ".lock").unlink(missing_ok=True)  # Optuna would wait 30 s for its holder
+    if path.exists():
+        with path.open("rb+") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)  # Optuna would append to the half and then refuse the whole
+    return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+
+
+def finite(value: Any) -> float | None:
+    """`value` as a float; None if it is no finite number."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

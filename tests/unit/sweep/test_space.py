@@ -1,0 +1,127 @@
+"""Spaces: what they take, what they refuse, and that every named one fits the presets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.errors import ConfigError
+from agggen_platform.config import load_config, preset_names
+from agggen_platform.job_config import JobConfig
+from agggen_platform.sweep.config import SPACES, SweepConfig
+from agggen_platform.sweep.space import Choice, Integer, Real, check_space, largest, parse_space, trial_config
+
+
+def elements(*overrides: str) -> JobConfig:
+    return load_config(JobConfig, "elements", overrides)
+
+
+@pytest.mark.parametrize("name", preset_names(SPACES))
+@pytest.mark.parametrize("preset", ["elements", "e2e", "webnlg"])
+def test_every_named_space_fits_every_preset(name: str, preset: str) -> None:
+    settings = load_config(SweepConfig, name, presets_package=SPACES)
+    check_space(parse_space(settings.space), load_config(JobConfig, preset))
+
+
+def test_the_kinds() -> None:
+    described = {
+        "model.width": {"choice": [64, 128]},
+        "model.layers": {"int": [1, 4]},
+        "model.dropout": {"uniform": [0, 0.5]},
+        "training.joint.learning_rate": {"log_uniform": [1e-4, 1e-2]},
+    }
+    assert parse_space(described) == {
+        "model.width": Choice((64, 128)),
+        "model.layers": Integer(1, 4),
+        "model.dropout": Real(0.0, 0.5, log=False),
+        "training.joint.learning_rate": Real(1e-4, 1e-2, log=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({}, "space is empty"),
+        ({"model.width": {"choose": [1]}}, "must be one of {choice: [...]}"),
+        ({"model.width": {"choice": [1], "int": [1, 2]}}, "must be one of {choice: [...]}"),
+        ({"model.width": {}}, "must be one of {choice: [...]}"),
+        ({"model.width": {"choice": []}}, "choice takes a list"),
+        ({"model.width": {"choice": [[1], [2]]}}, "choice takes a list"),
+        ({"model.width": {"choice": [64, 64]}}, "a value twice"),
+        ({"model.width": {"int": [1, 2.5]}}, "int takes two whole numbers, not [1, 2.5]"),
+        ({"model.width": {"int": [True, 2]}}, "int takes two whole numbers"),
+        ({"model.width": {"int": [4, 4]}}, "int takes [low, high] with low < high, not [4, 4]"),
+        ({"model.dropout": {"uniform": [0.5]}}, "uniform takes two numbers, not [0.5]"),
+        ({"model.dropout": {"uniform": [0.5, 0.1]}}, "uniform takes [low, high] with low < high, not [0.5, 0.1]"),
+        ({"model.dropout": {"log_uniform": [0, 1]}}, "log_uniform takes [low, high] with 0 < low < high, not [0, 1]"),
+        ({"model.dropout": {"log_uniform": ["a", 1]}}, "log_uniform takes two numbers"),
+    ],
+)
+def test_what_is_no_dimension_is_refused(described: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_space(described)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"model.predicat_dim": {"choice": [8]}}, "did you mean 'model.predicate_dim'?"),
+        ({"cluster.workers": {"choice": [1]}}, "unknown key 'cluster.workers'"),
+        ({"model.width": {"choice": [64, "wide"]}}, "'model.width' must be int, not 'wide'"),
+        ({"model.width": {"uniform": [64, 128.5]}}, "'model.width' must be int, not 64.0"),
+        ({"model.width": {"choice": [128, 130]}}, "heads"),
+        ({"model": {"choice": [1]}}, "'model' is a section"),
+        ({"training.joint.epochs": {"int": [-1, 3]}}, "epochs must be at least 0, not -1"),
+    ],
+)
+def test_a_space_that_does_not_fit_the_configuration_is_refused(described: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_space(parse_space(described), elements())
+    assert said in str(refused.value)
+
+
+def test_a_key_that_the_user_sets_as_well_is_refused() -> None:
+    space = parse_space({"model.width": {"choice": [64, 128]}})
+    with pytest.raises(ConfigError, match=r"'model.width' is set by an override and searched by the space"):
+        check_space(space, elements(), ["model.heads=4", "model.width=32"])
+
+
+def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
+    config = elements("cluster.workers=2", "corpus.limit=9", 'storage.url="s3://b/runs"')
+    found = trial_config(config, {"model.predicate_dim": 8, "training.joint.learning_rate": 0.1 + 0.2})
+    assert (found.model.predicate_dim, found.training.joint.learning_rate) == (8, 0.1 + 0.2)
+    assert (found.cluster, found.storage, found.corpus) == (config.cluster, config.storage, config.corpus)
+    assert trial_config(config, {}) == config
+
+
+def test_the_largest_number_of_epochs() -> None:
+    config = elements("training.joint.epochs=4")
+    assert largest({}, config, "training.joint.epochs") == 4
+    assert largest({"training.joint.epochs": Integer(2, 7)}, config, "training.joint.epochs") == 7
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("trials=0", "trials must be at least 1"),
+        ("metric=dev_loss", "metric must be baseline/NAME or joint/NAME"),
+        ("asha.grace=0", "grace must be at least 1"),
+        ("asha.factor=1", "factor at least 2"),
+        ("mode=smallest", "'mode' must be one of 'min', 'max'"),
+        ("trails=3", "did you mean 'trials'?"),
+    ],
+)
+def test_settings_of_a_sweep_are_checked(override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(SweepConfig, "rates", [override], SPACES)
+    assert said in str(refused.value)
+
+
+def test_a_space_may_be_a_file_and_extend_a_named_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: predicate-sizes\nasha: null\nspace:\n  model.width: {choice: [32, 64]}\n")
+    settings = load_config(SweepConfig, path, presets_package=SPACES)
+    assert (settings.trials, settings.asha, list(settings.space)) == (24, None, ["model.width"])

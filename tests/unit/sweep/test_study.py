@@ -1,0 +1,247 @@
+"""The study without Ray: a driver that may be killed at every step of a sweep, on a real journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from agggen.errors import ConfigError, TrainingError
+from agggen_platform.sweep.config import AshaConfig, SweepConfig
+from agggen_platform.sweep.space import parse_space
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study, reason_of
+
+SPACE: dict[str, dict[str, list[Any]]] = {
+    "model.predicate_dim": {"choice": [8, 16, 32]},
+    "training.joint.learning_rate": {"log_uniform": [1e-4, 1e-2]},
+}
+EPOCHS = Epochs(baseline=2, joint=4)
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def settings(**changed: Any) -> SweepConfig:
+    return SweepConfig(**{"space": SPACE, "trials": 14, "asha": AshaConfig(2, 2)} | changed)
+
+
+def opened(folder: Path, config: SweepConfig | None = None, database: str | None = None) -> Study:
+    """As a process does that starts: nothing is left of earlier ones but the storage."""
+    config = config or settings()
+    return Study(open_study(folder, "s", config, {"seed": config.seed}, database), config, parse_space(SPACE), EPOCHS)
+
+
+def losses(suggestion: Suggestion) -> Iterator[tuple[str, int, float]]:
+    """What training with these parameters gives."""
+    rate, size = float(str(suggestion.params["training.joint.learning_rate"])), suggestion.params["model.predicate_dim"]
+    floor = abs(rate - 2e-3) * 100 + abs(int(str(size)) - 16) / 16
+    for stage, epochs in (("baseline", EPOCHS.baseline), ("joint", EPOCHS.joint)):
+        for epoch in range(1, epochs + 1):
+            yield stage, 10 * epoch, floor + 1 / epoch + (stage == "baseline")
+
+
+class Killed(Exception):
+    """The driver is gone."""
+
+
+class Driver:
+    """One trial at a time, as Tune would; after `steps` calls of the study the process is killed."""
+
+    def __init__(self, study: Study, steps: int = 10**6) -> None:
+        self.study, self.steps = study, steps
+        self.handed_out: list[Suggestion] = []
+
+    def _step(self) -> None:
+        if not self.steps:
+            raise Killed
+        self.steps -= 1
+
+    def run(self) -> None:
+        while True:
+            self._step()
+            suggestion = self.study.next()
+            if suggestion is None:
+                return
+            self.handed_out.append(suggestion)
+            self._trial(suggestion)
+
+    def _trial(self, suggestion: Suggestion) -> None:
+        number = suggestion.number
+        told = len(self.study.trials()[number].intermediate_values)
+        # Training goes on from its checkpoint; the last evaluation may have come after it, and is then told again.
+        for stage, step, loss in list(losses(suggestion))[max(0, told - 1) :]:
+            self._step()
+            stop = self.study.evaluated(number, stage, step, loss)
+            self._step()
+            if stop:
+                return self.study.stop(number)
+        self._step()
+        self.study.complete(number, f"bundle-{number}", f"run-{number}", 1.0)
+
+
+def outcome(study: Study) -> list[tuple[Any, ...]]:
+    return [(t.number, t.state, t.params, t.value, t.intermediate_values) for t in study.trials()]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    study = opened(tmp_path_factory.mktemp("undisturbed"))
+    Driver(study).run()
+    return outcome(study)
+
+
+def test_the_undisturbed_sweep_is_worth_comparing_with(undisturbed: list[tuple[Any, ...]]) -> None:
+    states = [state for _, state, *_ in undisturbed]
+    assert len(states) == 14
+    assert states.count(TrialState.COMPLETE) > 3
+    assert states.count(TrialState.PRUNED) > 3
+    assert len({json.dumps(params) for _, _, params, *_ in undisturbed}) == 14
+
+
+@pytest.mark.parametrize("every", [6, 7, 11, 40])
+def test_a_driver_that_is_killed_again_and_again_ends_with_the_same_study(
+    every: int, undisturbed: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    processes, continued = 0, 0
+    while (study := opened(tmp_path)).left:
+        assert study.left == 14 - len(study.trials(*ENDED))
+        cut_off = [trial.number for trial in study.trials(TrialState.RUNNING)]
+        driver = Driver(study, every)
+        try:
+            driver.run()
+        except Killed:
+            processes += 1
+        first = [suggestion for suggestion in driver.handed_out if suggestion.continued]
+        assert [suggestion.number for suggestion in first] == cut_off
+        continued += len(first)
+    assert processes >= 2
+    assert continued
+    assert outcome(study) == undisturbed
+    assert study.next() is None
+
+
+def test_a_trial_that_was_cut_off_while_it_was_asked_for_gets_the_same_parameters(
+    undisturbed: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    study = opened(tmp_path)
+    study.optuna.ask()  # and no parameter is written
+    again = opened(tmp_path).next()
+    assert again == Suggestion(0, undisturbed[0][2], continued=True)
+
+
+def test_a_trial_that_fell_behind_just_before_the_kill_is_not_continued(tmp_path: Path) -> None:
+    study = opened(tmp_path)
+    for number, loss in enumerate((1.0, 2.0)):
+        suggestion = study.next()
+        assert suggestion is not None
+        study.evaluated(number, "baseline", 10, loss)
+        assert study.evaluated(number, "baseline", 20, loss) is (number == 1)
+    again = opened(tmp_path)
+    assert [trial.state for trial in again.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
+    suggestion = again.next()
+    assert suggestion is not None
+    assert (suggestion.number, suggestion.continued) == (0, True)
+
+
+def test_several_trials_at_once_are_all_continued_in_their_order(tmp_path: Path) -> None:
+    study = opened(tmp_path)
+    before = [study.next() for _ in range(3)]
+    study.fail(1, "the loss is not finite")
+    again = opened(tmp_path)
+    assert again.left == 13
+    after = [again.next() for _ in range(3)]
+    assert [(s.number, s.continued) for s in after if s] == [(0, True), (2, True), (3, False)]
+    assert [s.params for s in after[:2] if s] == [s.params for s in (before[0], before[2]) if s]
+
+
+def test_a_larger_budget_goes_on_and_a_smaller_one_runs_nothing(tmp_path: Path) -> None:
+    Driver(opened(tmp_path, settings(trials=3))).run()
+    assert opened(tmp_path, settings(trials=2)).next() is None
+    more = opened(tmp_path, settings(trials=5))
+    assert more.left == 2
+    Driver(more).run()
+    assert [trial.number for trial in more.trials(*ENDED)] == [0, 1, 2, 3, 4]
+
+
+def test_a_database_serves_as_well_as_the_journal(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    with pytest.raises(Killed):
+        Driver(opened(tmp_path, settings(trials=4), url), 12).run()
+    again = opened(tmp_path, settings(trials=4), url)
+    Driver(again).run()
+    assert outcome(again) == undisturbed[:4]
+    assert not (tmp_path / JOURNAL).exists()
+
+
+def test_a_database_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the study's database cannot be used"):
+        opened(tmp_path, database=f"sqlite:///{tmp_path}/no/such/folder/study.db")
+
+
+def test_half_a_line_and_a_lock_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:
+    Driver(opened(tmp_path, settings(trials=2))).run()
+    journal = tmp_path / JOURNAL
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + whole.splitlines()[-1][:20])
+    journal.with_name(f"{JOURNAL}.lock").symlink_to(journal)
+    again = opened(tmp_path, settings(trials=3))
+    assert journal.read_bytes().startswith(whole)
+    Driver(again).run()
+    assert len(opened(tmp_path, settings(trials=3)).trials(*ENDED)) == 3
+
+
+def test_another_sweep_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path)
+    with pytest.raises(ConfigError, match="the sweep s was begun with another seed; give another --name"):
+        opened(tmp_path, settings(seed=2))
+
+
+def test_the_seed_decides(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    study = opened(tmp_path, settings(seed=2))
+    suggestion = study.next()
+    assert suggestion is not None
+    assert suggestion.params != undisturbed[0][2]
+
+
+def test_a_trial_counts_with_its_best_evaluation_of_the_metrics_stage(tmp_path: Path) -> None:
+    study = opened(tmp_path, settings(asha=None))
+    study.next()
+    for stage, step, loss in (("baseline", 9, 0.1), ("joint", 4, 3.0), ("joint", 8, 2.0), ("joint", 12, 2.5)):
+        assert not study.evaluated(0, stage, step, loss)
+    study.complete(0, "b", "r", 1.0)
+    trial = study.trials()[0]
+    assert trial.value == 2.0
+    assert trial.intermediate_values == {1: 0.1, 3: 3.0, 4: 2.0, 5: 2.5}  # the baseline could have had two epochs
+    assert trial.user_attrs["bundle"] == "b"
+
+
+def test_the_largest_value_is_the_best_where_it_should_be(tmp_path: Path) -> None:
+    study = opened(tmp_path, settings(mode="max", metric="joint/bleu", asha=None))
+    for number, scores in enumerate(((1.0, 3.0), (4.0, 2.0), (0.0, 1.0))):
+        study.next()
+        for step, score in enumerate(scores):
+            study.evaluated(number, "joint", step, score)
+        study.complete(number, "b", "r", 1.0)
+    best = study.best()
+    assert best is not None
+    assert (best.number, best.value) == (1, 4.0)
+
+
+def test_a_trial_without_the_metric_has_failed(tmp_path: Path) -> None:
+    study = opened(tmp_path)
+    study.next()
+    assert not study.evaluated(0, "joint", 4, None)
+    study.complete(0, "b", "r", 1.0)
+    trial = study.trials()[0]
+    assert (trial.state, trial.user_attrs["reason"]) == (TrialState.FAIL, "it never reported joint/dev_loss")
+    assert study.best() is None
+
+
+def test_reasons_are_one_line() -> None:
+    assert reason_of(TrainingError("not\nfinite")) == "not finite"
+    try:
+        raise KeyError("x")
+    except KeyError as error:
+        assert reason_of(error).startswith("KeyError: 'x' at test_study.py:")
