@@ -6,10 +6,12 @@ import os
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected
+from tests.processes import free_ports
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,21 @@ def test_an_address_where_nothing_is_says_so() -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     with pytest.raises(ClusterError, match="no Ray cluster answers at auto"), connected("auto"):
         pass
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nobody_listens_says_so_fast(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself tries for more than a minute."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    (port,) = free_ports(1)
+    begin = time.monotonic()
+    address = f"{scheme}127.0.0.1:{port}"
+    with pytest.raises(ClusterError, match=f"no Ray cluster answers at {address}.*refused"), connected(address):
+        pass
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    with pytest.raises(ClusterError, match="no Ray cluster answers at RAY_ADDRESS"), connected():
+        pass
+    assert time.monotonic() - begin < 10
 
 
 @pytest.mark.slow

@@ -1,0 +1,123 @@
+"""Training on the workers of a Ray cluster: the same model, the same story, and refusals before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.bundle import fingerprint
+from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError, TrainingError
+from agggen_platform.job_config import ClusterConfig, JobConfig
+from agggen_platform.ray_cluster import ClusterError
+from agggen_platform.training.job import train_job
+from agggen_platform.training.news import News
+from tests.unit.training.toy import config_of, write_corpus
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
+    return config_of(write_corpus(tmp_path_factory.mktemp("ray") / "toy"))
+
+
+def on(config: JobConfig, workers: int, **settings: Any) -> JobConfig:
+    return replace(config, cluster=ClusterConfig(workers=workers, **settings))
+
+
+def steps(news: list[News], stage: str) -> list[int]:
+    return [one.step for one in news if (one.stage, one.kind) == (stage, "log")]
+
+
+def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, tmp_path: Path) -> None:
+    news: list[News] = []
+    here = train_job(config, "here", runs_dir=tmp_path, show=news.append)
+    told: list[News] = []
+    there = train_job(on(config, 1), "there", runs_dir=tmp_path, show=told.append)
+    assert fingerprint(there.path) == fingerprint(here.path)
+    assert [(one.stage, one.kind, one.step, one.samples) for one in told] == [
+        (one.stage, one.kind, one.step, one.samples) for one in news
+    ]
+    events = [json.loads(line) for line in (tmp_path / "there" / "tracking.jsonl").read_text().splitlines()]
+    logged = {name for event in events if event["event"] == "metrics" for name in event["values"]}
+    assert {"baseline/train_loss", "joint/dev_loss", "train_seconds"} <= logged
+    assert (tmp_path / "there" / "samples" / "joint-002.txt").read_text() == news[-2].samples
+    again = train_job(on(config, 1), "there", runs_dir=tmp_path, show=lambda _: pytest.fail("it trains"))
+    assert not again.trained
+
+
+def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, tmp_path: Path) -> None:
+    """Without dropout, so that two workers compute what one does up to rounding."""
+    config = replace(config, model=replace(config.model, dropout=0.0, predicate_dropout=0.0))
+    stages = {name: replace(getattr(config.training, name), epochs=60, patience=60) for name in ("baseline", "joint")}
+    config = replace(config, training=replace(config.training, **stages))
+    whole = train_job(config, "whole", runs_dir=tmp_path)
+
+    first: list[News] = []
+
+    def interrupt(news: News) -> None:
+        first.append(news)
+        if (news.stage, news.kind, news.step) == ("baseline", "log", 20):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(StoppedError, match=r"was stopped after update .*; the same command continues there") as stopped:
+        train_job(on(config, 2), "cut", runs_dir=tmp_path, show=interrupt)
+    assert stopped.value.exit_code == 130
+    assert not (tmp_path / "cut" / "bundle").exists()
+    second: list[News] = []
+    done = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
+    for stage in ("baseline", "joint"):
+        assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "nothing is done twice or left out"
+    for name, value in whole.bundle.metrics.items():
+        assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
+
+
+def test_what_no_restart_can_mend_is_said_at_once(config: JobConfig, tmp_path: Path) -> None:
+    wild = replace(config.training.baseline, learning_rate=1e30)
+    wild_config = replace(config, training=replace(config.training, baseline=wild))
+    with pytest.raises(TrainingError, match=r"must be finite.*smaller learning_rate"):
+        train_job(on(wild_config, 1, max_failures=-1), "wild", runs_dir=tmp_path)
+
+
+def _lost(config: JobConfig) -> JobConfig:
+    return replace(on(config, 1), corpus=replace(config.corpus, name="nowhere"))
+
+
+def _cuda(config: JobConfig) -> JobConfig:
+    return replace(on(config, 1), training=replace(config.training, device="cuda"))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda c: on(c, 1, gpus_per_worker=1), ClusterError, r"1 workers of 1 CPU and 1 GPU .* 8 CPUs and 0 GPUs"),
+        (lambda c: on(c, 9), ClusterError, r"9 workers of 1 CPU each do not fit: .* room for 8"),
+        (lambda c: on(c, 20, min_workers=9), ClusterError, r"9 workers of 1 CPU"),
+        (lambda c: on(c, 3, cpus_per_worker=3), ClusterError, r"3 workers of 3 CPU each .* room for 2.*autoscaling"),
+        (_cuda, ConfigError, "training.device cuda needs cluster.gpus_per_worker"),
+        (_lost, CorpusError, "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_prepared(
+    config: JobConfig, tmp_path: Path, change: Any, kind: type[AggGenError], message: str
+) -> None:
+    begin = time.monotonic()
+    with pytest.raises(kind, match=message):
+        train_job(change(config), "r", runs_dir=tmp_path)
+    assert time.monotonic() - begin < 20
+    assert not (tmp_path / "r" / "prepared").exists()
+
+
+def test_a_run_of_another_configuration_is_refused_by_its_keys(config: JobConfig, tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=lambda *_: True)
+    other = replace(config, training=replace(config.training, seed=8))
+    with pytest.raises(ConfigError, match=r"training\.seed was 1 and is 8"):
+        train_job(on(other, 1), "r", runs_dir=tmp_path)
