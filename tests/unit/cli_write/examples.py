@@ -1,0 +1,52 @@
+"""What the tests of `generate`, `plan`, `align` and `inspect` share: records, and ways to run the commands.
+
+The bundle has random weights: what it writes is nonsense, but every path from a file of records to lines of output,
+and every message about what cannot be read, is the real one. No test names a real device as an output: the command
+must never replace one, and a test that shows that it does must not do harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).parents[3]
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
+COMMAND = [sys.executable, "-m", "agggen_platform.cli.main"]
+
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+
+def restaurant(number: int, name: str, **values: str) -> dict[str, Any]:
+    said = " and ".join(f"{key} {value}" for key, value in values.items())
+    triples = [[name, key, value] for key, value in values.items()]
+    return {"id": str(number), "triples": triples, "references": [f"{name} has {said}."]}
+
+
+RESTAURANTS = [
+    restaurant(1, "Aromi", food="English", near="Crown Hall"),
+    restaurant(2, "Café Zoë", eatType="pub", food="日本", near="Blue Door"),
+    restaurant(3, "Mill", area="riverside"),
+    restaurant(4, "Żubr", eatType="café", food="Polish", near="Mill", area="city"),
+    restaurant(5, "Blue Door", food="Thai", area="city"),
+]
+TWO_PARTS = {"id": "7", "triples": [["Aromi", "food"]]}
+
+
+def subprocess_of(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, env=ENVIRONMENT, stderr=subprocess.PIPE, timeout=120, **options)
+
+
+def json_lines(path: Path, values: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values), encoding="utf-8")
+    return path
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]

@@ -1,0 +1,151 @@
+"""Where output goes: whole or not at all, never over what was there, and into pipes and devices as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.generation.generator import Generator
+from agggen_platform.cli import records as cli_records
+from tests.unit.cli_write.examples import (
+    COMMAND,
+    ENVIRONMENT,
+    RESTAURANTS,
+    TWO_PARTS,
+    Run,
+    json_lines,
+    parsed,
+    subprocess_of,
+)
+
+
+def test_output_is_not_written_over_the_input(run: Run, bundle: Path, records: Path) -> None:
+    before = records.read_bytes()
+    code, _, err = run("generate", bundle, "-i", records, "-o", "records.jsonl")
+    assert code == 2
+    assert err == "error: --output records.jsonl is the input itself, which would be lost; name another file\n"
+    assert records.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (".", "error: cannot write .: it is a folder; name a file in it\n"),
+        ("records.jsonl/out.jsonl", "records.jsonl is a file, no folder"),
+        ("records.jsonl/deeper/out.jsonl", "is a file, no folder"),
+    ],
+)
+def test_an_output_that_cannot_be_a_file_is_refused(
+    run: Run, bundle: Path, records: Path, output: str, message: str
+) -> None:
+    code, out, err = run("plan", bundle, "-i", records, "-o", output)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_exit_code_5(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o555)
+    code, _, err = run("plan", bundle, "-i", records, "-o", "closed/out.jsonl")
+    assert (code, err) == (5, "error: cannot write: Permission denied: closed/out.jsonl\n")
+
+
+def test_a_refusal_names_the_output_and_not_the_temporary_file(
+    run: Run, bundle: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.open
+
+    def refuse(self: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        if "w" in mode:
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, mode, *rest, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    code, _, err = run("plan", bundle, "-i", records, "-o", "out.jsonl")
+    assert (code, err) == (5, "error: cannot write: Permission denied: out.jsonl\n")
+
+
+def test_a_full_disk_is_exit_code_5_and_leaves_nothing(bundle: Path, records: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "-", *COMMAND]  # no file may grow: like a disk without room
+    done = subprocess.run(
+        [*limited, "plan", str(bundle), "-i", str(records), "-o", str(folder / "out.jsonl")],
+        env=ENVIRONMENT | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (5, f"error: File too large: {folder / 'out.jsonl'}\n")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
+def test_standard_output_without_room_is_exit_code_5(bundle: Path, records: Path) -> None:
+    with open("/dev/full", "wb") as full:  # already open: the command cannot replace it
+        done = subprocess_of("plan", bundle, "-i", records, stdout=full)
+    assert (done.returncode, done.stderr) == (5, b"error: No space left on device\n")
+
+
+def test_a_pipe_named_as_output_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path: Path) -> None:
+    """Regression: the finished file took the place of what was there, so root's `-o /dev/null` removed the device."""
+    json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0], TWO_PARTS])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    code, out, err = run("plan", bundle, "-i", "r.jsonl", "-o", "pipe")
+    assert pipe.is_fifo()
+    reader.join(10)
+    assert (code, out) == (0, "")
+    assert [line["id"] for line in parsed(read[0])] == ["1"]
+    assert err.startswith("1 of 2 records rejected")
+    assert not (tmp_path / "pipe.rejects.jsonl").exists()
+
+
+def test_a_link_keeps_pointing_at_what_is_written(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.jsonl").symlink_to("real.jsonl")
+    assert run("plan", bundle, "-i", records, "-o", "link.jsonl")[0] == 0
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert len(parsed((tmp_path / "real.jsonl").read_text(encoding="utf-8"))) == len(RESTAURANTS)
+
+
+def test_an_interrupted_run_keeps_the_earlier_output(
+    run: Run, bundle: Path, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out.jsonl").write_text("the earlier output")
+    monkeypatch.setattr(cli_records, "_BLOCK", 2)
+    real, calls = Generator.generate, []
+
+    def second_call_is_interrupted(self: Generator, *arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Generator, "generate", second_call_is_interrupted)
+    assert run("generate", bundle, "-i", records, "-o", "out.jsonl")[0] == 130
+    assert (tmp_path / "out.jsonl").read_text() == "the earlier output"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "records.jsonl"]
+
+
+def test_a_killed_run_leaves_nothing_under_the_outputs_name(bundle: Path, tmp_path: Path) -> None:
+    command = [*COMMAND, "plan", str(bundle), "-o", str(tmp_path / "out.jsonl")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
+        assert process.stdin
+        process.stdin.write(json.dumps(RESTAURANTS[0]).encode() + b"\n")
+        process.stdin.flush()
+        patience = time.monotonic() + 60
+        while not list(tmp_path.glob("out.jsonl.*.tmp")):
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < patience, "the command never began to write"
+            time.sleep(0.05)
+        process.kill()
+    assert not (tmp_path / "out.jsonl").exists()

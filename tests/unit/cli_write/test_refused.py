@@ -1,0 +1,147 @@
+"""Choices, plans, bundles and corpora that do not fit are refused in one line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agggen.corpora.prepared import write_records
+from agggen.records import Record
+from tests.unit.cli_write.examples import (
+    RESTAURANTS,
+    Run,
+    json_lines,
+    parsed,
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--plan", "[fod] [near]"), "record '1': the record has no predicate 'fod'; did you mean food?"),
+        (("--plan", "[food]"), "plan for record '1' omits near; add what is missing"),
+        (("--plan", "[food near] [food]"), "column 14 of plan '[food near] [food]': 'food' occurs a second time"),
+        (("--plan", "[food] [food]", "--complete"), "column 9 of plan '[food] [food]': 'food' occurs a second time"),
+        (("--plan", "[fod]", "--complete"), "did you mean food?"),
+        (("--plan", "[food near"), "column 1 of plan '[food near': this group is never closed"),
+        (("--plan", "food near"), "column 1 of plan 'food near': expected '[', found 'f'"),
+        (("--plan", "[food [near]]"), "column 7 of plan '[food [near]]': groups do not nest"),
+        (("--plan", ""), "the plan is empty"),
+        (("--complete",), "--complete goes with --plan"),
+        (("--plan", "[food] [near]", "--level", "1"), "--level does not go with --plan"),
+        (("--plan", "[food] [near]", "--ablation", "plain"), "--ablation does not go with --plan"),
+        (("--level", "4"), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
+        (("--planner", "exakt"), "'planner' must be one of 'exact', 'two-stage', not 'exakt'"),
+        (("--ablation", "x"), "'ablation' must be one of"),
+    ],
+)
+def test_a_choice_that_does_not_fit_is_one_line_and_exit_code_2(
+    run: Run, bundle: Path, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    path = json_lines(tmp_path / "one.jsonl", RESTAURANTS[:1])
+    code, out, err = run("generate", bundle, "-i", path, *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize("option", ["--level", "--n-best", "--beam", "--plans"])
+def test_a_number_below_1_is_refused_and_names_the_option(run: Run, bundle: Path, records: Path, option: str) -> None:
+    code, out, err = run("generate", bundle, "-i", records, option, "0")
+    assert (code, out) == (2, "")
+    assert f"'{option}'" in err
+
+
+def test_plan_refuses_a_level_above_the_models_as_generate_does(run: Run, bundle: Path, records: Path) -> None:
+    message = "error: aggregation level 4 exceeds this model's largest group of 3 predicates\n"
+    assert run("plan", bundle, "-i", records, "--level", "4") == (2, "", message)
+
+
+def test_a_plan_that_fits_some_records_rejects_the_others(run: Run, bundle: Path, records: Path) -> None:
+    code, out, err = run("generate", bundle, "-i", records, "--plan", "[near food]")
+    assert (code, [line["id"] for line in parsed(out)]) == (0, ["1"])
+    assert "4 of 5 records rejected, first: plan for record '2' omits eatType" in err
+    assert "--output FILE lists all in FILE.rejects.jsonl" in err
+
+
+def test_a_missing_input_is_named(run: Run, bundle: Path) -> None:
+    expected = (2, "", "error: cannot read nowhere.jsonl: No such file or directory\n")
+    assert run("generate", bundle, "-i", "nowhere.jsonl") == expected
+
+
+@pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
+def test_an_unknown_bundle_is_exit_code_3(run: Run, command: str) -> None:
+    assert run(command, "nowhere") == (
+        3,
+        "",
+        "error: there is no bundle at nowhere; `agggen train` writes one and prints its place\n",
+    )
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "bundle.json", "vocabulary.json", "predicates.json"])
+@pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
+def test_a_bundle_with_one_flipped_byte_is_exit_code_3(
+    run: Run, bundle: Path, tmp_path: Path, command: str, name: str
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(bundle, copy)
+    content = bytearray((copy / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / name).write_bytes(content)
+    code, out, err = run(command, copy)
+    assert (code, out) == (3, "")
+    assert err.startswith(f"error: {copy / name} is not what {copy / 'manifest.json'} says")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--corpus", "elemints"), "no corpus 'elemints'; did you mean elements?"),
+        (("--corpus", "elements", "--split", "tset"), "elements has no split 'tset'; it has train, dev, test"),
+        (("--corpus", "toy", "--split", "test"), "the folder toy has no split 'test'; it has dev"),
+        (("--corpus", "empty"), "the folder empty holds no prepared corpus"),
+        (("--corpus", "webnlg"), "run `agggen corpora fetch webnlg`"),
+        (("--corpus", "toy", "beem=3"), "unknown key 'beem' in override 'beem=3'; did you mean 'beam'"),
+        (("--corpus", "toy", "-o", "-"), "the scores go to standard output"),
+    ],
+)
+def test_evaluate_says_what_does_not_exist(
+    run: Run,
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "empty").mkdir()
+    write_records(tmp_path / "toy" / "dev.parquet", [Record.of(RESTAURANTS[0])], "toy", "dev")
+    code, out, err = run("evaluate", bundle, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_fetch_names_the_nearest_corpus(run: Run) -> None:
+    code, out, err = run("corpora", "fetch", "webnlgg")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no corpus 'webnlgg'; did you mean webnlg")
+    assert err.count("\n") == 1
+
+
+def test_broken_xml_is_named_and_exit_code_2(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "home" / "webnlg_2017" / "dev" / "1triples"
+    folder.mkdir(parents=True)
+    (folder / "toy.xml").write_text("<benchmark><entries><entry eid='1'>\n<oops</benchmark>", encoding="utf-8")
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))
+    code, out, err = run("corpora", "prepare", "webnlg", "--split", "dev", "--out", "prepared")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert "toy.xml" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "prepared" / "dev.parquet").exists()

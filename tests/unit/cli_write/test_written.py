@@ -1,0 +1,203 @@
+"""What `generate`, `plan`, `align` and `inspect` write, from which formats, and what their help says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.corpora.prepared import write_records
+from agggen.records import Plan, Record
+from agggen_platform.cli import records as cli_records
+from tests.unit.cli_write.examples import (
+    COMMAND,
+    ENVIRONMENT,
+    RESTAURANTS,
+    Run,
+    json_lines,
+    parsed,
+)
+
+
+def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path, records: Path) -> None:
+    code, out, err = run("generate", bundle, "-i", records)
+    assert (code, err) == (0, "")
+    lines = parsed(out)
+    assert [line["id"] for line in lines] == ["1", "2", "3", "4", "5"]
+    for line, record in zip(lines, RESTAURANTS, strict=True):
+        plan = Plan.parse(line["plan"])
+        assert sorted(plan.predicates) == sorted(triple[1] for triple in record["triples"])
+        assert [tuple(fact["predicates"]) for fact in line["facts"]] == list(plan.states)
+        assert "".join(fact["text"] for fact in line["facts"]) == line["text"]
+        assert line["fulfilled"] == (not any("missing" in fact for fact in line["facts"]))
+        assert "rank" not in line
+
+
+def test_n_best_lines_carry_their_rank_and_fall_in_score(run: Run, bundle: Path, records: Path) -> None:
+    code, out, _ = run("generate", bundle, "-i", records, "--n-best", "3")
+    lines = parsed(out)
+    assert code == 0
+    assert len(lines) > len(RESTAURANTS)
+    for record in RESTAURANTS:
+        own = [line for line in lines if line["id"] == record["id"]]
+        assert [line["rank"] for line in own] == list(range(1, len(own) + 1))
+        assert len(own) <= 3
+        assert [line["score"] for line in own] == sorted((line["score"] for line in own), reverse=True)
+        assert len({line["text"] for line in own}) == len(own)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_level_limits_every_group(run: Run, bundle: Path, records: Path, level: int) -> None:
+    for line in parsed(run("generate", bundle, "-i", records, "--level", level)[1]):
+        assert max(len(state) for state in Plan.parse(line["plan"]).states) <= level
+    for line in parsed(run("plan", bundle, "-i", records, "--level", level)[1]):
+        assert all(len(state) <= level for found in line["plans"] for state in Plan.parse(found["plan"]).states)
+
+
+def test_a_human_plan_is_followed(run: Run, bundle: Path, tmp_path: Path) -> None:
+    one = json_lines(tmp_path / "one.jsonl", RESTAURANTS[3:4])
+    code, out, _ = run("generate", bundle, "-i", one, "--plan", "[area] [near food eatType]")
+    assert (code, parsed(out)[0]["plan"]) == (0, "[area] [near food eatType]")
+
+
+def test_complete_adds_what_a_human_plan_omits(run: Run, bundle: Path, tmp_path: Path) -> None:
+    one = json_lines(tmp_path / "one.jsonl", RESTAURANTS[3:4])
+    code, out, _ = run("generate", bundle, "-i", one, "--plan", "[near area]", "--complete")
+    plan = Plan.parse(parsed(out)[0]["plan"])
+    assert code == 0
+    assert plan.states[0] == ("near", "area")
+    assert sorted(plan.predicates) == ["area", "eatType", "food", "near"]
+
+
+def test_plan_gives_distinct_plans_by_falling_probability(run: Run, bundle: Path, records: Path) -> None:
+    code, out, _ = run("plan", bundle, "-i", records, "-k", "4")
+    assert code == 0
+    for line, record in zip(parsed(out), RESTAURANTS, strict=True):
+        found = line["plans"]
+        assert line["id"] == record["id"]
+        assert 1 <= len(found) <= 4
+        assert len({each["plan"] for each in found}) == len(found)
+        chances = [each["log_probability"] for each in found]
+        assert chances == sorted(chances, reverse=True)
+        assert chances[0] <= 0
+
+
+def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: Path) -> None:
+    text = {"text": "Aromi is English, near Crown Hall.", "facts": ["Aromi is English, ", "near Crown Hall."]}
+    record = RESTAURANTS[0] | {"references": [text, "Near Crown Hall."]}
+    code, out, _ = run("align", bundle, "-i", json_lines(tmp_path / "r.jsonl", [record]))
+    first, second = parsed(out)
+    assert code == 0
+    assert [(line["id"], line["reference"]) for line in (first, second)] == [("1", 0), ("1", 1)]
+    assert [fact["text"] for fact in first["facts"]] == text["facts"]
+    assert "".join(fact["text"] for fact in second["facts"]) == "Near Crown Hall."
+    for fact in first["facts"]:
+        assert set(fact["predicates"]) <= {"food", "near"}
+        assert 0 < fact["posterior"] <= 1
+
+
+def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_path: Path) -> None:
+    silent = {key: value for key, value in RESTAURANTS[1].items() if key != "references"}
+    path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0], silent])
+    code, out, err = run("align", bundle, "-i", path)
+    assert (code, [line["id"] for line in parsed(out)]) == (0, ["1"])
+    assert "1 of 2 records rejected, first: record '2' has no reference text to align" in err
+
+
+def test_inspect_says_what_is_in_a_bundle(run: Run, bundle: Path) -> None:
+    code, out, err = run("inspect", bundle)
+    table = dict(line.split("\t") for line in out.splitlines())
+    assert (code, err) == (0, "")
+    assert len(table["fingerprint"]) == 64
+    assert (table["predicates"], table["model.max_state"], table["source toy/train"]) == ("4", "3", "ab12")
+    assert table["joint.dev_loss"] == "1.5000"
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_output_does_not_depend_on_how_records_are_batched(
+    run: Run, bundle: Path, records: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    def lines() -> Iterator[dict[str, Any]]:
+        for command in (("generate", "--n-best", "2"), ("plan",), ("align",)):
+            yield from parsed(run(command[0], bundle, "-i", records, *command[1:])[1])
+
+    together = list(lines())
+    monkeypatch.setattr(cli_records, "_BLOCK", block)
+    for apart, expected in zip(lines(), together, strict=True):
+        assert [apart.get(key) for key in ("id", "text", "plan", "rank")] == [
+            expected.get(key) for key in ("id", "text", "plan", "rank")
+        ]
+        if "score" in expected:
+            assert apart["score"] == pytest.approx(expected["score"], abs=1e-4)
+
+
+# --- formats --------------------------------------------------------------------------------------------------------
+
+
+def test_csv_parquet_and_json_lines_give_the_same_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+    rows = ["id,subject,predicate,object"]
+    rows += [f"{r['id']},{','.join(triple)}" for r in RESTAURANTS for triple in r["triples"]]
+    (tmp_path / "records.CSV").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    write_records(tmp_path / "r.parquet", [Record.of(record) for record in RESTAURANTS], "toy", "dev")
+    expected = run("generate", bundle, "-i", records)
+    assert expected[0] == 0
+    assert run("generate", bundle, "-i", "records.CSV") == expected
+    assert run("generate", bundle, "-i", "r.parquet") == expected
+
+
+def test_stdin_to_stdout_keeps_unicode_whatever_the_terminal(bundle: Path) -> None:
+    record = RESTAURANTS[1] | {"id": "Zoë 日本 🍣"}
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [*COMMAND, "plan", str(bundle), "-i", "-", "-o", "-", "-k", "1"],
+        input=json.dumps(record).encode(),
+        capture_output=True,
+        env=environment,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["id"] == "Zoë 日本 🍣"
+    assert "日本 🍣" in done.stdout.decode("utf-8")
+
+
+def test_a_reader_that_takes_one_line_is_no_error(bundle: Path, tmp_path: Path) -> None:
+    many = [RESTAURANTS[2] | {"id": f"{number}{'x' * 500}"} for number in range(600)]
+    path = json_lines(tmp_path / "many.jsonl", many)
+    with subprocess.Popen(
+        [*COMMAND, "plan", str(bundle), "-i", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    ) as process:
+        assert process.stdout and process.stderr
+        assert json.loads(process.stdout.readline())["id"] == many[0]["id"]
+        process.stdout.close()
+        assert process.wait(timeout=120) == 1
+        assert process.stderr.read() == b""
+
+
+# --- help -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ("generate", """      echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE"""),
+        ("generate", "      agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'"),
+        ("plan", "      agggen plan BUNDLE -i records.jsonl -k 3"),
+        ("align", "      agggen align BUNDLE -i records.jsonl"),
+        ("train", "      agggen train webnlg-quick training.seed=2 model.predicate_dim=64"),
+        ("evaluate", "      agggen evaluate BUNDLE --corpus webnlg --split dev"),
+    ],
+)
+def test_help_keeps_examples_as_they_are_typed(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, example: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert example in out.splitlines()
