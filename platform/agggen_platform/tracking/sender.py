@@ -81,21 +81,21 @@ class Sender:
         try:
             with self._turn() as mine:
                 if mine:
-                    self.cursor = cursors.load(self.folder, self._to) or Cursor()
                     self._carry()
         except Exception as error:  # whatever happens to the folder of runs, the run goes on
             self._in_trouble(error)
 
     @contextmanager
     def _turn(self) -> Iterator[bool]:
-        """Waits while another process sends this run log: it sends our lines too."""
+        """Waits while another process sends this run log: it sends our lines too, and may do so to the end."""
         while True:
             with cursors.locked(cursors.lock_of(self.folder), wait=False) as got:
+                self.cursor = cursors.load(self.folder, self._to) or Cursor()
                 self.busy = not got
-                if got or self._closing.is_set():
+                if got or self._given_up.is_set() or (self._closing.is_set() and not self.unsent()):
                     yield got
                     return
-            self._closing.wait(_PAUSE)
+            self._given_up.wait(_PAUSE / 2)
 
     def _carry(self) -> None:
         while not self._given_up.is_set():
@@ -106,6 +106,8 @@ class Sender:
             except Exception as error:  # MLflow may raise anything
                 self._failures += 1
                 self._in_trouble(error)
+                if isinstance(error, GoneError):
+                    self._closing.wait()  # holds the run log until then, for it is still being written
                 if isinstance(error, GoneError) or (closing and verdict(error) != "again"):
                     return
                 pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(self._failures, 10))

@@ -30,6 +30,7 @@ METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
 
 _REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
+_CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["']\)+""")
 _LOG_TAG = "agggen.run_log"
 # A call that gets no answer is given up and made again by us: a server that is down would block it for minutes
 # otherwise. A user's own values win.
@@ -68,8 +69,8 @@ def verdict(error: Exception) -> Literal["refused", "hopeless", "again"]:
 def reason(error: Exception) -> str:
     """One line about an error."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if "Max retries exceeded" in line:  # the innermost cause, without the layers around it
-        line = line.rpartition("Caused by ")[2].rstrip(")") or line
+    if cause := _CAUSE.search(line):  # what happened to the connection, without the layers around it
+        line = cause.group(1)
     return line[:300].rstrip(".")
 
 

@@ -122,7 +122,8 @@ class Tracker:
         self._record("end", {"status": "FINISHED" if kind is None else "KILLED" if stopped else "FAILED"})
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
-            why = self._sender.trouble or f"it did not answer within {self._patience:g} s"
+            silent = f"it did not answer within {self._patience:g} s"
+            why = "another process is sending this run" if self._sender.busy else self._sender.trouble or silent
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
                 f"({without_credentials(self.uri)}) yet: {masked(why)}. All are in {self.path}; this sends them: "
@@ -203,14 +204,14 @@ class Tracker:
             )
 
 
-def ui_command(uri: str) -> str:
+def ui_command(uri: str, port: int = 5000) -> str:
     """The shell command that opens the MLflow at `uri` in a browser, or starts a server for it on loopback."""
     python = shlex.quote(sys.executable)
     store = shlex.quote(without_credentials(uri))
     if uri.startswith(("http://", "https://")):
         return f"{python} -m webbrowser {store}"
     # One worker and no job runner: half a gigabyte and ten seconds instead of two and forty.
-    server = f"{python} -m mlflow server --backend-store-uri {store} --host 127.0.0.1 --port 5000 --workers 1"
+    server = f"{python} -m mlflow server --backend-store-uri {store} --host 127.0.0.1 --port {port} --workers 1"
     return f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false {server}"
 
 

@@ -148,6 +148,19 @@ def test_the_same_name_continues_the_same_run(track: Track, run_of: RunOf, curve
     assert said == []
 
 
+def test_two_live_copies_of_a_run_are_sent_by_one_of_them(track: Track, curve: Curve, said: list[str]) -> None:
+    """A job that is retried while its first copy lives: both log, to one file."""
+    first, second = track(), track()
+    with first:
+        first.log_metrics({"first": 1.0}, 1)
+        with second:
+            second.log_metrics({"second": 2.0}, 2)
+        first.log_metrics({"first": 3.0}, 3)
+    assert first.run_id == second.run_id
+    assert (curve(first, "first"), curve(first, "second")) == ([(1, 1.0), (3, 3.0)], [(2, 2.0)])
+    assert said == []
+
+
 def test_a_lost_cursor_finds_the_run_and_makes_no_doubles(track: Track, curve: Curve) -> None:
     for _ in range(2):
         with track() as tracker:

@@ -1,0 +1,122 @@
+"""The runs of a folder: what their logs say, and sending to MLflow what it missed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agggen.errors import AggGenError, ConfigError
+from agggen_platform.tracking import cursor, journal
+from agggen_platform.tracking.journal import numbers
+from agggen_platform.tracking.origin import without_credentials
+from agggen_platform.tracking.sender import Sender
+
+
+class UnsentError(AggGenError):
+    """MLflow does not have all of the runs."""
+
+    exit_code = 6
+
+
+@dataclass
+class Run:
+    """What the log of one run says."""
+
+    folder: Path
+    experiment: str = "agggen"
+    uri: str = ""  # of its MLflow, without credentials
+    parent: str | None = None
+    began: float = 0.0  # seconds since 1970
+    status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF where it ended without saying so
+    entries: int = 0
+    unsent: int = 0
+    refused: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)  # the last value of each
+    run_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def read_run(folder: Path, uri: str | None = None) -> Run:
+    """The run whose log is in `folder`, with what is unsent to `uri` (by default the MLflow it was logged to)."""
+    run = Run(folder)
+    ends: list[int] = []
+    for event, end in journal.entries(folder / journal.NAME):
+        ends.append(end)
+        if event is None:
+            continue
+        run.began = run.began or event["time"]
+        match event["event"]:
+            case "start":
+                run.experiment, run.uri, run.parent = event["experiment"], event["mlflow"], event.get("parent")
+                run.status = "RUNNING"
+            case "metrics":
+                run.metrics |= numbers(event)
+            case "end":
+                run.status = event["status"]
+    if run.status == "RUNNING" and not cursor.is_held(folder):
+        run.status = "CUT OFF"
+    to = cursor.destination(without_credentials(uri or run.uri), run.experiment)
+    had = cursor.load(folder, to) or cursor.Cursor()
+    run.entries, run.unsent = len(ends), sum(end > had.sent for end in ends)
+    run.refused, run.run_id = had.refused, had.run_id
+    return run
+
+
+def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
+    """The runs of these names, or all; in the order in which they began.
+
+    Raises:
+        ConfigError: there is no run of a name.
+    """
+    logs = {log.parent.name: log.parent for log in runs_dir.glob(f"*/{journal.NAME}")}
+    for name in names:
+        if name not in logs:
+            near = difflib.get_close_matches(name, logs, 1)
+            raise ConfigError(
+                f"there is no run {name!r} in {runs_dir}" + (f"; did you mean {near[0]}?" if near else "")
+            )
+    found = [read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return iter(sorted(found, key=lambda run: (run.began, run.name)))
+
+
+def sync(
+    runs: Sequence[Run], say: Callable[[str], None], uri: str | None = None, patience: float = 60.0
+) -> dict[str, int]:
+    """Sends what MLflow misses; returns how many entries of each run were sent.
+
+    Args:
+        uri: where to; by default each run's own MLflow.
+        patience: seconds that a run waits at most for MLflow to answer.
+
+    Raises:
+        UnsentError: MLflow does not have all now; what was sent stays sent.
+    """
+    sent: dict[str, int] = {}
+    unsent: dict[str, str] = {}
+    down: dict[str, str] = {}
+    for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
+        to = uri or run.uri
+        if not to or to in down:
+            unsent[run.name] = down.get(to, "its log does not say where it was logged to; give --uri")
+            continue
+        sender = Sender(run.folder, to, run.experiment, run.parent, say, finish=True)
+        before = sender.unsent()
+        if before == 0 and run.status != "CUT OFF":
+            continue
+        sender.start()
+        left = sender.close(patience)
+        sent[run.name] = before - left
+        if left:
+            why = "another process is sending it" if sender.busy else sender.trouble or "it did not answer"
+            unsent[run.name] = f"{left} entries: {why}"
+            if sender.trouble and sender.cursor.run_id is None:
+                down[to] = why  # no other run will do better, and each would wait as long
+    if unsent:
+        which = "; ".join(f"{name} ({why})" for name, why in unsent.items())
+        raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
+    return sent

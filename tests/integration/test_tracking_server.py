@@ -1,0 +1,217 @@
+"""The run log against a real MLflow server that is killed, frozen and started again, and runs that are killed.
+
+Whatever happens, no call of the run waits, and in the end each point of each curve is in MLflow once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.cli.main import main
+from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.runs import find_runs
+from tests.processes import Running, free_ports
+
+WRITER = """
+import sys, time
+from agggen_platform.tracking import Tracker
+uri, runs, name, steps = sys.argv[1:]
+with Tracker(uri or None, run_name=name, runs_dir=runs) as tracker:
+    for step in range(int(steps)):
+        tracker.log_metrics({"loss": 1 / (1 + step)}, step)
+        time.sleep(0.01)
+print(tracker.run_id)
+"""
+
+
+class Server:
+    """An MLflow server that may be killed and started again on the same data and port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, (self.port,) = folder, free_ports(1)
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.process: Running | None = None
+
+    def start(self) -> None:
+        store = ["--backend-store-uri", f"sqlite:///{self.folder}/server.db"]
+        artifacts = ["--artifacts-destination", str(self.folder / "artifacts")]
+        place = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
+        env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+        self.process = Running(["-m", "mlflow", "server", *store, *artifacts, *place], self.folder, env)
+        self.process.wait_until(self._answers, "answer of the MLflow server", 120)
+
+    def _answers(self) -> bool:
+        import requests
+
+        try:
+            return requests.get(f"{self.uri}/health", timeout=1).ok
+        except requests.RequestException:
+            time.sleep(0.2)
+            return False
+
+    def freeze(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        for child in self.process.children():
+            os.kill(child.pid, number)
+        self.process.signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    one = Server(tmp_path_factory.mktemp("server"))
+    try:
+        one.start()
+        yield one
+    finally:
+        one.kill()
+
+
+def curve(uri: str, run_id: str | None, metric: str = "loss") -> list[tuple[int, float]]:
+    from mlflow import MlflowClient
+
+    return sorted((point.step, point.value) for point in MlflowClient(uri).get_metric_history(str(run_id), metric))
+
+
+def expected(steps: int) -> list[tuple[int, float]]:
+    return [(step, 1 / (1 + step)) for step in range(steps)]
+
+
+def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
+    """Logs a curve; returns the seconds that the slowest call took."""
+    slowest = 0.0
+    for step in steps:
+        begin = time.monotonic()
+        tracker.log_metrics({"loss": 1 / (1 + step)}, step)
+        slowest = max(slowest, time.monotonic() - begin)
+        time.sleep(pause)
+    return slowest
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.05)
+
+
+def test_a_server_that_is_frozen_for_the_middle_third(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")  # calls are given up and made again: they arrive twice
+    said: list[str] = []
+    uri = server.uri.replace("://", "://someone:hunter2@")
+    with Tracker(uri, run_name="frozen", runs_dir=tmp_path, report=said.append, system_seconds=0.5) as tracker:
+        tracker.log_params({"tracking.uri": uri, "api_token": "hunter2", "seed": 1})
+        tracker.set_tags({"from": uri})
+        tracker.log_dataset("e2e", "train", "0f" * 32, uri)
+        tracker.log_text("a text", "samples/1.txt")
+        log(tracker, range(100))
+        until(lambda: tracker.run_id, "run in MLflow")
+        server.freeze(signal.SIGSTOP)
+        slowest = log(tracker, range(100, 200), pause=0.03)
+        until(lambda: said, "word about the server")
+        server.freeze(signal.SIGCONT)
+        log(tracker, range(200, 300))
+    assert slowest < 1.0
+    assert curve(server.uri, tracker.run_id) == expected(300)
+    assert curve(server.uri, tracker.run_id, "system/memory_mib")[0][1] > 10
+    assert "takes nothing: Read timed out" in said[0]
+    assert "has all of run frozen again" in said[-1]
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(server.uri)
+    run = client.get_run(str(tracker.run_id))
+    assert (run.info.status, run.data.params["seed"]) == ("FINISHED", "1")
+    assert [file.path for file in client.list_artifacts(run.info.run_id, "samples")] == ["samples/1.txt"]
+    everything = "".join(path.read_text() for path in (tmp_path / "frozen").iterdir() if path.is_file())
+    assert "hunter2" not in everything + "".join(said) + str(run.to_dictionary()) + tracker.ui_command()
+
+
+def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> None:
+    log_file = tmp_path / "killed" / "tracking.jsonl"
+    cursor = tmp_path / "killed" / "tracking.sent.json"
+    with Running(["-c", WRITER, server.uri, str(tmp_path), "killed", "100000"], tmp_path) as writer:
+        writer.wait_until(lambda: '"loss"' in log_file.read_text() if log_file.exists() else False, "a metric")
+        writer.wait_until(lambda: cursor.exists() and json.loads(cursor.read_text()), "something in MLflow")
+        writer.wait_until(lambda: log_file.read_text().count("\n") > 200, "200 lines")
+        writer.signal(signal.SIGKILL)
+        writer.process.wait(30)
+    with log_file.open("a") as torn:
+        torn.write('{"event": "metrics", "step": 1000000, "val')  # it died while it wrote
+    (before,) = find_runs(tmp_path)
+    assert (before.status, before.unsent > 0) == ("CUT OFF", True)
+    reached = int(log_file.read_text().splitlines()[-2].partition('"step": ')[2].partition(",")[0])
+    with Tracker(server.uri, run_name="killed", runs_dir=tmp_path) as tracker:
+        log(tracker, range(reached - 50, reached + 50), pause=0)  # from its last checkpoint
+    assert tracker.run_id == before.run_id or before.run_id is None
+    assert curve(server.uri, tracker.run_id) == expected(reached + 50)
+    (after,) = find_runs(tmp_path)
+    assert (after.status, after.unsent) == ("FINISHED", 0)
+
+
+def test_a_server_that_is_killed_and_what_it_missed_is_synced(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    begin = time.monotonic()
+    with Tracker(server.uri, run_name="outlived", runs_dir=tmp_path, report=said.append, patience=1) as tracker:
+        log(tracker, range(50))
+        until(lambda: tracker.run_id, "run in MLflow")
+        server.kill()
+        slowest = log(tracker, range(50, 150))
+        left = time.monotonic()
+    assert slowest < 1.0
+    assert left - begin < 60
+    assert time.monotonic() - left < 5
+    assert "entries of run outlived are not in MLflow" in said[-1]
+
+    def agggen(*words: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["runs", *words, "--runs", str(tmp_path)])
+        return ended.value.code, *capsys.readouterr()
+
+    code, out, _ = agggen("list")
+    table = [dict(zip(out.splitlines()[0].split("\t"), line.split("\t"), strict=True)) for line in out.splitlines()[1:]]
+    assert code == 0
+    assert (table[0]["run"], table[0]["state"], table[0]["last metrics"]) == ("outlived", "FINISHED", "loss=0.006667")
+    assert int(table[0]["unsent"]) > 50
+    code, _, err = agggen("sync", "outlived", "--patience", "1")
+    assert code == 6
+    assert "outlived" in err
+    code, _, err = agggen("sync", "outlivd")
+    assert code == 2
+    assert "did you mean outlived?" in err
+
+    server.start()
+    code, out, _ = agggen("sync")
+    assert (code, out.splitlines()[1]) == (0, f"outlived\t{table[0]['unsent']}")
+    assert curve(server.uri, tracker.run_id) == expected(150)
+    code, out, err = agggen("sync")
+    assert (code, "has all of them" in err) == (0, True)
+
+
+def test_two_processes_make_one_fresh_sqlite_store(tmp_path: Path) -> None:
+    ids = []
+    writers = [Running(["-c", WRITER, "", str(tmp_path), name, "100"], tmp_path) for name in ("one", "two")]
+    try:
+        for writer in writers:
+            assert writer.finish(120) == 0, writer.output()
+            assert "warning" not in writer.output()
+            ids.append(writer.output().split()[-1])
+    finally:
+        for writer in writers:
+            writer.kill()
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    assert curve(store, ids[0]) == curve(store, ids[1]) == expected(100)
