@@ -32,7 +32,7 @@ def test_setup_without_a_python_says_how_to_get_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(install, "_candidates", lambda _: [])
-    assert run("setup", "--dir", str(tmp_path / "new")) == 2
+    assert run("setup", "--dir", str(tmp_path / "new")) == 7
     assert "uv python install 3.10" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 

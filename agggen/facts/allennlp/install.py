@@ -26,7 +26,7 @@ from agggen.facts.allennlp.environment import (
     read_stamp,
     worker_environment,
 )
-from agggen.facts.allennlp.errors import AllenNLPError
+from agggen.facts.allennlp.errors import AllenNLPError, NoPythonError
 from agggen.facts.allennlp.process import JsonLinesProcess
 from agggen.facts.allennlp.worker import PROTOCOL
 
@@ -55,7 +55,8 @@ def find_python(given: str | Path | None = None) -> tuple[Path, tuple[int, int]]
     Looked for on PATH and where pyenv, uv, conda and Homebrew put them.
 
     Raises:
-        AllenNLPError: there is none (says how to get one), or `given` is none.
+        NoPythonError: there is none; says how to get one.
+        AllenNLPError: `given` is none.
     """
     if given is not None:
         found = _probe(Path(shutil.which(str(given)) or given).expanduser())
@@ -70,7 +71,7 @@ def find_python(given: str | Path | None = None) -> tuple[Path, tuple[int, int]]
             found = _probe(candidate)
             if found and found[1] == version:
                 return found
-    raise AllenNLPError(HOW_TO_GET_PYTHON)
+    raise NoPythonError(HOW_TO_GET_PYTHON)
 
 
 def _candidates(version: tuple[int, int]) -> Iterator[Path]:
@@ -112,7 +113,8 @@ def set_up(
         say: told of each step.
 
     Raises:
-        AllenNLPError: no fitting Python, a folder with something else in it, or pip failed; what is done is kept.
+        NoPythonError: no fitting Python.
+        AllenNLPError: a folder with something else in it, or pip failed; what is done is kept.
     """
     place = environment_folder(folder)
     with only_one(place):

@@ -15,6 +15,7 @@ TABLES = ("word", "prefix", "suffix2", "suffix3", "shape")
 _LEAST = {"word": 2, "prefix": 3, "suffix2": 3, "suffix3": 3, "shape": 3}
 """How often training text must show a value for it to be known."""
 _DIGITS = re.compile(r"\d+")
+_ADDRESS = re.compile(r".@|@.|://|www\.|\w\.(?:com|net|org|edu|gov)(?!\w)", re.IGNORECASE)
 
 
 def values(word: str) -> tuple[str, ...]:
@@ -35,6 +36,11 @@ def shape(word: str) -> str:
     return "".join(found[:6])
 
 
+def is_address(word: str) -> bool:
+    """Whether a word looks like a mail or web address; someone's address is kept in no table."""
+    return _ADDRESS.search(word) is not None
+
+
 class Features:
     """The tables: value to number, and how often the training text holds each word."""
 
@@ -51,6 +57,8 @@ class Features:
             for word in words:
                 for name, value in zip(TABLES, values(word), strict=True):
                     counts[name][value] += 1
+        for word in [word for word in counts["word"] if is_address(word)]:
+            del counts["word"][word]
         tables = {
             name: sorted(value for value, count in counter.items() if count >= _LEAST[name])
             for name, counter in counts.items()

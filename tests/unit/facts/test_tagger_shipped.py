@@ -18,6 +18,7 @@ from agggen.facts.frames import FrameSource
 from agggen.facts.tagger.data import Sentence as Annotated
 from agggen.facts.tagger.data import check_bio, read_split
 from agggen.facts.tagger.evaluate import evaluate_annotated, evaluate_source, joined_words, read_allennlp
+from agggen.facts.tagger.features import is_address
 from agggen.facts.tagger.store import RoleTagger, load_tagger
 
 ALAN, WATERMAN = (
@@ -57,6 +58,12 @@ def test_the_shipped_files_are_small_intact_and_attributed() -> None:
     assert "agggen srl train" in readme
     described = json.loads((SHIPPED / "tagger.json").read_text())
     assert described["training"]["sentences"] > 12_000
+
+
+def test_the_shipped_tables_hold_no_addresses() -> None:
+    words = load_tagger(SHIPPED).features.tables["word"]
+    assert len(words) > 9000
+    assert [word for word in words if is_address(word)] == []
 
 
 def test_a_changed_copy_is_refused_and_has_no_fingerprint(tmp_path: Path) -> None:
