@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format clean
+.PHONY: help venv demo srl test lint format clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -23,6 +23,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: venv  ## train on the shipped corpus and watch the model plan and write
 	$(BIN)/agggen demo $(ARGS)
+
+srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10 or 3.9; some minutes, once)
+	$(BIN)/agggen srl setup $(ARGS)
 
 # AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
 test: venv  ## run the tests (ARGS='-m "not slow"' to choose)

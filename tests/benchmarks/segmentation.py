@@ -1,16 +1,17 @@
 """What Ray costs: the segmentation job against a plain multiprocessing loop with the same segmenter.
 
-    python tests/benchmarks/segmentation.py [--facts clauses] [--corpus e2e] [--workers 2] [--scales 1,4] [--rounds 3]
+    python tests/benchmarks/segmentation.py [--facts embedded] [--corpus e2e] [--workers 2] [--records 0] [--rounds 3]
 
 Both sides read the corpus, segment every different text of a shard once, align, and write one prepared Parquet file in
-the input's order; the job writes its shards, offsets and errors besides. A corpus k times as large has k copies of the
-records under other ids. The two take turns; each is a process of its own, and the smallest time of the rounds counts,
-because other work on the machine can only make it longer. The cache is off.
+the input's order; the job writes its shards, offsets and errors besides. They get every fourth record of the corpus
+(x1) and all of it (x4): other texts each time, so that nothing known helps, and the cache is off. The two take turns;
+each is a process of its own, and the smallest time of the rounds counts, because other work on the machine can only
+make it longer. Every worker has one thread.
 
 The tax is taken from the difference of the scales, so that what happens once (starting Python, Ray, actors and models)
 drops out: marginal seconds a text of the job over those of the loop, less one; once by the clock, and once by processor
 seconds, which do not depend on what else the machine does. `peak` is the largest resident memory of all processes
-together (shared pages counted once, PSS). The last line is JSON.
+together in MiB (shared pages counted once, PSS). The last line is JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
@@ -32,19 +34,16 @@ import psutil
 from agggen.corpora.prepared import read_records, write_records
 from agggen.records import Fact, Record, Reference
 
+SCALES = (1, 4)
 
-def grow(corpus: str, split: str, scale: int, path: Path) -> int:
-    """Writes `scale` copies of a corpus; returns how many texts there are."""
+
+def take(corpus: str, split: str, count: int, scale: int, path: Path) -> int:
+    """Writes `scale` of four parts of a corpus, or of its first `count` records; returns how many texts there are."""
     from agggen_platform.local import records_of
 
-    records = records_of(corpus, split)
-    copies = (
-        Record(f"{copy}-{record.id}", record.triples, record.references, record.category)
-        for copy in range(scale)
-        for record in records
-    )
-    write_records(path, copies, corpus, split)
-    return scale * sum(len(record.references) for record in records)
+    records = records_of(corpus, split)[: count or None][:: SCALES[-1] // scale]
+    write_records(path, records, corpus, split)
+    return sum(len(record.references) for record in records)
 
 
 # --- the plain loop --------------------------------------------------------------------------------------------------
@@ -80,16 +79,19 @@ def plain_loop(source: Path, out: Path, facts: str, workers: int) -> None:
     records = read_records(source)
     chunks = (records[start : start + 256] for start in range(0, len(records), 256))
     context = multiprocessing.get_context("spawn")  # as Ray's workers: nothing is inherited
+    os.environ["OMP_NUM_THREADS"] = "1"  # as Ray sets it for its workers
     with context.Pool(workers, start_worker, (facts,)) as pool:
         done = (record for chunk in pool.imap(cut_records, chunks) for record in chunk)
         write_records(out / "train.parquet", done, "benchmark", "train")
 
 
 def job(source: Path, out: Path, facts: str, workers: int) -> None:
+    from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment
 
-    segment(str(source), str(out), SegmentConfig(facts=facts, actors=workers, cache="off"))
+    settings = [f"facts.source={facts}", f"actors={workers}", "cache=off", "ray_address=local"]
+    segment(str(source), str(out), load_config(SegmentConfig, None, settings))
 
 
 SIDES = {"loop": plain_loop, "job": job}
@@ -137,11 +139,11 @@ def measure(side: str, source: Path, out: Path, facts: str, workers: int) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="the segmentation job against a plain multiprocessing loop")
-    parser.add_argument("--facts", default="clauses")
+    parser.add_argument("--facts", default="embedded", help="embedded, clauses or sentences")
     parser.add_argument("--corpus", default="e2e")
     parser.add_argument("--split", default="train")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--scales", default="1,4")
+    parser.add_argument("--records", type=int, default=0, help="only so many of the corpus; 0: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
@@ -150,14 +152,14 @@ def main() -> None:
     if options.side:
         SIDES[options.side](options.source, options.out, options.facts, options.workers)
         return
-    scales = [int(scale) for scale in options.scales.split(",")]
     best: dict[tuple[str, int], dict[str, float]] = {}
     texts: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for scale in scales:
-            texts[scale] = grow(options.corpus, options.split, scale, Path(folder) / f"{scale}.parquet")
+        for scale in SCALES:
+            path = Path(folder) / f"{scale}.parquet"
+            texts[scale] = take(options.corpus, options.split, options.records, scale, path)
         for _ in range(options.rounds):
-            for scale in scales:
+            for scale in SCALES:
                 for side in SIDES:
                     source, out = Path(folder) / f"{scale}.parquet", Path(folder) / side
                     new = measure(side, source, out, options.facts, options.workers)
@@ -166,14 +168,16 @@ def main() -> None:
                     best[side, scale]["peak"] = max(new["peak"], old["peak"])
                     numbers = "  ".join(f"{name} {value:.1f}" for name, value in new.items())
                     print(f"{side:4} x{scale} ({texts[scale]:,} texts)  {numbers}", flush=True)
-    first, last = scales[0], scales[-1]
+    first, last = SCALES
     result: dict[str, float] = {}
     for name in ("seconds", "cpu"):
         loop, ray = (best[side, last][name] - best[side, first][name] for side in ("loop", "job"))
         result[f"tax_{name}"] = round(ray / loop - 1, 3)
         result[f"ms_a_text_{name}"] = round(1000 * ray / (texts[last] - texts[first]), 4)
     runs = {f"{side} x{scale}": {k: round(v, 1) for k, v in numbers.items()} for (side, scale), numbers in best.items()}
-    settings = {"facts": options.facts, "corpus": options.corpus, "workers": options.workers, "rounds": options.rounds}
+    result |= {f"peak_{side}_x{scale}": round(best[side, scale]["peak"]) for side in SIDES for scale in SCALES}
+    settings = {name: getattr(options, name) for name in ("facts", "corpus", "workers", "rounds")}
+    settings |= {"texts": texts[last]}
     print(json.dumps({"benchmark": "segmentation", **settings, **result, "runs": runs}))
 
 
