@@ -14,7 +14,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
 from tests.s3_faults import FaultyS3
 
-QUICK = Policy(attempts=3, pause=0.01, connect_timeout=2, read_timeout=2, part=5 << 20)
+QUICK = Policy(attempts=3, pause=0.01, connect_timeout=5, read_timeout=20, part=5 << 20)
 
 
 class Stored:

@@ -51,9 +51,7 @@ class S3Store:
         found: list[str] = []
         more: dict[str, str] = {}
         while True:
-            page = self._call(
-                "list", under, lambda more=more: self._client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **more)
-            )
+            page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **more)
             keys = [item["Key"] for item in page.get("Contents", ())]
             found += [key[len(self._key("")) :].lstrip("/") for key in keys if not key.endswith("/")]
             if not page.get("IsTruncated"):
@@ -101,12 +99,8 @@ class S3Store:
             self.upload(name, path)
 
     def write(self, name: str, content: bytes) -> None:
-        digest = _md5(content)
-        self._call(
-            "write",
-            name,
-            lambda: self._client.put_object(Bucket=self.bucket, Key=self._key(name), Body=content, ContentMD5=digest),
-        )
+        body = {"Body": content, "ContentMD5": _md5(content)}
+        self._call("write", name, self._client.put_object, Key=self._key(name), **body)
 
     def upload(self, name: str, path: Path) -> None:
         with explained("read", path):
@@ -115,17 +109,14 @@ class S3Store:
         if content is not None:
             self.write(name, content)
             return
-        token = uuid.uuid4().hex
-        about = {"Bucket": self.bucket, "Key": self._key(name)}
-        start = self._call(
-            "write", name, lambda: self._client.create_multipart_upload(**about, Metadata={_TOKEN: token})
-        )
-        about["UploadId"] = start["UploadId"]
+        key, token = self._key(name), uuid.uuid4().hex
+        begun = self._call("write", name, self._client.create_multipart_upload, Key=key, Metadata={_TOKEN: token})
+        about = {"Key": key, "UploadId": begun["UploadId"]}
         try:
             self._complete(name, about, self._send(name, path, size, about), token)
         except BaseException as error:
             try:
-                self._call("take back", name, lambda: self._client.abort_multipart_upload(**about))
+                self._call("take back", name, self._client.abort_multipart_upload, **about)
             except (StorageError, FileNotFoundError) as left:
                 error.add_note(f"parts of it may be left in the store: {left}")
             raise
@@ -140,16 +131,16 @@ class S3Store:
             os.fsync(file.fileno())
 
     def delete(self, name: str) -> None:
-        self._call("delete", name, lambda: self._client.delete_object(Bucket=self.bucket, Key=self._key(name)))
+        self._call("delete", name, self._client.delete_object, Key=self._key(name))
 
     def sweep(self, under: str) -> None:
         """Takes back uploads in parts that nobody ended."""
         prefix = self._key(under) + "/" if under or self.prefix else ""
-        page = self._call("list", under, lambda: self._client.list_multipart_uploads(Bucket=self.bucket, Prefix=prefix))
+        page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
         for upload in page.get("Uploads", ()):
-            about = {"Bucket": self.bucket, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+            about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
             try:
-                self._call("take back", under, lambda about=about: self._client.abort_multipart_upload(**about))
+                self._call("take back", under, self._client.abort_multipart_upload, **about)
             except FileNotFoundError:
                 continue  # it has ended meanwhile
 
@@ -160,12 +151,8 @@ class S3Store:
             with explained("read", path), path.open("rb") as file:
                 file.seek((number - 1) * part)
                 content = file.read(part)
-            digest = _md5(content)
-            sent = self._call(
-                "write",
-                name,
-                lambda: self._client.upload_part(**about, PartNumber=number, Body=content, ContentMD5=digest),
-            )
+            body = {"Body": content, "ContentMD5": _md5(content)}
+            sent = self._call("write", name, self._client.upload_part, PartNumber=number, **about, **body)
             return {"PartNumber": number, "ETag": sent["ETag"]}
 
         pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upload")
@@ -175,21 +162,19 @@ class S3Store:
             pool.shutdown(cancel_futures=True)
 
     def _complete(self, name: str, about: dict[str, str], parts: list[dict[str, Any]], token: str) -> None:
-        def complete() -> None:
+        def complete(**arguments: Any) -> None:
             try:
-                self._client.complete_multipart_upload(**about, MultipartUpload={"Parts": parts})
+                self._client.complete_multipart_upload(**arguments)
             except Exception as error:
                 # The answer to an earlier try may have been lost; then the object there is the one sent.
                 if code_of(error) != "NoSuchUpload" or self._head(name)["Metadata"].get(_TOKEN) != token:
                     raise
 
-        self._call("write", name, complete)
+        self._call("write", name, complete, MultipartUpload={"Parts": parts}, **about)
 
     def _head(self, name: str) -> dict[str, Any]:
         try:
-            return self._call(
-                "look at", name, lambda: self._client.head_object(Bucket=self.bucket, Key=self._key(name))
-            )
+            return self._call("look at", name, self._client.head_object, Key=self._key(name))
         except FileNotFoundError:
             self._check_bucket(name)  # the answer to HEAD does not say whether it is the bucket that is missing
             raise
@@ -197,7 +182,7 @@ class S3Store:
     def _check_bucket(self, name: str) -> None:
         if not self._bucket_exists:
             try:
-                self._call("look at", name, lambda: self._client.head_bucket(Bucket=self.bucket))
+                self._call("look at", name, self._client.head_bucket)
             except FileNotFoundError:
                 raise self._tries("look at", name).no_bucket() from None
             self._bucket_exists = True
@@ -211,8 +196,8 @@ class S3Store:
     def _tries(self, verb: str, name: str) -> Tries:
         return Tries(self.policy, verb, self._at(name), self.bucket, self._client.meta.endpoint_url)
 
-    def _call(self, verb: str, name: str, do: Callable[[], T]) -> T:
-        """Does a request, again where that may help.
+    def _call(self, verb: str, name: str, do: Callable[..., T], **arguments: Any) -> T:
+        """Does a request to this bucket, again where that may help.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -221,7 +206,7 @@ class S3Store:
         tries = self._tries(verb, name)
         while True:
             try:
-                answer = do()
+                answer = do(Bucket=self.bucket, **arguments)
             except Exception as error:
                 if is_missing(error):
                     raise FileNotFoundError(self._at(name)) from error
