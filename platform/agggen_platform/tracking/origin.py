@@ -60,7 +60,7 @@ def masked_command(words: Iterable[str]) -> str:
             shown.append(f"{name}={_HIDDEN}")
         else:
             shown.append(masked(word))
-        hide = word.startswith("-") and not equals and is_secret(bare)
+        hide = not hide and word.startswith("-") and not equals and is_secret(bare)
     return shlex.join(shown)
 
 

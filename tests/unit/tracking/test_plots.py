@@ -55,8 +55,7 @@ def rows_and_columns(axes: Any) -> tuple[list[str], list[str]]:
     ]
 
 
-def overlapping(figure: Any, labels: list[Any]) -> int:
-    figure.canvas.draw()
+def overlapping(labels: list[Any]) -> int:
     boxes = [label.get_window_extent() for label in labels]
     return sum(one.overlaps(other) for one, other in pairwise(boxes))
 
@@ -75,7 +74,8 @@ def test_transitions_are_named_in_the_order_of_saying_and_readable(number: int) 
     for row, name in enumerate(rows[1:], start=1):
         if name != names[-1]:
             assert columns[shown[row].argmax()] == names[names.index(name) + 1]
-    assert overlapping(figure, axes.get_yticklabels()) == overlapping(figure, axes.get_xticklabels()) == 0
+    figure.canvas.draw()
+    assert overlapping(axes.get_yticklabels()) == overlapping(axes.get_xticklabels()) == 0
 
 
 def test_of_very_many_predicates_the_likeliest_are_shown() -> None:

@@ -1,0 +1,78 @@
+"""The run log's file survives killed writers, two writers, and numbers that JSON has not."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from agggen_platform.tracking.journal import Entry, Journal, entries, history, numbers
+
+
+def metrics(step: int, **values: float) -> dict[str, object]:
+    return {
+        "event": "metrics",
+        "step": step,
+        "values": {k.replace("__", "/"): v for k, v in values.items()},
+        "time": 1.5,
+    }
+
+
+def test_what_is_written_is_read_from_any_line_on(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "log.jsonl"
+    log = Journal(path)
+    values = {"nan": math.nan, "inf": math.inf, "low": -math.inf, "é": 0.1}
+    log.append(metrics(0, **values))
+    log.append(metrics(1, loss=2.0))
+    log.close()
+    log.append(metrics(2, loss=3.0))  # opens it again
+    first, second, third = entries(path)
+    assert first.event is not None
+    assert str(numbers(first.event)) == str(values)
+    assert list(entries(path, first.end)) == [second, third]
+    assert third.end == path.stat().st_size
+    for line in path.read_text(encoding="utf-8").splitlines():
+        json.loads(line, parse_constant=lambda constant: 1 / 0)  # plain JSON: no NaN
+
+
+def test_half_a_line_of_a_killed_writer_is_no_event_and_spoils_none(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    Journal(path).append(metrics(0, loss=1.0))
+    with path.open("a") as torn:
+        torn.write('{"event": "metrics", "st')
+    assert [entry.event is None for entry in entries(path)] == [False]  # it may be in the middle of being written
+    Journal(path).append(metrics(1, loss=2.0))
+    assert [entry.event and entry.event["step"] for entry in entries(path)] == [0, None, 1]
+
+
+def test_two_writers_do_not_break_each_others_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    one, two = Journal(path), Journal(path)
+    for step in range(100):
+        one.append(metrics(2 * step, loss=1.0))
+        two.append(metrics(2 * step + 1, loss=1.0))
+    assert [entry.event["step"] for entry in entries(path) if entry.event] == list(range(200))
+
+
+def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    strange = ["[1]", "{}", '{"event": "metrics", "time": 1}', '{"event": "future", "time": 1}', "\x00", ""]
+    path.write_text("".join(line + "\n" for line in strange))
+    assert [entry.event for entry in entries(path)] == [None] * len(strange)
+    assert list(entries(tmp_path / "missing.jsonl")) == list[Entry]()
+
+
+def test_a_history_has_a_row_a_step_and_what_was_logged_last(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "log.jsonl")
+    for event in (
+        metrics(1, joint__dev_loss=3.0, joint__train_loss=4.0),
+        metrics(5, base__dev_loss=9.0),
+        metrics(2, joint__dev_loss=2.0),
+        metrics(1, joint__dev_loss=2.5),  # of the run that continued it
+    ):
+        log.append(event)
+    assert history(tmp_path / "log.jsonl") == [
+        {"stage": "joint", "step": 1, "dev_loss": 2.5, "train_loss": 4.0},
+        {"stage": "joint", "step": 2, "dev_loss": 2.0},
+        {"stage": "base", "step": 5, "dev_loss": 9.0},
+    ]

@@ -1,0 +1,80 @@
+"""Secrets do not leave by a command line, an address or a setting; what is no secret stays readable."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agggen_platform.tracking.origin import masked, masked_command, masked_value, origin, without_credentials
+from agggen_platform.tracking.system import SystemMetrics
+
+KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, or scanners of repositories cry
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["train", "e2e", "model.width=64"], "train e2e model.width=64"),
+        (["train", "tracking.uri=http://me:pw@host:5000/x"], "train 'tracking.uri=http://***@host:5000/x'"),
+        (["x", "--token", "abc", "--seed", "3"], "x --token '***' --seed 3"),
+        (["x", "--api-key=abc", "storage.secret=abc"], "x '--api-key=***' 'storage.secret=***'"),
+        (["AWS_SECRET_ACCESS_KEY=abc"], "'AWS_SECRET_ACCESS_KEY=***'"),
+        (["x", f"s3://{KEY}/b"], "x 's3://***/b'"),
+        (["text.max_tokens=50", "inference.tokenise=word"], "text.max_tokens=50 inference.tokenise=word"),
+        (["--token", "--password", "--verbose"], "--token '***' --verbose"),
+    ],
+)
+def test_command_lines(words: list[str], shown: str) -> None:
+    assert masked_command(words) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:p%40ss@db/mlflow failed", "postgresql://***@db/mlflow failed"),
+        ("http://u:p@ss@host/x", "http://***@host/x"),
+        ("mail me@example.org about http://host/a@b", "mail me@example.org about http://host/a@b"),
+        ("Authorization: Bearer abcdefgh12345678", "Authorization: Bearer ***"),
+        (f"denied to {KEY}", "denied to ***"),
+        ("a plain sentence", "a plain sentence"),
+    ],
+)
+def test_texts(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_settings_and_addresses() -> None:
+    assert masked_value("tracking.token", "abc") == "***"
+    assert masked_value("tracking.token", None) is None
+    assert masked_value("training.seed", 3) == 3
+    assert without_credentials("https://u:p@host/path") == "https://host/path"
+    assert without_credentials("sqlite:////tmp/a@b/mlflow.db") == "sqlite:////tmp/a@b/mlflow.db"
+
+
+def test_origin_names_this_code_and_machine() -> None:
+    tags = origin()
+    assert {"host", "python", "mlflow.user", "mlflow.source.name", "version.torch"} <= set(tags)
+    assert all(isinstance(value, str) for value in tags.values())
+
+
+def test_cpu_and_memory_of_children_count() -> None:
+    looked: list[dict[str, float]] = []
+    system = SystemMetrics(0.1, lambda metrics: looked.append(dict(metrics)))
+    alone = system.look()["system/memory_mib"]
+    spin = "x = bytearray(200 << 20)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin]) as child:
+        try:
+            system.start()
+            deadline = time.monotonic() + 30
+            while not looked or looked[-1]["system/memory_mib"] < alone + 150 or looked[-1]["system/cpu_percent"] < 1:
+                assert time.monotonic() < deadline, looked
+                time.sleep(0.05)
+        finally:
+            child.kill()
+            system.stop()
+    number = len(looked)
+    time.sleep(0.3)
+    assert len(looked) == number
