@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from agggen.corpora.prepared import read_records, write_records
 from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.allennlp.environment import Environment, find_environment, worker_environment
 from agggen.facts.allennlp.errors import AllenNLPError
@@ -28,6 +29,12 @@ from agggen.facts.allennlp.source import AllenNLPFrames, NoFrames
 from agggen.facts.allennlp.worker import hash_of
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, Phrase, Words, parse_allennlp
+from agggen.records import Record, Reference, Triple
+from agggen.run import RunConfig, prepare
+from agggen_platform.cli.main import main
+from agggen_platform.config import load_config
+from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.segmentation.job import segment
 from tests.integration.allennlp_archives import SENTENCES
 from tests.unit.facts.role_notation import joined, sentence, tags_of
 from tests.unit.facts.test_allennlp_process import is_gone, wait_until
@@ -35,6 +42,7 @@ from tests.unit.facts.test_allennlp_process import is_gone, wait_until
 pytestmark = pytest.mark.slow
 
 TRAINER = Path(__file__).with_name("allennlp_archives.py")
+TEXT = "Ada wrote the first program. The engineer, who built the engine, lives in Turin."
 KINDS = {"bert": "srl_bert", "lstm": "srl"}
 
 
@@ -222,12 +230,11 @@ def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_p
 
 
 def test_texts_are_cut_into_facts_with_the_shipped_tagger(trained: Path) -> None:
-    text = "Ada wrote the first program. The engineer, who built the engine, lives in Turin."
     with AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1)) as source:
         segmenter = FrameSegmenter(source)
-        (facts,) = segmenter.segment([text])
+        (facts,) = segmenter.segment([TEXT])
         assert segmenter.fingerprint == FrameSegmenter(source).fingerprint
-    assert "".join(facts) == text
+    assert "".join(facts) == TEXT
     assert len(facts) >= 2
 
 
@@ -235,8 +242,6 @@ def test_an_archive_comes_from_s3(
     trained: Path, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import boto3
-
-    from agggen_platform.cli.main import main
 
     environment = find_environment().folder
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
@@ -251,3 +256,38 @@ def test_an_archive_comes_from_s3(
     assert "ok\tmodel\tsrl on cpu" in out
     assert "[V: wrote]" in out
     assert "it was not loaded but deleted" in err
+
+
+def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the segmentation job, where a sentence too long for the model is a reject, by training, and to look at."""
+    texts = [TEXT, "The engineer sold his engine in 1842.", "Ada wrote " + "the program " * 40]
+    triples = (Triple("Ada", "wrote", "program"),)
+    records = [Record(str(number), triples, (Reference(text),)) for number, text in enumerate(texts)]
+    write_records(tmp_path / "dev.parquet", records, "x", "dev")
+    settings = [
+        "facts.source=allennlp",
+        f"facts.allennlp.archive={trained / 'bert.tar.gz'}",
+        "facts.allennlp.threads=1",
+    ]
+    more = ["actors=0", "cache=off", "max_reject_share=0.5"]
+    config = load_config(SegmentConfig, None, settings + more)
+    report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), config)
+    found = [
+        tuple(fact.text for fact in reference.facts or ())
+        for record in read_records(tmp_path / "out" / "dev.parquet")
+        for reference in record.references
+    ]
+    with AllenNLPFrames(AllenNLPConfig(str(archive), threads=1)) as source:
+        assert found == FrameSegmenter(source).segment(texts[:2])
+    assert report.splits["dev"].rejects == 1
+    assert "84 word pieces, the model takes 48" in (tmp_path / "out" / "rejects.jsonl").read_text()
+
+    run = load_config(RunConfig, None, settings)
+    data = prepare(run, records[:2], records[1:2])
+    assert [len(example.facts) for example in data.train] == [len(facts) for facts in found]
+    assert data.segmenter == json.loads((tmp_path / "out" / "manifest.json").read_text())["segmenter"]
+
+    with pytest.raises(SystemExit) as ended:
+        main(["facts", "inspect", TEXT, *settings])
+    assert ended.value.code == 0
+    assert f"1. {found[0][0].strip()}\n" in capsys.readouterr().out
