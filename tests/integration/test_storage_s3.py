@@ -19,7 +19,7 @@ from agggen_platform.storage.s3_client import Policy, connect
 from tests.processes import free_ports
 from tests.s3_faults import FaultyS3
 
-QUICK = Policy(attempts=4, seconds=5, pause=0.01, connect_timeout=5, read_timeout=20, part=5 << 20)
+QUICK = Policy(attempts=4, pause=0.01, connect_timeout=5, read_timeout=20, part=5 << 20)
 LARGE = bytes(range(256)) * (44 << 10)  # 11 MiB: three parts
 
 
@@ -112,7 +112,6 @@ def test_a_fault_that_passes_is_not_seen(kind: str, folder: Folder, faulty_s3: F
 
 def test_it_stops_after_the_last_attempt_and_says_so(folder: Folder, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
-    begin = time.monotonic()
     with pytest.raises(
         StorageError, match=r"cannot write s3://.*/some/where/x: http.* failed 4 times .* SlowDown"
     ) as e:
