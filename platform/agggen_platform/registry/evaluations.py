@@ -36,6 +36,8 @@ class Evaluation:
     """The fingerprint of the records."""
     count: int
     """How many records."""
+    partial: bool
+    """Whether they are only the first of the split."""
     protocol: str
     at: str
     scores: Mapping[str, tuple[float, str]]
@@ -46,6 +48,12 @@ class Evaluation:
         """The tag's name; an evaluation of the same records by the same protocol takes its place."""
         digest = hashlib.sha256(f"{self.corpus}\0{self.split}\0{self.records}\0{self.protocol}".encode()).hexdigest()
         return f"{EVALUATION}{digest[:12]}"
+
+    @property
+    def options(self) -> str:
+        """The options of `agggen evaluate` that make another one like it."""
+        limit = f" --limit {self.count}" if self.partial else ""
+        return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
     def to_json(self) -> str:
         """The tag's value."""
@@ -93,6 +101,7 @@ def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) 
             identity["split"],
             identity["records"],
             int(run["records"]),
+            bool(report["partial"]),
             identity["protocol"],
             time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             scores,
@@ -176,9 +185,10 @@ class Gate:
     ) -> str:
         """Who must be evaluated on what, and how."""
         asked = self.metric + "".join(f" on {part}" for part in (self.corpus, self.split) if part)
-        example = (theirs or mine or [None])[-1]
-        corpus = self.corpus or (example.corpus if example else "CORPUS")
-        split = self.split or (example.split if example else "SPLIT")
+        if known := theirs or mine:
+            options = known[-1].options
+        else:
+            options = f"--corpus {self.corpus or 'CORPUS'} --split {self.split or 'SPLIT'}"
         both = [(candidate, mine), (champion, theirs)]
         lacking = [version for version, found in both if not found] or [candidate, champion]
         why = (
@@ -187,7 +197,7 @@ class Gate:
             else f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         )
         commands = " && ".join(
-            f"agggen evaluate models:/{version} --corpus {corpus} --split {split} -o DIR-{version.number} && "
+            f"agggen evaluate models:/{version} {options} -o DIR-{version.number} && "
             f"agggen models record {version} DIR-{version.number}"
             for version in lacking
         )

@@ -121,12 +121,13 @@ def _add(
     tags: Mapping[str, str],
 ) -> Version:
     bundle = admitted.bundle
-    described = {FINGERPRINT: admitted.fingerprint, CONFIG_HASH: config_hash(dict(bundle.config))}
+    described = {CONFIG_HASH: config_hash(dict(bundle.config))}
     if run := _run_of(address):
         described[RUN] = run
     described |= {_key(DATA + source): value for source, value in bundle.sources.items()}
-    described |= {_key(METRIC + metric): repr(float(value)) for metric, value in (bundle.metrics | metrics).items()}
-    version = registry.add_version(name, address, dict(tags) | described)
+    numbers = {**bundle.metrics, **metrics}
+    described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
+    version = registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
     # Two that register the same bundle at once both come here: the first version stays.
     first = next(one for one in registry.versions(name, admitted.fingerprint) if one.source == address)
     if first.number != version.number:

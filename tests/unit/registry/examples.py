@@ -73,6 +73,7 @@ def write_report(folder: Path, bundle: Path, bleu: float | None = 50.0, **change
     report = {
         "format": 1,
         "identity": identity | changes,
+        "partial": None,
         "run": {"records": 12} | {f"inference {name}": value for name, value in inference.items()},
         "scores": {"plain": {"title": "", "note": "", "measures": measures}},
     }

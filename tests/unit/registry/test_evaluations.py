@@ -60,7 +60,9 @@ def test_what_is_no_report_is_refused(trained: list[Path], tmp_path: Path, conte
 
 # --- the gate ---
 
-ONE = Evaluation("toy", "dev", "0f", 12, "plain", "2026-01-01", {"plain/bleu": (50.0, "b"), "plain/ter": (40.0, "t")})
+ONE = Evaluation(
+    "toy", "dev", "0f", 12, False, "plain", "2026-01-01", {"plain/bleu": (50.0, "b"), "plain/ter": (40.0, "t")}
+)
 
 
 def version(number: int, *found: Evaluation) -> Version:
@@ -124,10 +126,12 @@ def test_only_the_same_evaluation_compares(other: Evaluation) -> None:
 def test_who_lacks_an_evaluation_is_told_the_command() -> None:
     note = Gate().judge(version(2), version(1, ONE)).note
     assert "it is missing for version 2." in note
-    assert "agggen evaluate models:/agggen/2 --corpus toy --split dev -o DIR-2" in note
+    assert "agggen evaluate models:/agggen/2 --corpus toy --split dev --protocol plain -o DIR-2" in note
     assert "agggen models record agggen/2 DIR-2" in note
     assert "agggen/1" not in note
     assert "agggen models record agggen/1 DIR-1" in Gate().judge(version(2, ONE), version(1)).note
+    part = Gate().judge(version(2), version(1, replace(ONE, partial=True))).note
+    assert "--corpus toy --split dev --protocol plain --limit 12 -o DIR-2" in part
     both = Gate(corpus="webnlg", split="dev").judge(version(2), version(1, ONE)).note
     assert "it is missing for version 2 and version 1." in both
     assert "models:/agggen/1 --corpus webnlg --split dev" in both

@@ -117,7 +117,9 @@ def test_a_version_without_an_evaluation_is_refused_with_the_command(trained: li
     register(str(trained[0]), evaluations=[write_report(tmp_path / "one", trained[0])])
     promote("agggen", "1")
     register(str(trained[1]))
-    with pytest.raises(PromotionRefused, match="agggen evaluate models:/agggen/2 --corpus toy --split dev -o DIR-2"):
+    with pytest.raises(
+        PromotionRefused, match="agggen evaluate models:/agggen/2 --corpus toy --split dev --protocol plain -o DIR-2"
+    ):
         promote("agggen", "2")
     record("models:/agggen/2", write_report(tmp_path / "two", trained[1], 60.0))
     assert promote("agggen", "2").version.number == "2"

@@ -22,13 +22,13 @@ pytestmark = pytest.mark.usefixtures("store")
 
 
 def test_a_version_says_what_its_bundle_is_and_where(trained: list[Path]) -> None:
-    version = register(str(trained[0]), metrics={"test/bleu": 61.5}, tags={"owner": "ann"})
+    version = register(str(trained[0]), metrics={"test/bleu": 61.5}, tags={"bundle.run": "job-7", "owner": "ann"})
     assert (version.name, version.number, version.source) == ("agggen", "1", str(trained[0]))
     assert version.aliases == ("candidate",)
     assert version.tags == {
         "bundle.fingerprint": fingerprint(trained[0]),
         "bundle.config_hash": config_hash({"training": {"seed": 1}}),
-        "bundle.run": "toy-1",
+        "bundle.run": "job-7",
         "data.toy/train": "ab12",
         "metric.joint.dev_loss": "2.25",
         "metric.test/bleu": "61.5",
