@@ -153,7 +153,7 @@ def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -
                 f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned "
                 "at once, so split it into several records, or leave it out"
             )
-    cut = config.facts.segmenter and segmenter(config.facts.segmenter)
+    cut = segmenter(config.facts.segmenter) if config.facts.segmenter else None
     train, dev = segmented(train, cut), segmented(dev, cut)
     vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)

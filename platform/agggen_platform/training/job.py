@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.errors import ConfigError, StoppedError
 from agggen.model.joint import JointModel
+from agggen.records import Record
 from agggen.run import Prepared, RunConfig, bundle_of, fit
 from agggen.training.distributed import Alone
 from agggen_platform.config import config_hash, flatten, resolved
@@ -32,7 +33,8 @@ from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.tracking import Tracker
+from agggen_platform.tracking import Tracker, plots
+from agggen_platform.tracking.journal import history
 from agggen_platform.training.data import Data, data_of
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.news import News, Reporter, Writer
@@ -122,6 +124,7 @@ def train_job(
             tracker.log_metrics({"train_seconds": seconds})
             tracker.log_artifact(path)
             tracker.set_tags({"bundle": address})
+            run.draw(bundle, samples)
     return Finished(bundle, path, True, seconds, name, address, run.tracker.ui_command())
 
 
@@ -199,6 +202,14 @@ class _Run:
         for name, fingerprint in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, fingerprint, corpus)
+
+    def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
+        """Pictures for the run log."""
+        tracker = self.tracker
+        tracker.log_figure("learning-curves", lambda: plots.learning_curves(history(tracker.path)))
+        tracker.log_figure("transitions", lambda: plots.transitions(bundle))
+        if samples:
+            tracker.log_figure("alignment", lambda: plots.alignment(bundle, samples[0]))
 
     def finished(self) -> Finished | None:
         """The bundle that an earlier call left.

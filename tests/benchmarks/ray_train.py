@@ -1,0 +1,214 @@
+"""What Ray Train costs: the job's workers against the bare loop, on the same batches of a preset.
+
+    AGGGEN_DATA_HOME=... python tests/benchmarks/ray_train.py [--preset webnlg] [--records 800] [--updates 24]
+        [--rounds 3] [--stage joint] [--workers 1 2] [KEY=VALUE ...]
+
+`bare` is `agggen.run.fit` in this process with one thread: no Ray, no checkpoints, no log. `ray-N` is the same on N
+workers of Ray Train with one CPU each, news going to this process; `kept` is bare again, as a whole job that saves a
+verified checkpoint and logs to MLflow at every window. They take turns; a number is a window of updates by the worker's
+own clock, its callbacks included, and the best of the rounds counts. Reading is measured apart: an epoch of collated
+batches by our way (all examples of the prepared file in memory, our own order) against Ray Data's `streaming_split`
+over the same file. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from agggen.errors import StoppedError
+from agggen.model.batch import collate
+from agggen.run import Prepared, fit
+from agggen.training.batches import epoch_batches, text_costs
+from agggen.training.loop import Trainer
+from agggen_platform.config import load_config
+from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
+from agggen_platform.ray_cluster import connected
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.data import Data, data_of
+from agggen_platform.training.job import train_job
+from agggen_platform.training.news import News, Reporter, Writer
+from agggen_platform.training.on_ray import workers_of
+from agggen_platform.training.prepared import prepared_in, read_prepared
+
+WINDOW = 4  # updates between two numbers
+
+
+class Nothing:
+    """Keeps no checkpoints."""
+
+    def restore(self, trainer: Trainer) -> bool:
+        return False
+
+    def save(self, trainer: Trainer) -> None: ...
+
+
+class Listener:
+    """Collects texts a second, window by window, and ends the run after `updates`."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates, self.speeds = updates, dict[int, float]()
+
+    def __call__(self, news: News) -> bool:
+        if news.kind == "log":
+            self.speeds[news.step] = news.metrics["texts_per_second"]
+        return news.step >= self.updates
+
+
+def stopped(run: Callable[[], object]) -> None:
+    try:
+        run()
+    except StoppedError:
+        return
+    raise SystemExit("the epochs are over before the updates: ask for more --records or fewer --updates")
+
+
+def bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
+    listener, writer = Listener(updates), Writer((), prepared.encoder, config.inference)
+    stopped(lambda: fit(result_of(config), prepared, Nothing(), lambda stage: [Reporter(listener, writer)]))
+    return listener.speeds
+
+
+def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates: int) -> dict[int, float]:
+    listener = Listener(updates)
+    away = Folder(folder.at(f"{workers}-{time.monotonic_ns()}"))
+    for name in folder.names(place):
+        with folder.open(name) as file:
+            away.write(name, file.read())
+    with workers_of(replace(config, cluster=ClusterConfig(workers=workers))) as found:
+        stopped(lambda: found.train(away, place, (), listener, lambda: False))
+    return listener.speeds
+
+
+def kept(config: JobConfig, data: Data, runs: Path, updates: int) -> dict[int, float]:
+    listener = Listener(updates)
+
+    def show(news: News) -> None:
+        if listener(news):
+            raise StoppedError("enough")
+
+    often = replace(config, storage=replace(config.storage, checkpoint_seconds=0.0))
+    stopped(lambda: train_job(often, f"kept-{time.monotonic_ns()}", runs_dir=runs, show=show, data=data))
+    return listener.speeds
+
+
+def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: int) -> float:
+    """Seconds an update: the best of the rounds for each window, without the first, which warms up."""
+    windows = sorted(step for step in rounds[0] if WINDOW < step <= updates)
+    return sum(texts[step] / max(one[step] for one in rounds) for step in windows) / (WINDOW * len(windows))
+
+
+def reading(folder: Folder, place: str, prepared: Prepared) -> dict[str, float]:
+    """Rows a second of one epoch, from the file to padded tensors; a second epoch for both, which costs no start."""
+    import ray.data
+
+    begin = time.monotonic()
+    read_prepared(folder, place)
+    loaded = time.monotonic() - begin
+    costs = text_costs(prepared.train)
+    begin = time.monotonic()
+    for batch in epoch_batches(prepared.train, costs, 10**9, 32, 0, 0):
+        collate([prepared.train[i] for i in batch], whole=True)
+    ours = time.monotonic() - begin
+    rows = ray.data.read_parquet(folder.at(f"{place}/train.parquet"))
+    (shard,) = rows.streaming_split(1)
+    for _ in range(2):
+        begin = time.monotonic()
+        count = sum(len(batch["id"]) for batch in shard.iter_batches(batch_size=32))
+        theirs = time.monotonic() - begin
+    return {
+        "ours_rows_per_second": round(len(prepared.train) / ours),
+        "ours_load_seconds": round(loaded, 2),
+        "ray_data_rows_per_second": round(count / theirs),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="what Ray Train costs")
+    parser.add_argument("--preset", default="webnlg")
+    parser.add_argument("--records", type=int, default=800, help="of the training split")
+    parser.add_argument("--updates", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--stage", choices=("baseline", "joint"), default="joint")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    options = parser.parse_intermixed_args()
+    if not os.environ.get("AGGGEN_DATA_HOME") and options.preset != "elements":
+        sys.exit("AGGGEN_DATA_HOME is not set: this preset needs a real corpus (or --preset elements)")
+    torch.set_num_threads(1)
+    other = "baseline" if options.stage == "joint" else "joint"
+    config = load_config(
+        JobConfig,
+        options.preset,
+        [
+            f"corpus.limit={options.records}",
+            f"training.{other}.epochs=0",
+            f"training.{options.stage}.log_every={WINDOW}",
+            "training.device=cpu",
+            "training.threads=1",
+            "storage.checkpoint_seconds=100000",
+            "tracking.samples=0",
+            *options.overrides,
+        ],
+    )
+    with tempfile.TemporaryDirectory() as scratch, connected("local", cpus=max(options.workers)):
+        data = data_of(config)
+        folder = Folder(scratch)
+        prepared, place = prepared_in(folder, config, data)
+        measure: dict[str, Callable[[], dict[int, float]]] = {"bare": lambda: bare(config, prepared, options.updates)}
+        for n in options.workers:
+            measure[f"ray-{n}"] = lambda n=n: on_ray(config, n, folder, place, options.updates)  # type: ignore[misc]
+        measure["kept"] = lambda: kept(config, data, Path(scratch) / "runs", options.updates)
+        found: dict[str, list[dict[int, float]]] = {name: [] for name in measure}
+        texts = texts_of(config, prepared, options.stage, options.updates)
+        for _ in range(options.rounds):
+            for name, run in measure.items():
+                found[name].append(run())
+                print(f"{name:6s} {seconds_of(found[name], texts, options.updates):.3f} s an update", flush=True)
+        seconds = {name: seconds_of(rounds, texts, options.updates) for name, rounds in found.items()}
+        result = {
+            "benchmark": "ray_train",
+            "preset": options.preset,
+            "stage": options.stage,
+            "seconds_an_update": {name: round(value, 4) for name, value in seconds.items()},
+            "over_bare": {name: round(value / seconds["bare"], 3) for name, value in seconds.items()},
+            "checkpoint_and_log_seconds": round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
+            "reading": reading(folder, place, prepared),
+            "texts": len(prepared.train),
+            "updates": options.updates,
+            "rounds": options.rounds,
+            "cores": os.cpu_count(),
+            "torch": torch.__version__,
+        }
+    print(json.dumps(result))
+
+
+def texts_of(config: JobConfig, prepared: Prepared, stage: str, updates: int) -> dict[int, int]:
+    """How many texts the window that ends at an update holds."""
+    from agggen.model.joint import JointModel
+
+    vocabulary = prepared.encoder.vocabulary
+    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
+    settings = config.training.joint if stage == "joint" else config.training.baseline
+    trainer = Trainer(model, prepared.train, prepared.dev, stage, settings, config.training.seed)  # type: ignore[arg-type]
+    sizes: list[int] = []
+    for epoch in range(settings.epochs):
+        batches = trainer._batches(epoch)
+        groups = [batches[i : i + settings.accumulate] for i in range(0, len(batches), settings.accumulate)]
+        sizes += [sum(map(len, group)) for group in groups]
+    if updates > len(sizes):
+        raise SystemExit(f"there are only {len(sizes)} updates in all epochs; ask for more --records")
+    return {end: sum(sizes[end - WINDOW : end]) for end in range(WINDOW, updates + 1, WINDOW)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Checkpoints in a store: saved in the background, all workers restore the one that the first chose."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import TrainingError
+from agggen.training.callbacks import CheckpointEvery
+from agggen.training.distributed import Alone
+from agggen_platform.storage.checkpoints import CheckpointStore, Saved
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.keeper import StoreKeeper
+from tests.unit.toy_training import Log, fresh_model, same, trainer, weights
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(Folder(str(tmp_path / "checkpoints")), keep=2)
+
+
+class Told(Alone):
+    """One of two workers; the second hears what the first said."""
+
+    def __init__(self, rank: int, said: list[str]) -> None:
+        self.rank, self.size, self.said = rank, 2, said
+
+    def from_first(self, text: str) -> str:
+        if self.rank == 0:
+            self.said.append(text)
+        return self.said[-1]
+
+
+def test_a_stopped_run_continues_from_the_store(store: CheckpointStore) -> None:
+    whole = trainer()
+    whole.run()
+    stopped = trainer(callbacks=[Log(7)])
+    with StoreKeeper(store, Alone()) as keeper:
+        assert not keeper.restore(stopped)
+        stopped.run()
+        keeper.save(stopped)
+    saved = store.latest("baseline")
+    assert saved is not None and saved.step == 7
+    resumed = trainer(model=fresh_model(2))
+    with StoreKeeper(store, Alone()) as keeper:
+        assert keeper.restore(resumed)
+    resumed.run()
+    assert same(weights(resumed.model), weights(whole.model))
+
+
+def test_all_workers_restore_what_the_first_chose(store: CheckpointStore) -> None:
+    """The newest is damaged: the first worker takes the one before, the second does not look for itself."""
+    with StoreKeeper(store, Alone()) as keeper:
+        trainer(callbacks=[CheckpointEvery(keeper)]).run()
+    newest, older = store._marked("baseline")
+    assert newest.step > older.step
+    store.folder.write(newest.name, b"x" * newest.bytes)
+    said: list[str] = []
+    for rank in (0, 1):
+        one = trainer(model=fresh_model(rank))
+        with StoreKeeper(CheckpointStore(store.folder), Told(rank, said)) as keeper:
+            assert keeper.restore(one)
+        assert one.progress.step == older.step
+    with StoreKeeper(CheckpointStore(Folder(f"{store.folder}/nowhere")), Told(0, said)) as keeper:
+        assert not keeper.restore(trainer())
+    with StoreKeeper(store, Told(1, said)) as keeper:
+        assert not keeper.restore(trainer()), "though it could see one"
+
+
+class Slow(CheckpointStore):
+    """A store whose uploads wait for the test."""
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(folder)
+        self.began, self.may_go_on = threading.Event(), threading.Event()
+        self.stored: list[tuple[str, int]] = []
+
+    def save(self, stage: str, step: int, path: Path) -> Saved:
+        self.began.set()
+        assert self.may_go_on.wait(30)
+        self.stored.append((stage, step))
+        return super().save(stage, step, path)
+
+
+def test_training_does_not_wait_and_only_the_newest_is_stored(tmp_path: Path) -> None:
+    slow = Slow(Folder(str(tmp_path)))
+    one, other = trainer(), trainer("joint")
+    with StoreKeeper(slow, Alone()) as keeper:
+        keeper.save(one)
+        assert slow.began.wait(30)
+        for step in (3, 4, 5):
+            one.progress.step = step
+            keeper.save(one)
+        keeper.save(other)
+        one.progress.step = 99  # what was saved is a copy
+        assert not slow.stored
+        slow.may_go_on.set()
+    assert slow.stored == [("baseline", 0), ("baseline", 5), ("joint", 0)], "the block ends when the last is stored"
+
+
+class Broken(CheckpointStore):
+    def save(self, stage: str, step: int, path: Path) -> Saved:
+        raise StorageError("the bucket is gone")
+
+
+def test_a_store_that_fails_is_heard_of_by_the_next_save(tmp_path: Path) -> None:
+    broken = Broken(Folder(str(tmp_path)))
+    with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(broken, Alone()) as keeper:
+        keeper.save(trainer())
+        keeper._thread.join(30)
+        keeper.save(trainer())
+        pytest.fail("the second save does not say so")
+
+
+def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) -> None:
+    """A run that was asked to stop must not say that it can go on from there."""
+    with (
+        pytest.raises(StorageError, match="the bucket is gone"),
+        StoreKeeper(Broken(Folder(str(tmp_path))), Alone()) as k,
+    ):
+        k.save(trainer())
+        raise TrainingError("stopped")
+
+
+def test_the_checkpoint_of_another_run_is_refused(store: CheckpointStore) -> None:
+    with StoreKeeper(store, Alone()) as keeper:
+        keeper.save(trainer())
+    with StoreKeeper(store, Alone()) as keeper, pytest.raises(TrainingError, match="seed 5, this run has 6"):
+        keeper.restore(trainer(seed=6))

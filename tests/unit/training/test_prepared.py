@@ -1,0 +1,100 @@
+"""Examples in a run's folder: read as they were made, made once, refused when damaged or out of sight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agggen.run import Prepared, prepare
+from agggen.training.batches import fingerprint
+from agggen_platform.job_config import JobConfig
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.data import Data
+from agggen_platform.training.prepared import prepared_in, read_prepared
+from tests.unit.model.enumeration import random_example
+from tests.unit.training.toy import RECORDS, config_of
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> JobConfig:
+    return config_of(tmp_path / "toy")
+
+
+def content(prepared: Prepared) -> tuple[object, ...]:
+    """All of it, to be compared."""
+    encoder = prepared.encoder
+    described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_state
+    return *described, prepared.train, prepared.dev, prepared.segmenter
+
+
+DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"})
+
+
+def test_examples_are_read_as_they_were_made(config: JobConfig, tmp_path: Path) -> None:
+    made, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    found = read_prepared(Folder(str(tmp_path)), place)
+    expected = prepare(config, DATA.train, DATA.dev)
+    assert content(found) == content(made) == content(expected)
+    assert fingerprint(found.train) == fingerprint(expected.train), "a checkpoint of the one fits the other"
+    assert found.train[0].required, "the toy corpus has constraints to lose"
+
+
+def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepare(config, DATA.train, DATA.dev)
+    odd = replace(
+        random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), required=(1 << 23, 0), forbidden=(0, 5)
+    )
+    bare = replace(random_example(4, 2, []), facts=())
+    odd_ones = Prepared(made.encoder, [odd, bare], made.dev, "a segmenter")
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: odd_ones)
+    _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    assert content(read_prepared(Folder(str(tmp_path)), place)) == content(odd_ones)
+
+
+def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+
+    def place(changed: JobConfig, data: Data = DATA) -> str:
+        return prepared_in(folder, changed, data)[1]
+
+    same = [
+        config,
+        replace(config, training=replace(config.training, seed=9)),
+        replace(config, model=replace(config.model, width=16)),
+    ]
+    others = [
+        replace(config, facts=replace(config.facts, source="clauses")),
+        replace(config, facts=replace(config.facts, constraints="none")),
+        replace(config, text=replace(config.text, min_count=2)),
+        replace(config, corpus=replace(config.corpus, limit=3)),
+        replace(config, model=replace(config.model, max_state=2)),
+    ]
+    assert len({place(one) for one in same}) == 1
+    places = {place(one) for one in [config, *others]}
+    assert len(places | {place(config, replace(DATA, fingerprints={"toy/train": "13"}))}) == len(others) + 2
+
+
+def test_a_folder_cut_off_while_it_was_written_is_written_anew(config: JobConfig, tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    _, place = prepared_in(folder, config, DATA)
+    folder.delete(f"{place}/encoder.json")  # it comes last
+    made, _ = prepared_in(folder, config, DATA)
+    assert content(read_prepared(folder, place)) == content(made)
+
+
+def test_damaged_examples_are_refused(config: JobConfig, tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    _, place = prepared_in(folder, config, DATA)
+    whole = folder.read(f"{place}/train.parquet")
+    assert whole is not None
+    folder.write(f"{place}/train.parquet", whole[:-1] + b"?")
+    with pytest.raises(StorageError, match=r"train\.parquet is damaged"):
+        read_prepared(folder, place)
+
+
+def test_a_worker_that_does_not_see_the_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"every worker must see the run's folder, so set storage\.url"):
+        read_prepared(Folder(str(tmp_path)), "prepared/123")
