@@ -27,12 +27,12 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 RUNTIME_ENV = json.dumps({"env_vars": {"PYTHONPATH": "platform"}})
-TINY = (
-    "corpus.limit=60 model.width=16 model.heads=2 model.layers=1 model.feed_forward=16 model.predicate_dim=8 "
-    "training.threads=1 training.baseline.epochs=1 training.joint.epochs=1 training.baseline.warmup=1 "
-    "training.joint.warmup=1 tracking.system_seconds=0 tracking.samples=1 inference.beam.width=1 "
-    "inference.beam.max_length=12"
-).split()
+TINY = [
+    *("corpus.limit=60", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
+    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16", "model.predicate_dim=8"),
+    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
+    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12"),
+]
 
 
 class Head:
@@ -134,17 +134,17 @@ def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -
     assert "Traceback" not in said
 
 
-def test_evaluate_and_promote(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
+def test_evaluate(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "evaluation"
-    evaluate = [bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out, "--runs", runs]
-    head.submit("evaluate", *evaluate)
-    assert json.loads((out / "report.json").read_text())
-    said = head.submit("promote", "--help")
-    assert "champion" in said
+    head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
+    assert json.loads((out / "report.json").read_text())["bundle"]
 
 
-def test_sweep(head: Head, runs: Path, tmp_path: Path) -> None:
+def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
     said = head.submit("sweep", "elements", *TINY, "--space", space, "--runs", runs)
-    assert "predicate_dim" in said
+    assert "alias candidate" in said
+    registry = f"sqlite:///{runs / 'mlflow.db'}"
+    said = head.submit("promote", "agggen@candidate", "--registry", registry)
+    assert "models:/agggen@champion is version 1" in said
