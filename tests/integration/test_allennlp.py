@@ -264,11 +264,8 @@ def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytes
     triples = (Triple("Ada", "wrote", "program"),)
     records = [Record(str(number), triples, (Reference(text),)) for number, text in enumerate(texts)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
-    settings = [
-        "facts.source=allennlp",
-        f"facts.allennlp.archive={trained / 'bert.tar.gz'}",
-        "facts.allennlp.threads=1",
-    ]
+    archive = trained / "bert.tar.gz"
+    settings = ["facts.source=allennlp", f"facts.allennlp.archive={archive}", "facts.allennlp.threads=1"]
     more = ["actors=0", "cache=off", "max_reject_share=0.5"]
     config = load_config(SegmentConfig, None, settings + more)
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), config)
