@@ -10,6 +10,7 @@ mark that names whole checkpoints, and at most a file that no mark names; the ne
 from __future__ import annotations
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from agggen_platform.storage.errors import DamagedError, StorageError, explained
 from agggen_platform.storage.folder import Folder
 
 _MARK = "latest.json"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ class Saved:
 class CheckpointStore:
     """The checkpoints in `folder`. One process at a time may save; `claim` sees to that."""
 
-    def __init__(self, folder: Folder, keep: int = 2, report: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, folder: Folder, keep: int = 2, report: Callable[[str], None] = _log.warning) -> None:
         """
         Args:
             keep: how many verified checkpoints of a stage stay.
-            report: is told, in a sentence, of what the store had to make do with.
+            report: is told, in a sentence, of what the store had to make do with; by default the log is.
 
         Raises:
             ConfigError: `keep` is below 1.
