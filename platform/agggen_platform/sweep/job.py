@@ -164,7 +164,6 @@ def _run(
     job = TrialJob(config, name, runs_dir, Path.cwd(), study.config.measure)
     # Without its dashboard, a local cluster keeps the workers' CPUs of runs that were stopped early.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
-        _wait_for_run(tracker)
         run_trials(study, job, told, runs_dir / name / "tune")
 
 
@@ -220,13 +219,6 @@ def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any
         **space,
         **data,
     }
-
-
-def _wait_for_run(tracker: Tracker, seconds: float = 30.0) -> None:
-    """Until MLflow has the sweep's run (and its tables), so that the trials find their parent; not for ever."""
-    deadline = time.monotonic() + seconds
-    while tracker.run_id is None and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 @contextmanager

@@ -94,7 +94,8 @@ class TrialJob:
         from agggen_platform.training.job import train_job
 
         def show(news: object) -> None:
-            if conversation.stopped:  # at the last epoch of a stage; the next stage has begun
+            # Stopped at the last epoch of a stage, the loop goes on to the next stage. Workers are told once more.
+            if conversation.stopped and not self.config.cluster.workers:
                 raise StoppedError("the trial was stopped early")
 
         config = trial_config(self.config, params)

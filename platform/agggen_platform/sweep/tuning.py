@@ -126,7 +126,7 @@ def run_trials(study: Study, job: TrialJob, told: Callable[[int], None], scrap: 
         )
     concurrent = trials_at_once(cluster, nodes, study.config.concurrent)
     books = {"CPU": cluster.cpus_per_worker, "GPU": cluster.gpus_per_worker}
-    resources = {"CPU": 0.0} if cluster.workers else books  # see `capacity`
+    resources = {"memory": 1.0} if cluster.workers else books  # nothing (see `capacity`); but Tune refuses nothing
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # it would end the sweep as if it were done
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # the new output prints a box even where verbose is 0

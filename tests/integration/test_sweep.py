@@ -1,0 +1,140 @@
+"""Sweeps on a real Ray cluster: the budget, the run log, the registry, what failed, what is continued."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from agggen.errors import ConfigError
+from agggen_platform.job_config import ClusterConfig, JobConfig
+from agggen_platform.ray_cluster import ClusterError
+from agggen_platform.registry import resolve
+from agggen_platform.storage.claim import ClaimedError, claim
+from agggen_platform.storage.folder import Folder
+from agggen_platform.sweep.config import AshaConfig, SweepConfig, SweepError
+from agggen_platform.sweep.job import Progress, SweepReport, sweep
+from tests.unit.training.toy import config_of, write_corpus
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+RATE = "training.joint.learning_rate"
+SPACE: dict[str, dict[str, list[Any]]] = {
+    "model.predicate_dim": {"choice": [2, 4]},
+    RATE: {"log_uniform": [1e-4, 1e-2]},
+}
+SETTINGS = SweepConfig(space=SPACE, trials=3, concurrent=3, asha=None)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
+    return config_of(write_corpus(tmp_path_factory.mktemp("sweep") / "toy"))
+
+
+def run(config: JobConfig, settings: SweepConfig, runs: Path, **more: Any) -> tuple[SweepReport, list[Progress]]:
+    told: list[Progress] = []
+    return sweep(config, settings, **{"name": "s", "runs_dir": runs, "model": None, "show": told.append} | more), told
+
+
+def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    tracked = replace(config, tracking=replace(config.tracking, uri=None))
+    report, told = run(tracked, SETTINGS, tmp_path, model="toy")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert (report.ran, [progress.ended for progress in told]) == (3, [1, 2, 3])
+    best = min(told, key=lambda progress: progress.trial.value or 0.0).trial
+    assert (report.best.number, report.best.value) == (best.number, best.value)
+    assert report.rows[0][:2] == [best.number, "finished"]
+    assert Path(report.bundle) == tmp_path / f"s-t{best.number:03d}" / "bundle"
+    assert resolve("models:/toy@candidate", uri=uri) == report.bundle
+
+    client = MlflowClient(uri)
+    (experiment,) = [one for one in client.search_experiments() if one.name == "agggen"]
+    runs = {one.info.run_name: one for one in client.search_runs([experiment.experiment_id])}
+    assert sorted(runs) == ["s", "s-t000", "s-t001", "s-t002"]
+    parent = runs.pop("s")
+    assert {one.data.tags["mlflow.parentRunId"] for one in runs.values()} == {parent.info.run_id}
+    assert {one.info.status for one in (parent, *runs.values())} == {"FINISHED"}
+    rates = {f"s-t{progress.trial.number:03d}": str(progress.trial.params[RATE]) for progress in told}
+    assert {name: one.data.params[RATE] for name, one in runs.items()} == rates
+    assert parent.data.metrics["best"] == best.value
+    logged = {item.path for folder in ("", "figures") for item in client.list_artifacts(parent.info.run_id, folder)}
+    plots = {f"figures/{name}.png" for name in ("optimisation-history", "parallel-coordinates", "parameter-importance")}
+    assert plots | {"trials.csv", "best-overrides.txt"} <= logged
+    with (tmp_path / "s" / "trials.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert sorted(row["trial"] for row in table) == ["0", "1", "2"]
+
+    again, told = run(tracked, SETTINGS, tmp_path, model="toy")
+    assert (again.ran, told, again.rows, again.version) == (0, [], report.rows, report.version)
+    more, told = run(tracked, replace(SETTINGS, trials=4), tmp_path, model="toy")
+    assert (more.ran, [progress.trial.number for progress in told]) == (1, [3])
+    assert len(client.search_runs([experiment.experiment_id])) == 5
+
+
+def test_a_failed_trial_is_recorded_and_the_sweep_goes_on(config: JobConfig, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, trials=2, space={RATE: {"choice": [1e-3, 1e30]}})
+    report, told = run(config, settings, tmp_path)
+    states = {progress.trial.params[RATE]: progress.trial.state for progress in told}
+    assert states == {1e-3: TrialState.COMPLETE, 1e30: TrialState.FAIL}
+    failed = [progress.trial for progress in told if progress.trial.state == TrialState.FAIL]
+    assert all("must be finite" in trial.user_attrs["reason"] for trial in failed)
+    assert report.best.params == {RATE: 1e-3}
+    assert [row[-1] for row in report.rows if row[1] == "failed"] == [t.user_attrs["reason"] for t in failed]
+
+
+def test_a_sweep_of_failures_fails(config: JobConfig, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, trials=1, space={RATE: {"choice": [1e30, 1e31]}})
+    for _ in range(2):  # and the second time at once
+        with pytest.raises(SweepError, match=r"no trial finished, 1 of 1 failed; trial 0: .*must be finite") as refused:
+            run(config, settings, tmp_path)
+        assert refused.value.exit_code == 4
+
+
+def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held(
+    config: JobConfig, tmp_path: Path
+) -> None:
+    import ray
+
+    on_ray = replace(config, cluster=ClusterConfig(workers=1, cpus_per_worker=4))  # of 8 CPUs: two trials at once
+    # Of these three the last has a low rate, so after the joint model's first epoch it is behind.
+    settings = replace(SETTINGS, seed=3, concurrent=0, asha=AshaConfig(grace=3, factor=2))
+    report, told = run(on_ray, settings, tmp_path)
+    assert {progress.trial.state for progress in told} == {TrialState.COMPLETE, TrialState.PRUNED}
+    stopped = [progress.trial.number for progress in told if progress.trial.state == TrialState.PRUNED]
+    assert [row[0] for row in report.rows if row[1] == "stopped"] == sorted(stopped)
+    wait_for(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
+    from ray.util import placement_group_table
+
+    assert {group["state"] for group in placement_group_table().values()} <= {"REMOVED"}
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_no_room_is_refused_at_once(config: JobConfig, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="a trial needs 9 workers of 1 CPUs, and the cluster has no room for one"):
+        run(replace(config, cluster=ClusterConfig(workers=9)), SETTINGS, tmp_path)
+
+
+def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"'{RATE}' is set by an override and searched"):
+        run(config, SETTINGS, tmp_path, given=[f"{RATE}=1"])
+    none = replace(config, training=replace(config.training, joint=replace(config.training.joint, epochs=0)))
+    with pytest.raises(ConfigError, match=r"no trial can report joint/dev_loss: training\.joint\.epochs is 0"):
+        run(none, SETTINGS, tmp_path)
+    with claim(Folder(str(tmp_path / "s"))), pytest.raises(ClaimedError, match="another job works on"):
+        run(config, SETTINGS, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+    assert [path.name for path in (tmp_path / "s").iterdir()] == [".claim"]
