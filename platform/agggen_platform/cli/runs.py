@@ -79,13 +79,15 @@ def ui(
     """Open MLflow's pages: a server on loopback for the runs of a folder, or the browser for --uri http://..."""
     import os
 
-    from agggen_platform.tracking.tracker import default_uri, ui_command
+    from agggen_platform.tracking.tracker import default_uri, ui_command, ui_program
 
-    command = ui_command(uri or default_uri(runs), port)
+    store = uri or default_uri(runs)
     if print_only:
-        console.say(command)
-    else:
-        os.execvp("sh", ["sh", "-c", f"exec env {command}"])
+        console.say(ui_command(store, port))
+        return
+    words, variables = ui_program(store, port)
+    console.note(f"Opening {words[-1]}" if len(words) == 4 else f"MLflow's pages come at http://127.0.0.1:{port} soon")
+    os.execve(words[0], words, {**os.environ, **variables})
 
 
 def _shown(run: Run) -> str:

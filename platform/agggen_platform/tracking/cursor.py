@@ -40,6 +40,11 @@ def load(folder: Path, to: str) -> Cursor | None:
     return Cursor(**{name: value for name, value in found.items() if name in known}) if found else None
 
 
+def destinations(folder: Path) -> list[str]:
+    """The MLflows that the run in `folder` was sent to."""
+    return list(_read(folder))
+
+
 def save(folder: Path, to: str, cursor: Cursor) -> None:
     """Writes the cursor, whole or not at all.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
@@ -173,6 +174,8 @@ class Sender:
         if gone:
             self._say(f"MLflow ({self._to}) has no run {known} any more: the whole run log goes to a new run")
         if run_id != known:
+            if known is None and (others := cursors.destinations(self.folder)):
+                self._say(f"run {self.folder.name} went to {others[-1]} before: {self._to} gets the whole run log")
             self.cursor = Cursor(run_id)
             self._save()
         self._points = _Points()
@@ -210,7 +213,12 @@ class Sender:
     # --- what is said --------------------------------------------------------------------------------------------
 
     def _say(self, message: str) -> None:
-        self._say_to(masked(message))
+        self._say_to(self._told(message))
+
+    def _told(self, text: str) -> str:
+        """`text` without credentials, the address's own password in whatever form MLflow prints it."""
+        password = urlsplit(self._uri).password
+        return masked(text.replace(password, "***") if password else text)
 
     def _refused(self, what: str) -> None:
         self.cursor.refused += 1
@@ -224,7 +232,7 @@ class Sender:
                 f"warning: MLflow ({without_credentials(self._uri)}) takes nothing: {reason(error)}. The run goes on; "
                 f"{self.path} has all of it, and MLflow gets it when it can"
             )
-        self.trouble = reason(error)
+        self.trouble = self._told(reason(error))
 
     def _all_well(self) -> None:
         if self.trouble:

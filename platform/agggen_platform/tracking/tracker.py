@@ -126,7 +126,7 @@ class Tracker:
             why = "another process is sending this run" if self._sender.busy else self._sender.trouble or silent
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
-                f"({without_credentials(self.uri)}) yet: {masked(why)}. All are in {self.path}; this sends them: "
+                f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; this sends them: "
                 f"agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))}"
             )
 
@@ -204,15 +204,20 @@ class Tracker:
             )
 
 
-def ui_command(uri: str, port: int = 5000) -> str:
-    """The shell command that opens the MLflow at `uri` in a browser, or starts a server for it on loopback."""
-    python = shlex.quote(sys.executable)
-    store = shlex.quote(without_credentials(uri))
+def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
+    """What opens the MLflow at `uri` in a browser, or serves it on loopback: the words of a command, and variables."""
+    store = without_credentials(uri)
     if uri.startswith(("http://", "https://")):
-        return f"{python} -m webbrowser {store}"
+        return [sys.executable, "-m", "webbrowser", store], {}
     # One worker and no job runner: half a gigabyte and ten seconds instead of two and forty.
-    server = f"{python} -m mlflow server --backend-store-uri {store} --host 127.0.0.1 --port {port} --workers 1"
-    return f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false {server}"
+    words = ["--backend-store-uri", store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    return [sys.executable, "-m", "mlflow", "server", *words], {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+def ui_command(uri: str, port: int = 5000) -> str:
+    """`ui_program` as one would type it in a shell."""
+    words, variables = ui_program(uri, port)
+    return " ".join([*(f"{name}={value}" for name, value in variables.items()), shlex.join(words)])
 
 
 def _masked(values: Mapping[str, Any]) -> dict[str, Any]:

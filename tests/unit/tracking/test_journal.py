@@ -66,7 +66,7 @@ def test_a_history_has_a_row_a_step_and_what_was_logged_last(tmp_path: Path) -> 
     log = Journal(tmp_path / "log.jsonl")
     for event in (
         metrics(1, joint__dev_loss=3.0, joint__train_loss=4.0),
-        metrics(5, base__dev_loss=9.0),
+        metrics(5, base__dev_loss=9.0, system__cpu_percent=99.0),
         metrics(2, joint__dev_loss=2.0),
         metrics(1, joint__dev_loss=2.5),  # of the run that continued it
     ):

@@ -187,6 +187,21 @@ def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curv
     assert f"no run {before.run_id} any more" in said[0]
 
 
+def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve: Curve, said: list[str]) -> None:
+    with track() as before:
+        before.log_metrics({"loss": 0.5}, 1)
+    with Tracker(None, "others", before.run_name, runs_dir=before.runs_dir, report=said.append) as tracker:
+        tracker.log_metrics({"loss": 0.25}, 2)
+    assert tracker.run_id != before.run_id
+    assert (curve(before, "loss"), curve(tracker, "loss")) == ([(1, 0.5)], [(1, 0.5), (2, 0.25)])
+    assert len(said) == 1
+    assert "mlflow.db toys before" in said[0]
+    with track() as again:
+        pass
+    assert again.run_id == before.run_id
+    assert curve(again, "loss") == [(1, 0.5), (2, 0.25)]
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(ZeroDivisionError, "FAILED"), (KeyboardInterrupt, "KILLED"), (StoppedError, "KILLED")],

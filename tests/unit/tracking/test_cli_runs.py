@@ -1,0 +1,98 @@
+"""`agggen runs` over runs that ended, were cut off, and wait for their MLflow."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.cli.main import main
+from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.journal import Journal
+
+Agggen = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture
+def agggen(capsys: pytest.CaptureFixture[str]) -> Agggen:
+    def run(*words: object) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["runs", *map(str, words)])
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+def table(out: str) -> dict[str, dict[str, str]]:
+    columns, *rows = (line.split("\t") for line in out.splitlines())
+    return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+
+def killed(tracker: Tracker, parent: Tracker | None = None) -> None:
+    """Leaves the log of a run that was killed before MLflow heard of it."""
+    about = {"experiment": "toys", "run": tracker.run_name, "mlflow": tracker.uri, "tags": {}, "time": 5.0}
+    log = Journal(tracker.path)
+    log.append({"event": "start", **about} | ({"parent": parent.run_name} if parent else {}))
+    log.append({"event": "metrics", "step": 7, "values": {"loss": 9.0, "dev_bleu": 41.5, "system/x": 1}, "time": 6.0})
+
+
+def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
+    agggen: Agggen, track: Callable[..., Tracker], runs: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    child, parent = track("-child"), track("-parent")
+    killed(child, parent)
+    killed(parent)
+    code, out, _ = agggen("list", "--runs", runs)
+    row = table(out)[child.run_name]
+    assert code == 0
+    assert (row["state"], row["sent"], row["unsent"]) == ("CUT OFF", "0", "2")
+    assert row["last metrics"] == "dev_bleu=41.5 loss=9"
+    code, out, err = agggen("sync", child.run_name, parent.run_name, "--runs", runs)
+    assert (code, err) == (0, "")
+    assert set(table(out)) == {parent.run_name, child.run_name}
+    client = MlflowClient(child.uri)
+    experiment = client.get_experiment_by_name("toys")
+    found = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    sent = found[child.run_name]
+    assert (sent.info.status, sent.info.start_time, sent.info.end_time) == ("KILLED", 5000, 6000)
+    assert sent.data.tags["mlflow.parentRunId"] == found[parent.run_name].info.run_id
+    code, out, _ = agggen("list", "--runs", runs)
+    assert table(out)[child.run_name]["unsent"] == "0"
+
+
+def test_a_living_run_is_left_to_its_own_process(agggen: Agggen, track: Callable[..., Tracker], runs: Path) -> None:
+    with track() as tracker:
+        code, out, _ = agggen("list", "--runs", runs)
+        assert table(out)[tracker.run_name]["state"] == "RUNNING"
+    code, out, _ = agggen("list", "--runs", runs)
+    assert table(out)[tracker.run_name]["state"] == "FINISHED"
+    code, _, err = agggen("sync", tracker.run_name, "--runs", runs)
+    assert code == 0
+    assert "MLflow has all of them already" in err
+
+
+def test_a_run_that_cannot_be_sent_is_named(agggen: Agggen, track: Callable[..., Tracker], tmp_path: Path) -> None:
+    tracker = track()
+    killed(tracker)
+    shutil.move(tracker.path.parent, tmp_path / tracker.run_name)
+    arguments = ("sync", "--runs", tmp_path, "--uri", "nonsense://user:hunter2@x", "--patience", "5")
+    code, _, err = agggen(*arguments)
+    assert code == 6
+    assert f"MLflow misses parts of 1 of 1 runs: {tracker.run_name} (2 entries: " in err
+    assert "hunter2" not in err
+    code, _, err = agggen("sync", "noone", "--runs", tmp_path)
+    assert code == 2
+    assert "there is no run 'noone'" in err
+
+
+def test_no_runs_and_the_command_of_the_pages(agggen: Agggen, tmp_path: Path) -> None:
+    code, out, err = agggen("list", "--runs", tmp_path)
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert "No runs in" in err
+    code, out, _ = agggen("ui", "--runs", tmp_path, "--port", 5050, "--print")
+    assert code == 0
+    assert f"--backend-store-uri sqlite:///{tmp_path}/mlflow.db --host 127.0.0.1 --port 5050" in out
