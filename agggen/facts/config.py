@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from agggen.errors import ConfigError
 from agggen.facts import FactSegmenter
-from agggen.facts.allennlp.config import AllenNLPConfig
+from agggen.facts.allennlp.config import AllenNLPConfig, absolute_path
 from agggen.facts.tree import Level
 
 if TYPE_CHECKING:
@@ -86,12 +85,11 @@ class SegmenterConfig(FrameSettings):
     @property
     def absolute(self) -> SegmenterConfig:
         """The same with absolute paths, for processes that work in another folder."""
-        allennlp = self.allennlp
-        if allennlp is not None:
-            archive = allennlp.archive if "://" in allennlp.archive else _absolute(allennlp.archive)
-            paths = {name: _absolute(getattr(allennlp, name)) for name in ("bert", "spacy", "environment")}
-            allennlp = replace(allennlp, archive=archive, **paths)
-        return replace(self, precomputed=_absolute(self.precomputed), allennlp=allennlp)
+        return replace(
+            self,
+            precomputed=self.precomputed and absolute_path(self.precomputed),
+            allennlp=self.allennlp and self.allennlp.absolute,
+        )
 
 
 def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
@@ -129,7 +127,3 @@ def _frames(config: SegmenterConfig) -> FrameSource | SentenceSource:
     from agggen.facts.embedded import EmbeddedFrames
 
     return EmbeddedFrames()
-
-
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).expanduser().absolute())

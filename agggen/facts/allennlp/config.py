@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from agggen.errors import ConfigError
@@ -43,6 +44,17 @@ class AllenNLPConfig:
         parts = urlsplit(self.archive)
         return bool(parts.scheme and ("@" in parts.netloc or parts.query))
 
+    @property
+    def absolute(self) -> AllenNLPConfig:
+        """The same with absolute paths, for processes that work in another folder."""
+        return replace(
+            self,
+            archive=self.archive if "://" in self.archive else absolute_path(self.archive),
+            bert=self.bert and absolute_path(self.bert),
+            spacy=self.spacy and absolute_path(self.spacy),
+            environment=self.environment and absolute_path(self.environment),
+        )
+
     def __post_init__(self) -> None:
         if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
             raise ConfigError(f"device is cpu, or cuda: with the number of a GPU, not {self.device!r}")
@@ -51,3 +63,7 @@ class AllenNLPConfig:
                 raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.restarts < 0 or (self.threads is not None and self.threads < 1):
             raise ConfigError(f"restarts must be at least 0 and threads 1, not {self.restarts} and {self.threads}")
+
+
+def absolute_path(path: str) -> str:
+    return str(Path(path).expanduser().absolute())

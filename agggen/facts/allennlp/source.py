@@ -188,12 +188,12 @@ class AllenNLPFrames:
         if self._broken is not None:
             raise AllenNLPError(self._broken)
         self._end()
-        config, archive = self.config, self.archive
+        config, archive = self.config.absolute, self.archive
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(self.environment.command, worker_environment(scratch, config.online), scratch)
         question = {"op": "start", "protocol": PROTOCOL, "archive": str(archive.path), "sha256": archive.sha256}
         question |= {"device": config.device, "threads": config.threads}
-        question |= {name: _absolute(getattr(config, name)) for name in ("bert", "spacy")}
+        question |= {"bert": config.bert, "spacy": config.spacy}
         try:
             ready = process.ask(question, config.timeout)
         except WorkerDied as death:
@@ -224,10 +224,6 @@ def _answer(result: Any) -> Answer:
     except AggGenError as error:
         return NoFrames(f"the model's tags are none of a frame: {error}")
     return tuple(frame for frame in found if frame is not None)
-
-
-def _absolute(path: str | None) -> str | None:
-    return path and str(Path(path).expanduser().absolute())
 
 
 def _hash(path: str | None) -> str:
