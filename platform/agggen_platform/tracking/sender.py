@@ -213,7 +213,8 @@ class Sender:
     # --- what is said --------------------------------------------------------------------------------------------
 
     def _say(self, message: str) -> None:
-        self._say_to(self._told(message))
+        if not self._given_up.is_set():  # the run has ended, and said what is unsent
+            self._say_to(self._told(message))
 
     def _told(self, text: str) -> str:
         """`text` without credentials, the address's own password in whatever form MLflow prints it."""

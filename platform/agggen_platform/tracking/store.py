@@ -30,7 +30,7 @@ METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
 
 _REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
-_CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["']\)+""")
+_CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
 # A call that gets no answer is given up and made again by us: a server that is down would block it for minutes
 # otherwise. A user's own values win.
