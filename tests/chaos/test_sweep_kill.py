@@ -1,0 +1,111 @@
+"""Kills and interrupts the driver of a sweep. In the end every trial is there once, as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import optuna
+import psutil
+import pytest
+from optuna.storages.journal import JournalFileBackend
+
+from agggen.bundle import fingerprint
+from agggen_platform.config import resolved
+from agggen_platform.job_config import JobConfig
+from agggen_platform.sweep.config import AshaConfig, SweepConfig
+from agggen_platform.sweep.space import parse_space
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, open_study
+from agggen_platform.sweep.trial import Conversation, TrialJob
+from tests.processes import Running
+from tests.unit.training.toy import config_of, write_corpus
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+
+SETTINGS = SweepConfig(
+    space={"model.predicate_dim": {"choice": [2, 4]}, "training.joint.learning_rate": {"log_uniform": [1e-4, 1e-2]}},
+    trials=4,
+    concurrent=1,
+    asha=AshaConfig(grace=6, factor=2),
+)
+EPOCHS = Epochs(baseline=5, joint=5)
+
+
+def outcome(study: Study) -> list[tuple[Any, ...]]:
+    return [(t.number, t.state.name, t.params, t.value, t.intermediate_values) for t in study.trials()]
+
+
+def undisturbed(config: JobConfig, folder: Path) -> Study:
+    """The same sweep in one process, one trial after the other, without Ray."""
+    space = parse_space(SETTINGS.space)
+    study = Study(open_study(folder, "plain", SETTINGS, {}), SETTINGS, space, EPOCHS)
+    job = TrialJob(config, "plain", folder, Path.cwd(), SETTINGS.measure)
+    while suggestion := study.next():
+        number, params = suggestion.number, suggestion.params
+        talk = Conversation(lambda talk, number=number, params=params: job.run(number, params, talk), job.measure)
+        while not (word := talk.next())["done"]:
+            if study.evaluated(number, word["stage"], word["step"], word["value"]):
+                assert talk.stop()
+                study.stop(number)
+                break
+        else:
+            study.complete(number, word["bundle"], word["run"], word["seconds"])
+    return study
+
+
+def reported(folder: Path) -> list[int]:
+    """The number of each evaluation's trial, as the journal has them."""
+    journal = folder / JOURNAL
+    lines = journal.read_text().rpartition("\n")[0].splitlines() if journal.exists() else []
+    return [event["trial_id"] for event in map(json.loads, lines) if "intermediate_value" in event]
+
+
+def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturbed(tmp_path: Path) -> None:
+    config = config_of(write_corpus(tmp_path / "toy"), epochs=EPOCHS.joint)
+    wanted = undisturbed(config, tmp_path / "plain")
+    assert {state for _, state, *_ in outcome(wanted)} == {"COMPLETE", "PRUNED"}
+
+    (tmp_path / "config.json").write_text(json.dumps(resolved(config)))
+    (tmp_path / "space.json").write_text(json.dumps(resolved(SETTINGS)))
+    sweep = ["-m", "agggen_platform.cli.main", "sweep", "config.json", "--space", "space.json", "--no-register"]
+    command = [*sweep, "--name", "s"]
+    runs = tmp_path / "runs" / "s"
+
+    with Running(command, tmp_path) as first:
+        first.wait_until(lambda: reported(runs).count(1) >= 2, "evaluations of the second trial")
+        with Running(command, tmp_path) as second:
+            assert second.finish() == 6
+            assert re.search(rf"another job works on {runs} \(process {first.process.pid}", second.output())
+        children = first.children()
+        assert any("_Trial" in " ".join(child.cmdline()) for child in children)
+        first.signal(signal.SIGKILL)
+        first.finish()
+        _, alive = psutil.wait_procs(children, timeout=60)
+        assert not alive, "it left processes behind"
+
+    with Running(command, tmp_path) as third:
+        third.wait_until(lambda: reported(runs).count(2) >= 1, "an evaluation of the third trial")
+        children = third.children()
+        third.signal(signal.SIGTERM)
+        assert third.finish() == 143
+        assert "Interrupted; the same command goes on with the trials that are left" in third.output()
+        assert "Traceback" not in third.output()
+        _, alive = psutil.wait_procs(children, timeout=60)
+        assert not alive, "it left processes behind"
+
+    with Running(command, tmp_path) as last:
+        assert last.finish() == 0, last.output()
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(runs / JOURNAL)))
+    found = Study(optuna.load_study(study_name="s", storage=storage), SETTINGS, parse_space(SETTINGS.space), EPOCHS)
+    assert outcome(found) == outcome(wanted)
+    assert sorted(path.name for path in runs.parent.glob("s-t*")) == ["s-t000", "s-t001", "s-t002", "s-t003"]
+    best, as_wanted = found.best(), wanted.best()
+    assert best is not None
+    assert as_wanted is not None
+    assert fingerprint(Path(best.user_attrs["bundle"])) == fingerprint(Path(as_wanted.user_attrs["bundle"]))
+    assert last.output().strip().endswith(best.user_attrs["bundle"])
