@@ -40,7 +40,9 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
     news: list[News] = []
     here = train_job(config, "here", runs_dir=tmp_path, show=news.append)
     told: list[News] = []
-    there = train_job(on(config, 1), "there", runs_dir=tmp_path, show=told.append)
+    said: list[str] = []
+    there = train_job(on(config, 1), "there", runs_dir=tmp_path, show=told.append, say=said.append)
+    assert said[-1] == "1 of 1 workers train"
     assert fingerprint(there.path) == fingerprint(here.path)
     assert [(one.stage, one.kind, one.step, one.samples) for one in told] == [
         (one.stage, one.kind, one.step, one.samples) for one in news

@@ -52,7 +52,7 @@ def train(
     name = name or default_name(preset, config, data)
     console.note(f"Run {name}")
     with training_progress() as show:
-        done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, data=data)
+        done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     if done.trained:
         console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs with: {done.ui_command}")
     else:

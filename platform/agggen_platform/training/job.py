@@ -67,6 +67,7 @@ def train_job(
     parent: str | None = None,
     on_evaluation: OnEvaluation | None = None,
     show: Callable[[News], None] = lambda news: None,
+    say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
 ) -> Finished:
     """Trains what `config` says, here (``cluster.workers`` 0) or on Ray Train, and logs it.
@@ -78,7 +79,8 @@ def train_job(
         fresh: start over, whatever lies under the name.
         parent: the name of the run that this one is part of.
         on_evaluation: told stage, update and scores after each epoch; True stops the job.
-        show: told everything.
+        show: told everything that training says.
+        say: told, in a sentence, what becomes of the workers of a cluster.
         data: the corpus's records, where they are read already.
 
     Raises:
@@ -113,7 +115,7 @@ def train_job(
             try:
                 samples = data.samples(config.tracking.samples)
                 if workers is not None:
-                    workers.train(run.folder, place, samples, desk.hear, stop)
+                    workers.train(run.folder, place, samples, desk.hear, stop, say)
                 model, metrics = run.fit(prepared, desk, Writer(samples, prepared.encoder, config.inference), stop)
             except StoppedError as error:
                 raise stop.stopped(error) from error

@@ -8,10 +8,12 @@ starts all of them anew, fewer if it must (``cluster.min_workers``), and they co
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +32,7 @@ from agggen_platform.training.news import News, Reporter, Send, Writer
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
+_PATIENCE_SECONDS = 60.0  # before it is said that there are no workers yet
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
@@ -85,8 +88,16 @@ class Post:
 
     def __init__(self) -> None:
         self._news: list[News] = []
+        self._starts: list[int] = []
         self._stop = False
         self._end: tuple[str, str] | None = None
+
+    def start(self, workers: int) -> None:
+        self._starts.append(workers)
+
+    def starts(self) -> list[int]:
+        """How many workers there were at each start."""
+        return self._starts
 
     def put(self, news: News) -> None:
         self._news.append(news)
@@ -128,7 +139,13 @@ class Workers:
         self.config = config
 
     def train(
-        self, folder: Folder, prepared: str, samples: Sequence[Record], hear: Send, stop: Callable[[], bool]
+        self,
+        folder: Folder,
+        prepared: str,
+        samples: Sequence[Record],
+        hear: Send,
+        stop: Callable[[], bool],
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Returns when both stages are trained and their checkpoints are in `folder`.
 
@@ -138,6 +155,7 @@ class Workers:
             samples: records to write about after each epoch.
             hear: hears what worker 0 says.
             stop: asked a few times a second.
+            say: told, in a sentence, when workers start, start again, or do not.
 
         Raises:
             StoppedError: it was asked to stop; the same call continues.
@@ -159,9 +177,10 @@ class Workers:
         # In a thread: Ray Train would take SIGINT for itself, and news must be heard meanwhile.
         thread = threading.Thread(target=fit_all, name="ray-train", daemon=True)
         thread.start()
-        asked = False
+        asked, crier = False, _Crier(self.config, say)
         while True:
             running = thread.is_alive()
+            crier.hear(ray.get(post.starts.remote()))
             asked_now = [hear(news) for news in ray.get(post.take.remote())]
             if not asked and (any(asked_now) or stop()):
                 asked = True
@@ -208,6 +227,23 @@ class Workers:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
+class _Crier:
+    """Says what becomes of the workers."""
+
+    def __init__(self, config: JobConfig, say: Callable[[str], None]) -> None:
+        self.config, self.say, self.known = config, say, 0
+        self.deadline = time.monotonic() + _PATIENCE_SECONDS
+
+    def hear(self, starts: list[int]) -> None:
+        for number, workers in enumerate(starts[self.known :], start=self.known):
+            again = f" again (restart {number})" if number else ""
+            self.say(f"{workers} of {self.config.cluster.workers} workers train{again}")
+        self.known = len(starts)
+        if not starts and time.monotonic() > self.deadline:
+            self.deadline = math.inf
+            self.say(f"still waiting for {self.config.cluster.workers} workers: the cluster is busy, or has to grow")
+
+
 def _explained(error: BaseException, config: JobConfig) -> AggGenError:
     """What Ray Train raised, as an error for the user."""
     from ray.train import WorkerGroupError
@@ -247,6 +283,8 @@ def _work(told: dict[str, Any]) -> None:
     store = CheckpointStore(Folder(task.folder.at("checkpoints")), task.config.storage.keep)
     send = _sender(task.post)
     first = group.rank == 0
+    if first:
+        task.post.start.remote(group.size)
     try:
         with StoreKeeper(store, group) as keeper, _stop_flag(task.post, first) as stop:
             fit(
