@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from agggen.bundle import check_bundle
-from agggen.corpora.catalogue import prepare_corpus
+from agggen.bundle import check_bundle, fingerprint
+from agggen.corpora.catalogue import prepare
 from agggen.corpora.prepared import read_records
 from tests.processes import Running, free_ports
 
@@ -118,7 +118,7 @@ def test_the_jobs_api_refuses_those_without_the_token(head: Head) -> None:
 
 
 def test_segment(head: Head, tmp_path: Path) -> None:
-    prepare_corpus("elements", tmp_path / "corpus", splits=["dev"])
+    prepare("elements", tmp_path / "corpus", splits=["dev"])
     head.submit("segment", tmp_path / "corpus", "--out", tmp_path / "facts", "--runs", tmp_path / "runs")
     wanted = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
     assert [record.id for record in read_records(tmp_path / "facts" / "dev.parquet")] == wanted
@@ -137,7 +137,8 @@ def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -
 def test_evaluate(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "evaluation"
     head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
-    assert json.loads((out / "report.json").read_text())["bundle"]
+    report = json.loads((out / "report.json").read_text())
+    assert report["identity"]["bundle"] == fingerprint(bundle)
 
 
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
