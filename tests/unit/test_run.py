@@ -260,7 +260,7 @@ def test_a_run_without_texts_is_refused(tmp_path: Path, keep: str, lost: str) ->
 
 def test_facts_that_the_corpus_does_not_have_are_refused() -> None:
     bare = Record("bare", TRAIN[0].triples, (Reference("Oda is here."),))
-    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; name a segmenter"):
+    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
         prepare(CONFIG, [*TRAIN, bare], DEV)
 
 

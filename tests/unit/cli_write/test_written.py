@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agggen.bundle import load_bundle, save_bundle
 from agggen.corpora.prepared import write_records
 from agggen.records import Plan, Record
+from agggen.run import FactsConfig
 from agggen_platform.cli import records as cli_records
 from tests.unit.cli_write.examples import (
     COMMAND,
@@ -98,6 +101,31 @@ def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: 
     for fact in first["facts"]:
         assert set(fact["predicates"]) <= {"food", "near"}
         assert 0 < fact["posterior"] <= 1
+
+
+TWO = ["Aromi serves English food ", "and is loved by Crown Hall."]
+
+
+@pytest.mark.parametrize(
+    ("config", "facts"),
+    [
+        (FactsConfig(source="sentences"), ["Aromi serves English food and is loved by Crown Hall."]),
+        (FactsConfig(source="corpus"), TWO),
+        (FactsConfig(source="precomputed", precomputed="gone.jsonl"), TWO),
+    ],
+)
+def test_new_texts_are_cut_as_the_bundle_says(
+    run: Run, bundle: Path, tmp_path: Path, config: FactsConfig, facts: list[str]
+) -> None:
+    """Where the training facts came with their texts, the shipped tagger stands in."""
+    other = replace(load_bundle(bundle), facts=config.source, segmenter=config.for_new_texts)
+    save_bundle(tmp_path / "other", other)
+    path = json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0] | {"references": ["".join(facts)]}])
+    code, out, _ = run("align", tmp_path / "other", "-i", path)
+    (line,) = parsed(out)
+    assert (code, [fact["text"] for fact in line["facts"]]) == (0, facts)
+    told = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
+    assert (told["facts"], told["new texts are cut by"]) == (config.source, config.for_new_texts.source)
 
 
 def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_path: Path) -> None:
