@@ -8,6 +8,7 @@
 What a fault can be:
 
     "403", "404", "500", "503"   this status with S3's error document; nothing reaches the server
+    "no upload"                  404 for an upload in parts, likewise
     "reset"                      the connection is reset before an answer; nothing reaches the server
     "lost answer"                the server does it, then the connection is reset
     "cut answer"                 half of the body comes, then the connection is closed
@@ -29,7 +30,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-_CODES = {"403": "AccessDenied", "404": "NoSuchBucket", "500": "InternalError", "503": "SlowDown"}
+_CODES = {
+    "403": (403, "AccessDenied"),
+    "404": (404, "NoSuchBucket"),
+    "no upload": (404, "NoSuchUpload"),
+    "500": (500, "InternalError"),
+    "503": (503, "SlowDown"),
+}
 _KINDS = {*_CODES, "reset", "lost answer", "cut answer", "short answer", "short upload"}
 _OF_THE_CONNECTION = {"connection", "transfer-encoding", "keep-alive", "expect", "content-length", "date", "server"}
 
@@ -145,9 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "reset":
             self._reset()
         elif fault in _CODES:
-            code = _CODES[fault]
+            status, code = _CODES[fault]
             document = f"<Error><Code>{code}</Code><Message>as the test wants it</Message></Error>".encode()
-            self._answer(int(fault), {"Content-Type": "application/xml"}, document, len(document))
+            self._answer(status, {"Content-Type": "application/xml"}, document, len(document))
         else:
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_THE_CONNECTION}
             if fault == "short upload":

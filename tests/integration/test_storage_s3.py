@@ -157,10 +157,23 @@ def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, larg
     for kind in ("503", "reset", "lost answer"):
         faulty_s3.inject(kind, method="PUT", path="partNumber=2")
     faulty_s3.inject("lost answer", method="POST", path="uploadId")  # it is complete, and nobody heard of it
+    faulty_s3.inject("no upload", method="POST", path="uploadId")  # some stores remember, this one does not
     folder.upload("x", large)
     assert faulty_s3.count("PUT", "partNumber=1") == faulty_s3.count("PUT", "partNumber=3") == 1
     assert faulty_s3.count("PUT", "partNumber=2") == 4
     assert (folder.size("x"), folder.read("x")) == (len(LARGE), LARGE)
+
+
+def test_an_upload_that_somebody_took_back_is_not_taken_for_done(
+    folder: Folder, faulty_s3: FaultyS3, large: Path
+) -> None:
+    for old in (None, b"old"):
+        if old:
+            folder.write("x", old)
+        faulty_s3.inject("no upload", -1, method="POST", path="uploadId")
+        with pytest.raises(StorageError, match="another process took the upload back"):
+            folder.upload("x", large)
+        assert folder.read("x") == old
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "partNumber=3"), ("POST", "uploadId")])

@@ -117,7 +117,7 @@ class S3Store:
         except BaseException as error:
             try:
                 self._call("take back", name, self._client.abort_multipart_upload, **about)
-            except (StorageError, FileNotFoundError) as left:
+            except StorageError as left:
                 error.add_note(f"parts of it may be left in the store: {left}")
             raise
 
@@ -139,10 +139,7 @@ class S3Store:
         page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
         for upload in page.get("Uploads", ()):
             about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
-            try:
-                self._call("take back", under, self._client.abort_multipart_upload, **about)
-            except FileNotFoundError:
-                continue  # it has ended meanwhile
+            self._call("take back", under, self._client.abort_multipart_upload, **about)
 
     def _send(self, name: str, path: Path, size: int, about: dict[str, str]) -> list[dict[str, Any]]:
         part = max(self.policy.part, -(-size // _PARTS))
@@ -167,10 +164,16 @@ class S3Store:
                 self._client.complete_multipart_upload(**arguments)
             except Exception as error:
                 # The answer to an earlier try may have been lost; then the object there is the one sent.
-                if code_of(error) != "NoSuchUpload" or self._head(name)["Metadata"].get(_TOKEN) != token:
+                if code_of(error) != "NoSuchUpload" or not self._is_of(name, token):
                     raise
 
         self._call("write", name, complete, MultipartUpload={"Parts": parts}, **about)
+
+    def _is_of(self, name: str, token: str) -> bool:
+        try:
+            return self._head(name)["Metadata"].get(_TOKEN) == token
+        except FileNotFoundError:
+            return False
 
     def _head(self, name: str) -> dict[str, Any]:
         try:

@@ -75,8 +75,8 @@ def code_of(error: Exception) -> str:
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether the store says that there is no such object (or upload)."""
-    return code_of(error) in ("NoSuchKey", "404", "NotFound", "NoSuchUpload")
+    """Whether the store says that there is no such object."""
+    return code_of(error) in ("NoSuchKey", "404", "NotFound")
 
 
 class Tries:
@@ -134,6 +134,8 @@ class Tries:
                 "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE, or the role) must be of a user who may list, read, write and "
                 "delete there"
             )
+        if code == "NoSuchUpload":
+            return StorageError(f"{self._what}: another process took the upload back; only one may write there")
         if code == "InvalidRange":  # a shorter one took its place
             return self.replaced()
         if isinstance(error, boto.FlexibleChecksumError):
