@@ -1,7 +1,9 @@
-"""Gives a version of a model an alias, after checks: ``agggen models promote`` as a script for ``ray job submit``.
+"""Gives a version of a model an alias, after checks, or with --rollback gives it back to the version before.
 
     ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
         python jobs/promote.py agggen@candidate --metric plain/bleu --tolerance 0.2
+
+These are ``agggen models promote`` and ``agggen models rollback``; python jobs/promote.py --rollback agggen.
 """
 
 import sys
@@ -9,4 +11,6 @@ import sys
 from agggen_platform.cli.main import main
 
 if __name__ == "__main__":
-    main(["models", "promote", *sys.argv[1:]])
+    arguments = sys.argv[1:]
+    back = "--rollback" in arguments
+    main(["models", "rollback" if back else "promote", *(each for each in arguments if each != "--rollback")])

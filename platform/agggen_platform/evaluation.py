@@ -166,7 +166,9 @@ def _machine() -> dict[str, Cell]:
 
 def command_line() -> str:
     """The command that is running, as one would type it."""
-    return shlex.join(["agggen", *sys.argv[1:]])
+    script = Path(sys.argv[0])
+    program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
+    return shlex.join([*program, *sys.argv[1:]])
 
 
 def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], None]) -> Report:

@@ -139,6 +139,7 @@ def test_evaluate(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
     head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
     report = json.loads((out / "report.json").read_text())
     assert report["identity"]["bundle"] == fingerprint(bundle)
+    assert report["run"]["command"].startswith("python jobs/evaluate.py ")
 
 
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
@@ -149,3 +150,4 @@ def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path)
     registry = f"sqlite:///{runs / 'mlflow.db'}"
     said = head.submit("promote", "agggen@candidate", "--registry", registry)
     assert "models:/agggen@champion is version 1" in said
+    assert "nothing to go back to" in head.submit("promote", "--rollback", "agggen", "--registry", registry, expect=8)
