@@ -45,7 +45,7 @@ class Server:
         place = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
         env = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
         self.process = Running(["-m", "mlflow", "server", *store, *artifacts, *place], self.folder, env)
-        self.process.wait_until(self._answers, "answer of the MLflow server", 120)
+        self.process.wait_until(self._answers, "answer of the MLflow server", 240)
 
     def _answers(self) -> bool:
         import requests

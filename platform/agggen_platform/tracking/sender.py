@@ -6,13 +6,13 @@ is not sent when the run ends stays for the next run of the same name, or for `a
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
@@ -21,6 +21,7 @@ from agggen_platform.tracking.journal import Entry, Event, numbers
 from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.store import METRICS_A_BATCH, GoneError, Store, reason, verdict
 
+_PASSWORD = re.compile(r"://[^/@:]*:([^/]+)@")
 _PAUSE = 1.0  # seconds between two looks at the run log: MLflow's work slows the run's own threads, so it gets batches
 _LONGEST_PAUSE = 30.0  # between two attempts
 _TRIES = 6  # of an entry that fails while MLflow answers otherwise; a minute, or less when the run has ended
@@ -107,6 +108,8 @@ class Sender:
             except Exception as error:  # MLflow may raise anything
                 self._failures += 1
                 self._in_trouble(error)
+                if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
+                    self._store = None  # the server came back with another database
                 if isinstance(error, GoneError):
                     self._closing.wait()  # holds the run log until then, for it is still being written
                 if isinstance(error, GoneError) or (closing and verdict(error) != "again"):
@@ -135,9 +138,7 @@ class Sender:
     def _batch(self) -> list[Entry]:
         """The next entries to send in one go: metrics, or one entry of another kind."""
         batch: list[Entry] = []
-        room = (
-            METRICS_A_BATCH if self._failures < _TRIES else 1
-        )  # one that fails is told from those that wait behind it
+        room = METRICS_A_BATCH if self._failures < _TRIES else 1  # one that fails is told from those behind it
         for entry in journal.entries(self.path, self.cursor.sent):
             is_metrics = entry.event is not None and entry.event["event"] == "metrics"
             if batch and not is_metrics:
@@ -169,6 +170,8 @@ class Sender:
         if first is None:
             raise FileNotFoundError(f"there is no run log at {self.path}")
         key = sha256(repr(sorted(first.items())).encode()).hexdigest()[:32]
+        if self.cursor.sent > self.path.stat().st_size:  # somebody removed the log and a run began another
+            self.cursor = Cursor()
         known = self.cursor.run_id
         run_id, gone = store.open(known, key, self.folder.name, first)
         if gone:
@@ -218,8 +221,8 @@ class Sender:
 
     def _told(self, text: str) -> str:
         """`text` without credentials, the address's own password in whatever form MLflow prints it."""
-        password = urlsplit(self._uri).password
-        return masked(text.replace(password, "***") if password else text)
+        password = _PASSWORD.search(self._uri)
+        return masked(text.replace(password.group(1), "***") if password else text)
 
     def _refused(self, what: str) -> None:
         self.cursor.refused += 1

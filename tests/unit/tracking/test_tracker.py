@@ -173,6 +173,17 @@ def test_a_lost_cursor_finds_the_run_and_makes_no_doubles(track: Track, curve: C
     assert curve(tracker, "loss") == [(1, 0.5), (2, 0.25)]
 
 
+def test_a_log_that_was_removed_begins_another_run(track: Track, curve: Curve) -> None:
+    with track() as before:
+        before.log_metrics({"loss": 0.5}, 1)
+        before.set_tags({"long": "x" * 2000})
+    before.path.unlink()
+    with track() as tracker:
+        tracker.log_metrics({"loss": 0.25}, 2)
+    assert tracker.run_id != before.run_id
+    assert curve(tracker, "loss") == [(2, 0.25)]
+
+
 def test_a_run_that_was_deleted_in_mlflow_is_made_anew(track: Track, curve: Curve, said: list[str]) -> None:
     from mlflow import MlflowClient
 
