@@ -105,6 +105,16 @@ def test_stages_do_not_meet(stored: Stored) -> None:
     assert other.step == 7
 
 
+def test_what_others_put_there_is_left_alone(stored: Stored) -> None:
+    theirs = ["joint/.notes.tmp", "joint/notes.txt", "joint/old/step-00000001-0badcafe.safetensors", "step-1"]
+    for name in theirs:
+        stored.folder.write(name, b"theirs")
+    for step in (1, 2, 3):
+        stored.save(step)
+    stored.store.clear("joint")
+    assert stored.folder.names() == theirs
+
+
 def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) -> None:
     stored.save(1)
     stored.save(2)

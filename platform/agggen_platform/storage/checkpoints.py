@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from agggen_platform.storage.errors import DamagedError, StorageError, explained
 from agggen_platform.storage.folder import Folder
 
 _MARK = "latest.json"
+_OURS = re.compile(r"step-\d{8,}-[0-9a-f]{8}\.safetensors")
 _log = logging.getLogger(__name__)
 
 
@@ -143,15 +145,15 @@ class CheckpointStore:
         self.folder.write(f"{stage}/{_MARK}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
     def _tidy(self, stage: str, kept: list[Saved]) -> None:
-        """Removes all of the stage that is not kept: old checkpoints, and what a killed save left.
+        """Removes the checkpoints of the stage that are not kept, and what a killed save left; nothing else.
 
         What cannot be removed costs room and no more, so it is reported and is no error.
         """
-        wanted = {f"{stage}/{_MARK}", *(one.name for one in kept)}
+        wanted = {one.name for one in kept}
         try:
             self.folder.sweep(stage)
             for name in self.folder.names(stage):
-                if name not in wanted:
+                if name not in wanted and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)
         except StorageError as error:
             self._report(f"old checkpoints stay for now: {error}")

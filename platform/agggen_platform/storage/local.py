@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from agggen_platform.storage.errors import StorageError, explained, is_full, refused
 
 _CHUNK = 1 << 20  # bytes
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # what `new` calls a file that is being written
 
 
 class LocalStore:
@@ -89,8 +91,7 @@ class LocalStore:
 
     def sweep(self, under: str) -> None:
         for name in self.names(under):
-            last = name.rpartition("/")[2]
-            if last.startswith(".") and last.endswith(".tmp"):
+            if _TEMPORARY.fullmatch(name.rpartition("/")[2]):
                 self.delete(name)
 
     def _check_inside(self, path: Path) -> None:
