@@ -253,7 +253,10 @@ def test_claims_on_s3(s3: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_on_s3_with_actors_of_its_own(corpus: Path, s3: str, tmp_path: Path) -> None:
+def test_the_command_on_s3_with_actors_of_its_own(
+    corpus: Path, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     Folder(f"{s3}/in").write("dev.parquet", (corpus / "dev.parquet").read_bytes())
     script = Path(__file__).parents[2] / "jobs" / "segment.py"
     command = [sys.executable, str(script), f"{s3}/in", "--out", f"{s3}/out", "shard_rows=20", "--actors", "2"]
