@@ -22,6 +22,8 @@ _MOST_PREDICATES = 60
 _INCH_A_CELL = 0.2
 _INCH_A_NUMBER = 0.42  # a cell's width where its number stands in it
 _INCH_A_LETTER = 0.066
+_INCH_A_TITLE_LETTER = 0.085
+_NOT_LEARNED = ("epoch", "seconds")
 _NUMBERED_CELLS = 12  # a map with at most so many columns has its numbers written in
 
 
@@ -37,6 +39,8 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
             if name in ("stage", "step") or not isinstance(value, int | float):
                 continue
             what, _, metric = name.partition("_") if name.startswith(("train_", "dev_")) else ("", "", name)
+            if metric in _NOT_LEARNED:
+                continue
             panels.setdefault(metric, {}).setdefault((row["stage"], what), []).append((row["step"], float(value)))
     # A single number is no curve, unless there is nothing else to show.
     curves = {name: lines for name, lines in panels.items() if any(len(points) > 1 for points in lines.values())}
@@ -153,7 +157,7 @@ def _drawn(maps: Sequence[_Map], height: float = _INCH_A_CELL) -> Figure:
     left = 0.3 + _INCH_A_LETTER * max(len(line) for each in maps for row in each.rows for line in row.split("\n"))
     bottom = 0.2 + _INCH_A_LETTER * max(map(len, one.columns))
     wide, high = cell * len(one.columns), height * len(one.rows)
-    panel = left + max(wide, 3.0) + 0.9  # a title needs three inches
+    panel = left + max(wide + 0.7, _INCH_A_TITLE_LETTER * len(one.title)) + 0.2
     size = (panel * len(maps), bottom + high + 0.5)
     figure = _figure(*size)
     for number, each in enumerate(maps):
