@@ -218,7 +218,13 @@ def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest
 
 @pytest.mark.chaos
 def test_a_killed_run_continues_and_ends_in_the_same_model(run: Run, folder: Path, trained: Path) -> None:
-    settings = ("tiny.yaml", "training.baseline.epochs=200", "training.baseline.patience=200", "model.dropout=0.1")
+    settings = (
+        "tiny.yaml",
+        "training.baseline.epochs=80",
+        "training.baseline.patience=80",
+        "model.dropout=0.1",
+        "tracking.samples=0",
+    )
     command = [sys.executable, "-m", "agggen_platform.cli.main", "train", *settings, "--name", "killed"]
     environment = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL) as process:
@@ -237,5 +243,5 @@ def test_a_killed_run_continues_and_ends_in_the_same_model(run: Run, folder: Pat
     assert not first.startswith("Transformer: update 1 of"), "it began anew"
     code, whole, err = run(*settings, "--name", "whole")
     assert code == 0
-    assert "Transformer: update 1 of 200 " in err
+    assert "Transformer: update 1 of 80 " in err
     assert fingerprint(folder / out.strip()) == fingerprint(folder / whole.strip())
