@@ -42,8 +42,14 @@ def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=news.append), news
 
 
-def events(finished_or_folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (finished_or_folder / "tracking.jsonl").read_text().splitlines()]
+@pytest.fixture(autouse=True)
+def undrawn(whole: tuple[Finished, list[News]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take longer than training here; only `whole` has them."""
+    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "tracking.jsonl").read_text().splitlines()]
 
 
 # --- what it leaves ---
