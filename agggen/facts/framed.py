@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts import cut, grouping, rules_fingerprint, tree, words
@@ -11,6 +12,9 @@ from agggen.facts.grouping import fact_starts
 from agggen.facts.sentences import SentenceSegmenter
 from agggen.facts.tree import LEVELS, Level
 from agggen.facts.words import split_sentences
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 class FrameSegmenter:
@@ -35,7 +39,7 @@ class FrameSegmenter:
     @property
     def fingerprint(self) -> str:
         rules = [self.source.fingerprint, self.level, tree.RULES, grouping.RULES]
-        if not isinstance(self.source, SentenceSource):
+        if not _brings_words(self.source):
             rules += [words.RULES, SentenceSegmenter().fingerprint]
         return rules_fingerprint(self.name, *rules)
 
@@ -54,7 +58,7 @@ class FrameSegmenter:
         Raises:
             AggGenError: as `segment`.
         """
-        if isinstance(self.source, SentenceSource):
+        if _brings_words(self.source):
             labelled = self.source.sentences(texts)
             if len(labelled) != len(texts):
                 raise AggGenError(f"{self.source.name} labelled {len(labelled)} of {len(texts)} texts")
@@ -67,6 +71,11 @@ class FrameSegmenter:
             raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(different)} sentences")
         of = dict(zip(different, frames, strict=True))
         return [tuple(Sentence(sentence, of[sentence.words]) for sentence in sentences) for sentences in split]
+
+
+def _brings_words(source: FrameSource | SentenceSource) -> TypeIs[SentenceSource]:
+    """Whether a source has words of its own. (isinstance would ask for its fingerprint, which may take a download.)"""
+    return hasattr(type(source), "sentences")
 
 
 def _offsets(sentences: Sequence[Sentence], level: Level) -> Iterator[int]:

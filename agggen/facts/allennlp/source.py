@@ -188,9 +188,10 @@ class AllenNLPFrames:
         if self._broken is not None:
             raise AllenNLPError(self._broken)
         self._end()
+        environment = self.environment  # before the archive is fetched for nothing
         config, archive = self.config.absolute, self.archive
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
-        process = JsonLinesProcess(self.environment.command, worker_environment(scratch, config.online), scratch)
+        process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
         question = {"op": "start", "protocol": PROTOCOL, "archive": str(archive.path), "sha256": archive.sha256}
         question |= {"device": config.device, "threads": config.threads}
         question |= {"bert": config.bert, "spacy": config.spacy}

@@ -56,6 +56,17 @@ def test_sources_keep_their_protocols(tmp_path: Path) -> None:
     assert isinstance(FrameSegmenter(VerbsOfAList()), FactSegmenter)
 
 
+def test_a_fingerprint_is_not_asked_for_to_cut_texts() -> None:
+    """isinstance asked for it too, with some hash seeds; AllenNLP's has to read the archive."""
+
+    class Unknown(VerbsOfAList):
+        @property
+        def fingerprint(self) -> str:  # type: ignore[override]
+            raise AssertionError("asked for its fingerprint")
+
+    assert FrameSegmenter(Unknown()).segment(["Ann sang a song!"]) == [("Ann sang a song!",)]
+
+
 def test_texts_are_cut_into_sentences_and_facts() -> None:
     source = VerbsOfAList()
     texts = [
