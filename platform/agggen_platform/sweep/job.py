@@ -228,11 +228,19 @@ def _terminable() -> Iterator[None]:
         yield
         return
 
+    came = False
+
     def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
         raise Terminated
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
+    except KeyboardInterrupt:
+        if came:  # where Ray waits, it makes a plain one of it
+            raise Terminated from None
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)
