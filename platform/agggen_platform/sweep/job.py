@@ -162,7 +162,7 @@ def _run(
         show(progress)
 
     job = TrialJob(config, name, runs_dir, Path.cwd(), study.config.measure)
-    # Without its dashboard, a local cluster keeps the workers' CPUs of runs that were stopped early.
+    # Without its dashboard, a local cluster never frees what the workers of a trial held whose own process died.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
         run_trials(study, job, told, runs_dir / name / "tune")
 
