@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agggen_platform.cli.main import main
-
-Run = Callable[..., tuple[int | str | None, str, str]]
+from tests.command import Run, command
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return command(capsys)
 
 
 def write(path: str, lines: list[Any]) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,12 @@ from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Plan, Record
 from agggen.text import Vocabulary
 from agggen_platform import evaluation
-from agggen_platform.cli.main import main
-from agggen_platform.tracking import Tracker
+from agggen_platform.tracking import tracker
+from agggen_platform.tracking.sender import Sender
+from tests.command import Run, command
 
 REPO = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
-
-Run = Callable[..., tuple[int | str | None, str, str]]
 
 RESTAURANTS = [
     Record.of(
@@ -75,28 +73,24 @@ def restaurants(tmp_path: Path) -> Path:
     return tmp_path / "prepared"
 
 
-class NoTracker(Tracker):
-    """A run log that keeps its local file and sends nothing to MLflow, which takes seconds to start."""
+class IdleSender(Sender):
+    """Sends nothing to MLflow, which takes seconds to start; the local run log is the real one."""
 
-    def _send_all(self) -> None:
-        while self._events.get()["event"] != "end":
-            pass
+    def start(self) -> None: ...
+
+    def close(self, patience: float) -> int:
+        return 0
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(evaluation, "Tracker", NoTracker)
+    monkeypatch.setattr(tracker, "Sender", IdleSender)
 
     def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        given = [str(argument) for argument in arguments]
-        monkeypatch.setattr(sys, "argv", ["agggen", *given])
-        with pytest.raises(SystemExit) as ended:
-            main(given)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return ended.value.code, captured.out, captured.err
+        monkeypatch.setattr(sys, "argv", ["agggen", *map(str, arguments)])
+        return command(capsys)(*arguments)
 
     return call
 

@@ -15,7 +15,8 @@ from agggen.corpora.e2e import read_e2e
 from agggen.corpora.prepared import write_records
 from agggen.evaluation.protocols import PROTOCOLS, score_texts
 from agggen.records import Record
-from tests.unit.score_files import Run, rounded, run, scores_of, write
+from tests.command import Run
+from tests.unit.score_files import rounded, run, scores_of, write
 
 __all__ = ["run"]  # a fixture
 

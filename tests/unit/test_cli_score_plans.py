@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.score_files import Run, rounded, run, scores_of, write
+from tests.command import Run
+from tests.unit.score_files import rounded, run, scores_of, write
 
 __all__ = ["run"]  # a fixture
 

@@ -14,8 +14,8 @@ from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
-from agggen_platform.cli.main import main
-from tests.unit.cli_write.examples import RESTAURANTS, Run, json_lines
+from tests.command import Run, command
+from tests.unit.cli_write.examples import RESTAURANTS, json_lines
 
 BIGGEST = 3  # the model's L
 
@@ -38,15 +38,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return command(capsys)
 
 
 @pytest.fixture

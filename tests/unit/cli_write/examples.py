@@ -11,15 +11,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
 COMMAND = [sys.executable, "-m", "agggen_platform.cli.main"]
-
-Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 def restaurant(number: int, name: str, **values: str) -> dict[str, Any]:

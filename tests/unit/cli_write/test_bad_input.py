@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import Run
 from tests.unit.cli_write.examples import (
     RESTAURANTS,
     TWO_PARTS,
-    Run,
     json_lines,
     parsed,
 )

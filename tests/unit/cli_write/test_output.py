@@ -14,12 +14,12 @@ import pytest
 
 from agggen.generation.generator import Generator
 from agggen_platform.cli import records as cli_records
+from tests.command import Run
 from tests.unit.cli_write.examples import (
     COMMAND,
     ENVIRONMENT,
     RESTAURANTS,
     TWO_PARTS,
-    Run,
     json_lines,
     parsed,
     subprocess_of,

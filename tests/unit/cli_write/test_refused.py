@@ -9,9 +9,9 @@ import pytest
 
 from agggen.corpora.prepared import write_records
 from agggen.records import Record
+from tests.command import Run
 from tests.unit.cli_write.examples import (
     RESTAURANTS,
-    Run,
     json_lines,
     parsed,
 )

@@ -16,11 +16,11 @@ from agggen.corpora.prepared import write_records
 from agggen.records import Plan, Record
 from agggen.run import FactsConfig
 from agggen_platform.cli import records as cli_records
+from tests.command import Run
 from tests.unit.cli_write.examples import (
     COMMAND,
     ENVIRONMENT,
     RESTAURANTS,
-    Run,
     json_lines,
     parsed,
 )

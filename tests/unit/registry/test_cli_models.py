@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agggen.bundle import fingerprint
-from agggen_platform.cli.main import main
+from tests.command import Run, command
 from tests.unit.registry.examples import write_report
-
-Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
 def run(store: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the command in this process and in a folder with an empty registry: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return command(capsys)
 
 
 def test_from_bundle_to_champion_and_back(run: Run, trained: list[Path], tmp_path: Path) -> None:

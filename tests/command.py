@@ -1,0 +1,25 @@
+"""The `agggen` command in the tests' own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from agggen_platform.cli.main import main
+
+Run = Callable[..., tuple[int | str | None, str, str]]
+"""Takes the command's arguments; gives its exit code, stdout and stderr."""
+
+
+def command(capsys: pytest.CaptureFixture[str]) -> Run:
+    """What runs the command; an error that shows a traceback is a failure."""
+
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return ended.value.code, captured.out, captured.err
+
+    return call
