@@ -61,7 +61,7 @@ class FactsConfig(FrameSettings):
     constraints: Constraints = "release"
 
     def __post_init__(self) -> None:
-        _ = self.segmenter  # refuses a source that lacks what it needs
+        _ = self.segmenter, self.for_new_texts  # refuses a source that lacks what it needs, and secrets in an address
 
     @property
     def segmenter(self) -> SegmenterConfig | None:

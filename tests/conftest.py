@@ -16,6 +16,8 @@ from tests.s3_faults import FaultyS3
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
+os.environ.pop("MLFLOW_TRACKING_URI", None)  # no test logs to the MLflow of whoever runs it
+
 
 @pytest.fixture(scope="session")
 def data_home() -> Path:
@@ -35,7 +37,7 @@ def ray_cluster() -> Iterator[None]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
     from agggen_platform.ray_cluster import connected
 
-    with connected(address="local", cpus=8):
+    with connected(address="local", cpus=8, gpus=0):
         yield
 
 

@@ -17,6 +17,9 @@ class Callback(Protocol):
     ``progress.done`` False; a checkpoint saved then continues exactly there. One worker that sets it stops them all.
     """
 
+    def on_update(self, trainer: Trainer) -> None:
+        """After every update."""
+
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
         """Every `log_every` updates: averages since the last call."""
 
@@ -29,6 +32,8 @@ class Callback(Protocol):
 
 class Silent:
     """A callback that does nothing; a base for those that care for one event."""
+
+    def on_update(self, trainer: Trainer) -> None: ...
 
     def on_log(self, trainer: Trainer, metrics: Metrics) -> None: ...
 
@@ -50,13 +55,13 @@ class Keeper(Protocol):
 
 
 class CheckpointEvery(Silent):
-    """Saves the whole state of the loop at most every `seconds`, and after each evaluation."""
+    """Saves the whole state of the loop after the first update that is `seconds` later, and after each evaluation."""
 
     def __init__(self, keeper: Keeper, seconds: float = 120.0) -> None:
         self.keeper, self.seconds = keeper, seconds
         self._saved = time.monotonic()
 
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+    def on_update(self, trainer: Trainer) -> None:
         if time.monotonic() - self._saved >= self.seconds:
             self._save(trainer)
 

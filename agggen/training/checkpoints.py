@@ -93,6 +93,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
 
     Raises:
         TrainingError: the file is no checkpoint, or one of another stage, seed, configuration, model or corpus.
+        OSError: it cannot be read here and now.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -102,7 +103,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         with safe_open(path, framework="pt") as file:
             described = json.loads((file.metadata() or {}).get("agggen", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+    except (SafetensorError, json.JSONDecodeError) as error:
         raise TrainingError(f"{path} is no readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(described, dict):
         raise TrainingError(f"{path} is no checkpoint of a training run; delete it to start over")

@@ -167,6 +167,8 @@ class Trainer:
             window.add(*self._update(chosen), sum(map(len, chosen)))
             self.progress.batch += len(chosen)
             self.progress.step += 1
+            for callback in self.callbacks:
+                callback.on_update(self)
             if self.progress.step % self.config.log_every == 0:
                 metrics = window.metrics() | {
                     "learning_rate": self.optimizer.param_groups[0]["lr"],

@@ -34,6 +34,11 @@ class ClusterConfig:
             raise ConfigError(f"cluster.min_workers must be from 0 to cluster.workers, not {self.min_workers}")
         if self.cpus_per_worker < 0 or self.gpus_per_worker < 0 or not (self.cpus_per_worker or self.gpus_per_worker):
             raise ConfigError("a worker needs cluster.cpus_per_worker or cluster.gpus_per_worker; neither is negative")
+        if self.workers > 1 and self.gpus_per_worker % 1:
+            raise ConfigError(
+                f"cluster.gpus_per_worker must be a whole number for several workers, not {self.gpus_per_worker}: "
+                "NCCL takes no two of them on one GPU"
+            )
         if self.max_failures < -1:
             raise ConfigError(f"cluster.max_failures must be -1 (no limit) or more, not {self.max_failures}")
 

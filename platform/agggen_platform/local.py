@@ -9,20 +9,26 @@ from pathlib import Path
 
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.corpora.prepared import read_records
-from agggen.corpora.rejects import split_rejects
+from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
 from agggen.records import Record
 
 
 def records_of(corpus: str, split: str) -> list[Record]:
-    """The readable records of a corpus of the catalogue, or of a folder that `agggen corpora prepare` wrote.
+    """The readable records of a corpus; see `read_split`."""
+    return read_split(corpus, split)[0]
+
+
+def read_split(corpus: str, split: str) -> tuple[list[Record], list[Reject]]:
+    """The records of a corpus of the catalogue, or of a folder that `agggen corpora prepare` wrote, and what could not
+    be read.
 
     Raises:
         CorpusError: there is no such corpus, folder or split.
     """
     prepared = Path(corpus) / f"{split}.parquet"
     if prepared.is_file():
-        return read_records(prepared)
+        return read_records(prepared), []
     if corpus not in {known.name for known in list_corpora()}:
         folder = Path(corpus)
         if splits := sorted(file.stem for file in folder.glob("*.parquet")):
@@ -32,8 +38,7 @@ def records_of(corpus: str, split: str) -> list[Record]:
                 f"the folder {corpus} holds no prepared corpus ({prepared} is missing); "
                 "make one with: agggen corpora prepare NAME --out DIR"
             )
-    records, _ = split_rejects(load(corpus, split))
-    return records
+    return split_rejects(load(corpus, split))
 
 
 def fingerprint_of(records: Sequence[Record]) -> str:

@@ -56,6 +56,7 @@ class Cluster:
 def connected(
     address: str | None = None,
     cpus: int | None = None,
+    gpus: int | None = None,
     dashboard: bool = False,
     object_store_bytes: int = OBJECT_STORE_BYTES,
 ) -> Iterator[Cluster]:
@@ -64,6 +65,7 @@ def connected(
     Args:
         address: ``local`` for a cluster of one's own, or where one runs (``auto``, ``host:6379``, ``ray://host:10001``).
         cpus: how many CPUs a local cluster offers to tasks and actors; all that the machine has by default.
+        gpus: likewise.
         dashboard: whether a local cluster has one (Ray Tune needs it: without one, stopped trials keep their CPUs).
 
     Raises:
@@ -86,6 +88,7 @@ def connected(
             ray.init(
                 address="local",
                 num_cpus=cpus,
+                num_gpus=gpus,
                 include_dashboard=dashboard,
                 object_store_memory=object_store_bytes,
                 logging_level=logging.ERROR,

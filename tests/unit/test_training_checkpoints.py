@@ -241,7 +241,7 @@ def test_garbage_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no readable checkpoint"):
         load_checkpoint(path, trainer())
     path.unlink()
-    with pytest.raises(TrainingError, match="no readable checkpoint"):
+    with pytest.raises(FileNotFoundError):  # of this machine, not of the checkpoint: another attempt may find it
         load_checkpoint(path, trainer())
     save_file({"a": torch.zeros(2)}, path)
     with pytest.raises(TrainingError, match="is no checkpoint of a training run"):

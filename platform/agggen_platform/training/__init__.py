@@ -2,5 +2,5 @@
 
 `job` is the whole of it and what others call. `data` finds the records and names the run, `prepared` turns them into
 examples once for all workers, `keeper` keeps checkpoints in a store, `news` is what training tells the job, `stopping`
-listens to Ctrl-C, and `on_ray` runs the library's loop on Ray Train.
+listens to Ctrl-C, `on_ray` runs the library's loop on Ray Train, and `post` is how its workers talk with the job.
 """

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from agggen.corpora.rejects import Reject, check_reject_share
+from agggen.facts.config import segmenter
 from agggen.records import Record
 from agggen.run import RunConfig
 from agggen_platform.config import config_hash
 from agggen_platform.job_config import result_of
-from agggen_platform.local import fingerprint_of, records_of
+from agggen_platform.local import fingerprint_of, read_split
+
+REJECTS = 0.05
+"""The share of a split that may be unreadable."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,10 @@ class Data:
     dev: list[Record]
     fingerprints: dict[str, str]
     """SHA-256 by ``CORPUS/SPLIT``."""
+    segmenter: str
+    """The fingerprint of what cuts the texts into facts, or ``corpus``."""
+    rejects: dict[str, list[Reject]] = field(default_factory=dict)
+    """What could not be read, by ``CORPUS/SPLIT``."""
 
     def samples(self, count: int) -> list[Record]:
         """`count` development records from all over the split, always the same."""
@@ -30,21 +39,26 @@ class Data:
 
 
 def data_of(config: RunConfig) -> Data:
-    """What the configuration's corpus holds.
+    """What the configuration's corpus holds, and what will cut its texts.
 
     Raises:
-        CorpusError: it is not there.
+        CorpusError: it is not there, or more than `REJECTS` of a split cannot be read; likewise precomputed frames.
+        AllenNLPError, BundleError: the segmenter cannot be had.
     """
-    corpus = config.corpus
-    train, dev = records_of(corpus.name, corpus.train), records_of(corpus.name, corpus.dev)
-    fingerprints = {
-        f"{corpus.name}/{corpus.train}": fingerprint_of(train),
-        f"{corpus.name}/{corpus.dev}": fingerprint_of(dev),
-    }
-    return Data(train, dev, fingerprints)
+    corpus, facts = config.corpus, config.facts.segmenter
+    splits = {f"{corpus.name}/{split}": read_split(corpus.name, split) for split in (corpus.train, corpus.dev)}
+    for name, (records, rejects) in splits.items():
+        check_reject_share(len(records), rejects, REJECTS, name)
+    return Data(
+        splits[f"{corpus.name}/{corpus.train}"][0],
+        splits[f"{corpus.name}/{corpus.dev}"][0],
+        {name: fingerprint_of(records) for name, (records, _) in splits.items()},
+        segmenter(facts).fingerprint if facts else "corpus",
+        {name: rejects for name, (_, rejects) in splits.items() if rejects},
+    )
 
 
 def default_name(preset: str, config: RunConfig, data: Data) -> str:
     """``PRESET-`` and 12 hex digits of all that decides the result, so that the same command continues its run."""
-    decisive = json.dumps([config_hash(result_of(config)), *data.fingerprints.values()])
+    decisive = json.dumps([config_hash(result_of(config)), *data.fingerprints.values(), data.segmenter])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"

@@ -6,8 +6,10 @@
     STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
     STORE/NAME/bundle/                              the model
 
-STORE is ``storage.url``, or RUNS where that is null. Where STORE is remote, the bundle is written to RUNS/NAME/bundle
-first and copied from there.
+    RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read
+
+STORE is ``storage.url``, or RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the
+store of an earlier job whose finished bundle lies there, so a job with another STORE leaves what is a store's alone.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.corpora.rejects import write_rejects
 from agggen.errors import ConfigError, StoppedError
 from agggen.model.joint import JointModel
 from agggen.records import Record
@@ -34,15 +37,16 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
-from agggen_platform.tracking.journal import history
+from agggen_platform.tracking.journal import entries, history
 from agggen_platform.training.data import Data, data_of
-from agggen_platform.training.keeper import StoreKeeper
+from agggen_platform.training.keeper import FinishedKeeper, StoreKeeper
 from agggen_platform.training.news import News, Reporter, Writer
 from agggen_platform.training.prepared import prepared_in
 from agggen_platform.training.stopping import StopRequest
 
 OnEvaluation = Callable[[str, int, Mapping[str, float]], bool]
-_RUN, _BUNDLE, _CHECKPOINTS = "run.json", "bundle", "checkpoints"
+_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
+_REJECTS = "rejects.jsonl"
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,12 @@ def train_job(
         parent: the name of the run that this one is part of.
         on_evaluation: told stage, update and scores after each epoch; True stops the job.
         show: told everything that training says.
-        say: told, in a sentence, what becomes of the workers of a cluster.
+        say: told, in a sentence, what becomes of the workers of a cluster, and what the job had to make do with.
         data: the corpus's records, where they are read already.
 
     Raises:
         ConfigError: the name is no name, or belongs to a run of another configuration or other data.
-        CorpusError, RecordError: the corpus is missing, or cannot be trained on.
+        CorpusError, RecordError: the corpus is missing, or cannot be trained on; AllenNLPError likewise.
         ClusterError: there is no such cluster, or it lacks what the workers need.
         ClaimedError: another job works on this run.
         StorageError: the store refused or does not answer.
@@ -95,10 +99,15 @@ def train_job(
     run = _Run(config, name, runs_dir, parent)
     data = data or data_of(config)
     with claim(run.folder) as check, ExitStack() as stack:
+        if run.away:
+            stack.enter_context(claim(Folder(str(run.runs_folder))))
         if fresh:
             run.clear()
         run.check(data)
         if found := run.finished():
+            if run.is_half_told():
+                with run.tracker:
+                    run.tell(found.bundle, found.path, found.address, data.samples(config.tracking.samples))
             return found
         workers = None
         if config.cluster.workers:
@@ -106,7 +115,7 @@ def train_job(
 
             workers = stack.enter_context(workers_of(config))
         prepared, place = prepared_in(run.folder, config, data)
-        run.begin(data)
+        run.begin(data, say)
         begin = time.monotonic()
         stop = StopRequest()
         with run.tracker as tracker, stop:
@@ -116,7 +125,8 @@ def train_job(
                 samples = data.samples(config.tracking.samples)
                 if workers is not None:
                     workers.train(run.folder, place, samples, desk.hear, stop, say)
-                model, metrics = run.fit(prepared, desk, Writer(samples, prepared.encoder, config.inference), stop)
+                writer = Writer(samples, prepared.encoder, config.inference)
+                model, metrics = run.fit(prepared, desk, writer, stop, say)
             except StoppedError as error:
                 raise stop.stopped(error) from error
             check()
@@ -124,9 +134,7 @@ def train_job(
             path, address = run.publish(bundle)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
-            tracker.log_artifact(path)
-            tracker.set_tags({"bundle": address})
-            run.draw(bundle, samples)
+            run.tell(bundle, path, address, samples)
     return Finished(bundle, path, True, seconds, name, address, run.tracker.ui_command())
 
 
@@ -165,13 +173,19 @@ class _Run:
         self.config, self.name = config, name
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
+        self.away = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
+        """Whether the store is not the folder of runs."""
 
     def clear(self) -> None:
-        """Removes everything but the claim."""
-        for folder in (self.folder, Folder(str(self.runs_folder))):
-            for name in folder.names():
-                if not name.startswith(".claim"):
-                    folder.delete(name)
+        """Removes everything but the claims, and but another store's things in the folder of runs."""
+        runs = Folder(str(self.runs_folder))
+        stored = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
+        there = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in stored)]
+        if self.away:
+            there += [(self.folder, name) for name in self.folder.names()]
+        for folder, name in there:
+            if not name.startswith(".claim"):
+                folder.delete(name)
 
     def check(self, data: Data) -> None:
         """Raises ConfigError: the name belongs to a run of another configuration or other data."""
@@ -191,11 +205,18 @@ class _Run:
                 f"{'; '.join(changed[:5])}{more}. Give another --name, or --fresh to start over"
             )
 
-    def begin(self, data: Data) -> None:
+    def begin(self, data: Data, say: Callable[[str], None]) -> None:
+        """Writes down what was asked for, and what of it could not be read."""
+        for name, rejects in data.rejects.items():
+            say(f"{len(rejects):,} records of {name} cannot be read: {self.runs_folder / _REJECTS}")
+        if data.rejects:
+            self.runs_folder.mkdir(parents=True, exist_ok=True)
+            write_rejects(self.runs_folder / _REJECTS, [one for rejects in data.rejects.values() for one in rejects])
         self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _asked(self, data: Data) -> dict[str, Any]:
-        return flatten(result_of(self.config)) | {f"data {name}": value for name, value in data.fingerprints.items()}
+        fingerprints = {f"data {name}": value for name, value in data.fingerprints.items()}
+        return flatten(result_of(self.config)) | fingerprints | {"segmenter": data.segmenter}
 
     def describe(self, data: Data) -> None:
         """Tells the run log what is trained on what."""
@@ -204,6 +225,18 @@ class _Run:
         for name, fingerprint in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, fingerprint, corpus)
+
+    def tell(self, bundle: Bundle, path: Path, address: str, samples: Sequence[Record]) -> None:
+        """Tells the run log how it ended."""
+        self.tracker.log_artifact(path)
+        self.draw(bundle, samples)
+        self.tracker.set_tags({"bundle": address})
+
+    def is_half_told(self) -> bool:
+        """Whether the run log here lacks its end, because the job was killed after its bundle was there."""
+        events = [event for event, _ in entries(self.tracker.path) if event is not None]
+        told = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
+        return bool(events) and not (told and any(e["event"] == "end" for e in events[told[0] :]))
 
     def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
         """Pictures for the run log."""
@@ -226,15 +259,16 @@ class _Run:
         return Finished(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
 
     def fit(
-        self, prepared: Prepared, desk: _Desk, writer: Writer, stop: StopRequest
+        self, prepared: Prepared, desk: _Desk, writer: Writer, stop: StopRequest, say: Callable[[str], None]
     ) -> tuple[JointModel, dict[str, float]]:
         """Trains in this process; after the workers of a cluster have, it only takes the weights that they kept."""
         config: RunConfig = result_of(self.config)
-        store = CheckpointStore(Folder(self.folder.at(_CHECKPOINTS)), self.config.storage.keep)
+        store = CheckpointStore(Folder(self.folder.at(_CHECKPOINTS)), self.config.storage.keep, say)
+        if self.config.cluster.workers:
+            here = replace(config, training=replace(config.training, device="cpu"))
+            with FinishedKeeper(store, Alone()) as keeper:
+                return fit(here, prepared, keeper)
         with StoreKeeper(store, Alone()) as keeper:
-            if self.config.cluster.workers:
-                here = replace(config, training=replace(config.training, device="cpu"))
-                return fit(here, prepared, keeper, stop=lambda: True)
             return fit(
                 config,
                 prepared,
@@ -246,8 +280,16 @@ class _Run:
 
     def publish(self, bundle: Bundle) -> tuple[Path, str]:
         """Where the bundle lies now: on this machine, and for others."""
-        path = (self.folder.local or self.runs_folder) / _BUNDLE
-        if path.exists():  # of a job that was killed before it could copy it
-            shutil.rmtree(path)
-        save_bundle(path, bundle)
-        return path, str(path) if self.folder.local else put_bundle(path, self.folder.at(_BUNDLE))
+        if self.folder.local is not None:
+            path = self.folder.local / _BUNDLE
+            if path.exists():  # without a manifest (`finished`): empty folders that `clear` left
+                shutil.rmtree(path)
+            save_bundle(path, bundle)
+            return path, str(path)
+        staged = self.runs_folder / ".upload"
+        if staged.exists():  # of a job that was killed before it could copy it
+            shutil.rmtree(staged)
+        save_bundle(staged, bundle)
+        address = put_bundle(staged, self.folder.at(_BUNDLE))
+        shutil.rmtree(staged)
+        return get_bundle(address), address

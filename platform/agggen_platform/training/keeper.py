@@ -14,6 +14,7 @@ from agggen.training.checkpoints import Snapshot, load_checkpoint
 from agggen.training.distributed import Group
 from agggen.training.loop import Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
+from agggen_platform.storage.errors import StorageError
 
 
 class StoreKeeper:
@@ -94,3 +95,19 @@ class StoreKeeper:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ending)
             return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
+
+
+class FinishedKeeper(StoreKeeper):
+    """Takes up stages that others trained to their ends, and writes nothing."""
+
+    def restore(self, trainer: Trainer) -> bool:
+        """Raises StorageError: the newest checkpoint that is whole is not of the stage's end."""
+        found = super().restore(trainer)
+        at = trainer.progress
+        if not (at.done or at.epoch >= trainer.config.epochs):
+            reached = f"is of update {at.step}" if found else "is missing"
+            raise StorageError(
+                f"{trainer.stage} was trained to its end, but the newest whole checkpoint in {self.store.folder} "
+                f"{reached}; the same command trains the rest again"
+            )
+        return found

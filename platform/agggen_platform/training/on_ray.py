@@ -1,21 +1,21 @@
 """The library's loop on the workers of Ray Train: who divides the batches, and how they and the job talk.
 
 The job stays the one that logs, answers and ends. An actor beside it, `Post`, carries news from worker 0 to the job and
-the wish to stop to worker 0, which spreads it (`Trainer` adds it up). Ray Train's own `report` is paced at seconds a
-call and is not used, nor are its checkpoints: workers keep theirs in the run's store. When workers die, Ray Train
-starts all of them anew, fewer if it must (``cluster.min_workers``), and they continue from there.
+the wish to stop to worker 0, which spreads it (`Trainer` adds it up); where no worker 0 hears it, the job ends Ray
+Train's controller, and so all that it started. Ray Train's own `report` is paced at seconds a call and is not used, nor
+are its checkpoints: workers keep theirs in the run's store. When workers die, Ray Train starts all of them anew, fewer
+if it must (``cluster.min_workers``), and they continue from there.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,10 +29,12 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.news import News, Reporter, Send, Writer
+from agggen_platform.training.post import Crier, Post
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_PATIENCE_SECONDS = 60.0  # before it is said that there are no workers yet
+_SILENCE_SECONDS = 20.0  # after which worker 0 is taken for dead
+_COLLECTIVE_SECONDS = 300  # that workers wait for one of them, which may have checkpoints to fetch or samples to write
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
@@ -83,44 +85,6 @@ def _check_room(config: JobConfig, cluster: Cluster) -> None:
         )
 
 
-class Post:
-    """What the job and worker 0 tell each other; an actor."""
-
-    def __init__(self) -> None:
-        self._news: list[News] = []
-        self._starts: list[int] = []
-        self._stop = False
-        self._end: tuple[str, str] | None = None
-
-    def start(self, workers: int) -> None:
-        self._starts.append(workers)
-
-    def starts(self) -> list[int]:
-        """How many workers there were at each start."""
-        return self._starts
-
-    def put(self, news: News) -> None:
-        self._news.append(news)
-
-    def take(self) -> list[News]:
-        """All that came since the last call."""
-        taken, self._news = self._news, []
-        return taken
-
-    def stop(self) -> None:
-        self._stop = True
-
-    def stopping(self) -> bool:
-        return self._stop
-
-    def end(self, kind: str, message: str) -> None:
-        """Worker 0: training cannot go on, which all workers found alike; another attempt would end the same way."""
-        self._end = (kind, message)
-
-    def ended(self) -> tuple[str, str] | None:
-        return self._end
-
-
 @dataclass(frozen=True)
 class _Task:
     """All that a worker is told."""
@@ -155,16 +119,20 @@ class Workers:
             samples: records to write about after each epoch.
             hear: hears what worker 0 says.
             stop: asked a few times a second.
-            say: told, in a sentence, when workers start, start again, or do not.
+            say: told, in a sentence, when workers start, start again, or do not, and what the store made do with.
 
         Raises:
             StoppedError: it was asked to stop; the same call continues.
             TrainingError: training cannot go on, or workers died more often than ``cluster.max_failures``.
-            ClusterError: Ray Train itself failed.
+            ClusterError: Ray Train itself failed, or the cluster was lost.
         """
         import ray
+        from ray.exceptions import RayError
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        post = ray.remote(num_cpus=0)(Post).remote()
+        # Beside the job: the loss of any other node must not end it.
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        post = ray.remote(num_cpus=0, scheduling_strategy=here)(Post).remote()
         task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], post)
         failures: list[BaseException] = []
 
@@ -177,19 +145,29 @@ class Workers:
         # In a thread: Ray Train would take SIGINT for itself, and news must be heard meanwhile.
         thread = threading.Thread(target=fit_all, name="ray-train", daemon=True)
         thread.start()
-        asked, crier = False, _Crier(self.config, say)
-        while True:
-            running = thread.is_alive()
-            crier.hear(ray.get(post.starts.remote()))
-            asked_now = [hear(news) for news in ray.get(post.take.remote())]
-            if not asked and (any(asked_now) or stop()):
-                asked = True
-                ray.get(post.stop.remote())
-            if not running:
-                break
-            thread.join(_POLL_SECONDS)
-        ended = ray.get(post.ended.remote())
-        ray.kill(post)
+        asked, crier = False, Crier(self.config, say)
+        try:
+            while True:
+                running = thread.is_alive()
+                heard = ray.get(post.take.remote())
+                crier.hear(heard)
+                asked_now = [hear(news) for news in heard.news]
+                if not asked and (any(asked_now) or stop()):
+                    asked = True
+                    ray.get(post.stop.remote())
+                if not running:
+                    break
+                if asked and (not heard.starts or heard.silence > _SILENCE_SECONDS):
+                    raise StoppedError("training was stopped while no workers ran; the same call continues there")
+                thread.join(_POLL_SECONDS)
+            ended = ray.get(post.ended.remote())
+        except RayError as error:
+            raise ClusterError(f"the Ray cluster was lost: {_last_line(error)}; the same call continues") from error
+        finally:
+            if thread.is_alive():
+                _end(post, thread)
+                thread.join(_SILENCE_SECONDS)
+            ray.kill(post)
         if ended is not None:
             kind, message = ended
             raise StoppedError(message) if kind == "stopped" else TrainingError(message)
@@ -209,7 +187,9 @@ class Workers:
             TorchTrainer(
                 _work,
                 train_loop_config={"task": task},
-                torch_config=TorchConfig(backend="nccl" if wanted.gpus_per_worker else "gloo"),
+                torch_config=TorchConfig(
+                    backend="nccl" if wanted.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS
+                ),
                 scaling_config=ScalingConfig(
                     num_workers=(wanted.min_workers, wanted.workers) if elastic else wanted.workers,
                     use_gpu=wanted.gpus_per_worker > 0,
@@ -221,27 +201,40 @@ class Workers:
                     storage_path=scratch,
                     failure_config=FailureConfig(max_failures=wanted.max_failures),
                     logging_config=LoggingConfig(log_level="ERROR"),
+                    callbacks=[_introduction(task.post)],
                 ),
             ).fit()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-class _Crier:
-    """Says what becomes of the workers."""
+def _introduction(post: Any) -> Any:
+    """A callback of Ray Train's controller, which is an actor that only itself can tell of."""
+    import ray
+    from ray.train.v2._internal.execution.callback import ControllerCallback
 
-    def __init__(self, config: JobConfig, say: Callable[[str], None]) -> None:
-        self.config, self.say, self.known = config, say, 0
-        self.deadline = time.monotonic() + _PATIENCE_SECONDS
+    class Introduction(ControllerCallback):
+        def after_controller_start(self, train_run_context: Any) -> None:
+            post.controlled.remote(ray.get_runtime_context().current_actor)
 
-    def hear(self, starts: list[int]) -> None:
-        for number, workers in enumerate(starts[self.known :], start=self.known):
-            again = f" again (restart {number})" if number else ""
-            self.say(f"{workers} of {self.config.cluster.workers} workers train{again}")
-        self.known = len(starts)
-        if not starts and time.monotonic() > self.deadline:
-            self.deadline = math.inf
-            self.say(f"still waiting for {self.config.cluster.workers} workers: the cluster is busy, or has to grow")
+    return Introduction()
+
+
+def _end(post: Any, thread: threading.Thread) -> None:
+    """Ends Ray Train's controller, and with it the workers that it started."""
+    import ray
+    from ray.exceptions import RayError
+
+    with suppress(RayError):  # the actor ends in this call; or it is busy, or gone with the cluster
+        deadline = time.monotonic() + _SILENCE_SECONDS
+        while (controller := ray.get(post.controller.remote(), timeout=_SILENCE_SECONDS)) is None:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                return  # workers that start without a post end at once
+            time.sleep(_POLL_SECONDS)
+        try:
+            ray.get(controller.abort.remote(), timeout=5)
+        finally:
+            ray.kill(controller)
 
 
 def _explained(error: BaseException, config: JobConfig) -> AggGenError:
@@ -280,13 +273,14 @@ def _work(told: dict[str, Any]) -> None:
     torch.set_num_threads(threads)
     prepared = read_prepared(task.folder, task.prepared)
     writer = Writer([Record.of(sample) for sample in task.samples], prepared.encoder, config.inference)
-    store = CheckpointStore(Folder(task.folder.at("checkpoints")), task.config.storage.keep)
+    report = task.post.remark.remote
+    store = CheckpointStore(Folder(task.folder.at("checkpoints")), task.config.storage.keep, report)
     send = _sender(task.post)
     first = group.rank == 0
     if first:
         task.post.start.remote(group.size)
     try:
-        with StoreKeeper(store, group) as keeper, _stop_flag(task.post, first) as stop:
+        with _stop_flag(task.post, first) as stop, StoreKeeper(store, group) as keeper:
             fit(
                 config,
                 prepared,
@@ -297,7 +291,8 @@ def _work(told: dict[str, Any]) -> None:
                 task.config.storage.checkpoint_seconds,
             )
     except TrainingError as error:
-        # All workers find this alike and at the same update; whatever else is wrong is raised, and tried again.
+        # All workers find this alike and at the same update: a wish to stop, a loss that is not finite, a checkpoint of
+        # another run. Whatever else is wrong, such as a disk that one of them cannot read, is raised, and tried again.
         if first:
             ray.get(task.post.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
     ray.get(task.post.stopping.remote())  # all that was put before has arrived
@@ -313,7 +308,9 @@ def _sender(post: Any) -> Send:
 
 @contextmanager
 def _stop_flag(post: Any, listening: bool) -> Iterator[Callable[[], bool]]:
-    """Whether the job wants to stop, asked for in the background by the worker that is `listening`."""
+    """Whether the job wants to stop, asked for in the background by the worker that is `listening`; to the end, because
+    to ask is its sign of life.
+    """
     import ray
 
     asked, over = threading.Event(), threading.Event()
@@ -322,7 +319,6 @@ def _stop_flag(post: Any, listening: bool) -> Iterator[Callable[[], bool]]:
         while not over.wait(_POLL_SECONDS):
             if ray.get(post.stopping.remote()):
                 asked.set()
-                return
 
     if listening:
         threading.Thread(target=listen, name="stop", daemon=True).start()

@@ -76,6 +76,7 @@ def _key(config: RunConfig, data: Data) -> str:
         "data": data.fingerprints,
         "limit": config.corpus.limit,
         "facts": asdict(config.facts),
+        "segmenter": data.segmenter,
         "text": asdict(config.text),
         "max_state": config.model.max_state,
     }

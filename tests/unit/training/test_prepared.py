@@ -30,7 +30,7 @@ def content(prepared: Prepared) -> tuple[object, ...]:
     return *described, prepared.train, prepared.dev, prepared.segmenter
 
 
-DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"})
+DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1")
 
 
 def test_examples_are_read_as_they_were_made(config: JobConfig, tmp_path: Path) -> None:
@@ -74,7 +74,8 @@ def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_pa
     ]
     assert len({place(one) for one in same}) == 1
     places = {place(one) for one in [config, *others]}
-    assert len(places | {place(config, replace(DATA, fingerprints={"toy/train": "13"}))}) == len(others) + 2
+    data = [replace(DATA, fingerprints={"toy/train": "13"}), replace(DATA, segmenter="sentences-2")]
+    assert len(places | {place(config, one) for one in data}) == len(others) + 3
 
 
 def test_a_folder_cut_off_while_it_was_written_is_written_anew(config: JobConfig, tmp_path: Path) -> None:
