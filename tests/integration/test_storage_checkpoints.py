@@ -136,9 +136,14 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) ->
     assert stored.restored() == 1  # and a new one finds out
     assert any(name in said and "an older one" in said for said in stored.said)
     stored.damage(1, None)
-    assert stored.restored() is None
+    with pytest.raises(
+        DamagedError, match=rf"no checkpoint of joint is whole.*{name}.*step-00000001.*--fresh starts over"
+    ):
+        stored.restored()  # a run must not begin anew without a word
     stored.save(2)  # the damaged file is replaced, though its name is the same
     assert stored.restored() == 2
+    stored.store.clear("joint")
+    assert stored.restored() is None
 
 
 @pytest.mark.parametrize("content", [content_of(2)[:-1], b"", None])

@@ -3,36 +3,74 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agggen_platform.storage.claim import claim
+from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
 from tests.s3_faults import FaultyS3
 
 
-def test_a_claim_that_cannot_be_renewed_is_lost(s3: str, faulty_s3: FaultyS3) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
+
+
+def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
-    with claim(folder, beat=0.1) as check:
-        check()
-        faulty_s3.inject("503", -1, method="PUT")  # only the beat fails, and the check tells of it
-        deadline = time.monotonic() + 20
-        with pytest.raises(StorageError, match="failed 2 times"):
-            while time.monotonic() < deadline:
-                check()
-        faulty_s3.inject("503", -1)  # and it cannot be given back either, which is no error on the way out
+    with claim(folder, beat=0.5) as check:
+        for method in ("PUT", ""):  # the beat alone fails, then all
+            faulty_s3.heal()
+            faulty_s3.inject("503", -1, method=method)
+            wait_until(lambda: faulty_s3.count() >= 10)
+            if not method:
+                with pytest.raises(StorageError, match="failed 2 times"):
+                    check()
+            faulty_s3.heal()
+            check()
+            wait_until(lambda: faulty_s3.count("PUT") >= 2)
+        with pytest.raises(ClaimedError, match="another job works on"), claim(folder, beat=0.5):
+            pass
+        faulty_s3.inject("503", -1)  # and it cannot be given back, which is no error on the way out
     faulty_s3.heal()
-    with claim(folder, beat=0.1) as check:
+    with claim(folder, beat=0.5) as check:
         check()
     assert folder.names() == []
 
 
+def test_a_claim_that_another_took_in_an_outage_is_lost_for_good(s3: str, faulty_s3: FaultyS3) -> None:
+    folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
+    with claim(folder, beat=0.5) as check:
+        faulty_s3.heal()
+        faulty_s3.inject("503", -1, method="GET")
+        wait_until(lambda: faulty_s3.count("GET") >= 6)
+        folder.write(".claim", b'{"id": "other", "who": "someone", "count": 0}')
+        faulty_s3.heal()
+        wait_until(lambda: faulty_s3.count("GET") >= 1)
+        with pytest.raises(ClaimedError, match="took over"):
+            check()
+    assert folder.names() == [".claim"]
+
+
+def test_a_request_that_hangs_does_not_stop_the_beat(s3: str, faulty_s3: FaultyS3) -> None:
+    with claim(Folder(f"{s3}/run"), beat=0.5):
+        asked = faulty_s3.count("GET")
+        faulty_s3.bytes_per_second = 3  # so the claim takes half a minute
+        wait_until(lambda: faulty_s3.count("GET") > asked)
+        time.sleep(0.1)  # its answer is on its way
+        faulty_s3.heal()
+        wait_until(lambda: faulty_s3.count("PUT") > 0, 10)
+
+
 def test_a_fault_that_passes_does_not_cost_the_claim(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=10, pause=0.01))
-    with claim(folder, beat=0.05) as check:
+    with claim(folder, beat=0.5) as check:
         for kind in ("503", "reset", "lost answer"):
             faulty_s3.inject(kind, 3)
             asked = faulty_s3.count("PUT")

@@ -6,13 +6,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts.config import RULES, SegmenterConfig
-from agggen_platform.segmentation.shards import Source
 
-FORMAT = 2  # of the output and of the rules behind it
+if TYPE_CHECKING:
+    from agggen_platform.segmentation.shards import Source
+
+FORMAT = 3  # of the output and of the rules behind it
 
 AlignmentRule = Literal["normal", "surface", "none"]
 

@@ -106,7 +106,7 @@ class RowSegmenter:
         batch_size: int = 1024,
         doubles: Mapping[int, int] | None = None,
     ) -> None:
-        """`doubles`: the rows whose id an earlier row has, and that row."""
+        """`doubles`: the records whose id an earlier record has, and that one's row."""
         self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size
         self.doubles = doubles or {}
         self.counts = Counts()
@@ -208,6 +208,15 @@ class RowSegmenter:
         ]
 
 
+def bare_record(row: Mapping[str, Any]) -> Record:
+    """The record of a prepared row, without its references.
+
+    Raises:
+        RecordError: the row is no record.
+    """
+    return Record(row["id"], _triples(row), (), row.get("category"))
+
+
 def good_records(rows: Sequence[dict[str, Any]]) -> Iterator[Record]:
     """The records among segmented rows, each with its good references."""
     for row in rows:
@@ -237,7 +246,7 @@ def rejected(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[int, str | None, 
 def _record(row: dict[str, Any]) -> tuple[Record, list[Reference | str]] | str:
     """The record without its references and each reference, or what is wrong with either."""
     try:
-        record = Record(row["id"], _triples(row), (), row.get("category"))
+        record = bare_record(row)
     except AggGenError as error:
         return str(error)
     return record, [_reference(record, reference) for reference in row.get("references") or ()]
@@ -257,7 +266,7 @@ def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
         return str(error)
 
 
-def _triples(row: dict[str, Any]) -> tuple[Triple, ...]:
+def _triples(row: Mapping[str, Any]) -> tuple[Triple, ...]:
     return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
 
 

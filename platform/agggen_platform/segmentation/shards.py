@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.corpora.prepared import schema
-from agggen.errors import CorpusError
+from agggen.errors import CorpusError, RecordError
+from agggen_platform.segmentation.rows import bare_record
 from agggen_platform.storage.folder import Folder
 
 # Each part of a row group decodes the group up to its own end; more parts would cost more than they save.
@@ -57,7 +58,7 @@ class Shard:
     first: int
     rows: int
     doubles: tuple[tuple[int, int], ...] = ()
-    """Rows whose id an earlier row of the file has, and that row."""
+    """Records whose id an earlier record of the file has: the row of each, and that of the first."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -163,32 +164,47 @@ def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
 
 
 def _doubles(source: Source) -> dict[int, int]:
-    """The rows whose id an earlier row has, each with the first row that has it.
+    """The rows of records whose id an earlier record has, each with the row of the first one.
 
-    Holds eight bytes a row of the file: ids are compared by their hashes, and only those that share one by themselves.
+    Holds eight bytes a row of the file: ids are compared by their hashes, and only rows that share one are looked into.
     """
-    hashes = np.fromiter((hash(identifier) for _, identifier in _ids(source)), np.int64)
+    names = (name for _, batch in _batches(source, ["id"]) for name in _ids(batch) if name)
+    hashes = np.fromiter(map(hash, names), np.int64)
     values, counts = np.unique(hashes, return_counts=True)
     shared = set(values[counts > 1].tolist())
     first: dict[str, int] = {}
     doubles: dict[int, int] = {}
-    for row, identifier in _ids(source) if shared else ():
-        if hash(identifier) in shared:
-            earlier = first.setdefault(identifier, row)
-            if earlier != row:
-                doubles[row] = earlier
+    for begin, batch in _batches(source, ["id", "triples", "category"]) if shared else ():
+        for place, name in enumerate(_ids(batch)):
+            if name and hash(name) in shared and _is_record(batch.slice(place, 1)):
+                earlier = first.setdefault(name, begin + place)
+                if earlier != begin + place:
+                    doubles[begin + place] = earlier
     return doubles
 
 
-def _ids(source: Source) -> Iterator[tuple[int, str]]:
-    """Each row that has an id, with the id as records have it."""
+def _batches(source: Source, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Those of the columns that the file has, some rows at a time, each time with the number of the first."""
     with Folder(source.folder).open(source.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        row = 0
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=["id"]):
-            for identifier in batch.column(0).to_pylist():
-                if identifier and identifier.strip():
-                    yield row, identifier.strip()
-                row += 1
+        first = 0
+        there = [name for name in columns if name in parquet.schema_arrow.names]
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
+            yield first, batch
+            first += batch.num_rows
+
+
+def _ids(batch: pa.RecordBatch) -> list[str]:
+    """Each row's id as records have it, "" where there is none."""
+    return [(name or "").strip() for name in batch.column("id").to_pylist()]
+
+
+def _is_record(row: pa.RecordBatch) -> bool:
+    """Whether a batch of one row holds a record; a row that holds none is rejected for that, and hides no other."""
+    try:
+        bare_record(row.to_pylist()[0])
+    except RecordError:
+        return False
+    return True
 
 
 def read_rows(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

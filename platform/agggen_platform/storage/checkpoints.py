@@ -113,7 +113,12 @@ class CheckpointStore:
             beside.unlink(missing_ok=True)
 
     def restore(self, stage: str, path: Path) -> Saved | None:
-        """Fetches the newest checkpoint that is whole, and says which it is; None where there is none."""
+        """Fetches the newest checkpoint that is whole, and says which it is; None where none was ever saved.
+
+        Raises:
+            DamagedError: there are checkpoints, and none of them is whole.
+            StorageError: the folder refused or did not answer, or there is no room at `path`.
+        """
         while saved := self.latest(stage):
             try:
                 self.fetch(saved, path)
@@ -121,6 +126,9 @@ class CheckpointStore:
                 self._report(f"{error}; an older one is looked for")
             else:
                 return saved
+        if marked := self._marked(stage):
+            names = ", ".join(self.folder.at(one.name) for one in marked)
+            raise DamagedError(f"no checkpoint of {stage} is whole, neither is {names}; --fresh starts over")
         return None
 
     def clear(self, stage: str) -> None:

@@ -1,8 +1,9 @@
 """One job at a time on one output folder: the second is refused while the first lives, and takes over when it died.
 
 On this machine the kernel holds the claim (``flock``) and drops it with the process, however it ends. An object store
-has no such thing: there the holder counts up a number in ``.claim`` every few seconds, and a claim whose number stands
-still belongs to the dead. No clocks are compared.
+or a database has no such thing: there the holder counts up a number in ``.claim`` every few seconds, and a claim whose
+number stands still belongs to the dead. No clocks are compared. A holder that gets no answer goes on counting; only
+another's claim in its place ends it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from agggen.errors import AggGenError
 from agggen_platform.storage.errors import StorageError, explained
@@ -24,6 +27,19 @@ from agggen_platform.storage.folder import Folder
 _NAME = ".claim"
 BEAT = 3.0
 """Seconds between two counts; a claim that stands still for four beats is given up for dead."""
+
+
+class Place(Protocol):
+    """Where a count is kept: a `Folder`, or what can do as much. Its calls raise StorageError."""
+
+    @property
+    def address(self) -> str: ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def write(self, name: str, content: bytes) -> None: ...
+
+    def delete(self, name: str) -> None: ...
 
 
 class ClaimedError(AggGenError):
@@ -41,13 +57,18 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Callable[[], No
 
     Raises:
         ClaimedError: another job holds it (or took it over, from the check).
-        StorageError: the folder refused, or did not answer.
+        StorageError: the folder refused, or did not answer; the check may be asked again, the claim may still stand.
     """
     if folder.local is not None:
         with _flock(folder.local):
             yield lambda: None
     else:
-        with _beating(folder, BEAT if beat is None else beat) as check:
+        beat = BEAT if beat is None else beat
+        # A request that hangs is given up long before four beats are over; what failed is asked again at the next beat.
+        quick = replace(
+            folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
+        )
+        with beating(folder, beat, Folder(folder.address, quick)) as check:
             yield check
 
 
@@ -71,41 +92,50 @@ def _flock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _beating(folder: Folder, beat: float) -> Iterator[Callable[[], None]]:
+def beating(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Callable[[], None]]:
+    """`claim` by counting, for a place that no kernel watches.
+
+    Args:
+        quick: the same place with less patience, for what must not take longer than a beat or two.
+    """
+    quick = quick or folder
     mine = uuid.uuid4().hex
     before = folder.read(_NAME)
     deadline = time.monotonic() + 4 * beat
     while before is not None and time.monotonic() < deadline:
         time.sleep(beat / 2)
-        now = folder.read(_NAME)
+        now = quick.read(_NAME)
         if now not in (None, before):
             assert now is not None
             raise _refusal(folder.address, json.loads(now)["who"])
         before = now
 
-    lost: list[AggGenError] = []  # and why
+    lost: list[ClaimedError] = []
     ended = threading.Event()
 
     def beat_on() -> None:
         count = 0
-        while not ended.is_set():
+        while not ended.wait(beat):
             try:
-                if count:
-                    check()
+                confirm(quick)
                 count += 1
-                folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
-            except AggGenError as error:  # nobody knows who holds it now
+                quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
+            except ClaimedError as error:
                 lost.append(error)
                 return
-            ended.wait(beat)
+            except StorageError:  # it may be well at the next beat; who needs to know now asks by `check`
+                continue
+
+    def confirm(where: Place) -> None:
+        if not _is_mine(where, mine):
+            raise _refusal(folder.address, "it took over from this one")
 
     def check() -> None:
         if lost:
             raise lost[0]
-        if not _is_mine(folder, mine):
-            raise _refusal(folder.address, "it took over from this one")
+        confirm(folder)
 
-    folder.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
+    quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
     time.sleep(beat / 2)  # of two that started at once, the one that wrote last goes on
     check()
     thread = threading.Thread(target=beat_on, name="claim", daemon=True)
@@ -116,11 +146,11 @@ def _beating(folder: Folder, beat: float) -> Iterator[Callable[[], None]]:
         ended.set()
         thread.join(10 * beat)
         with suppress(StorageError):  # a claim that cannot be given back is given up for dead
-            if _is_mine(folder, mine):
-                folder.delete(_NAME)
+            if _is_mine(quick, mine):
+                quick.delete(_NAME)
 
 
-def _is_mine(folder: Folder, mine: str) -> bool:
+def _is_mine(folder: Place, mine: str) -> bool:
     content = folder.read(_NAME)
     return content is not None and json.loads(content)["id"] == mine
 

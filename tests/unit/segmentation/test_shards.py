@@ -59,6 +59,22 @@ def test_small_row_groups_share_a_shard(tmp_path: Path) -> None:
     ]
 
 
+def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
+    """The good row was once the reject, as a second one of its id."""
+    triples = [{"subject": "a", "predicate": "p", "object": "b"}]
+    blank = [{"subject": "a", "predicate": "p", "object": " "}]
+    rows = [
+        {"id": identifier, "corpus": "x", "split": "dev", "category": None, "triples": some, "references": []}
+        for identifier, some in [
+            *(("x", None), ("x", blank), ("y", triples), ("x", triples), ("", triples), ("x", []), (" x ", triples)),
+            *(("y\x07", triples), ("y", triples), ("z", triples)),
+        ]
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema()), tmp_path / "dev.parquet", row_group_size=3)
+    (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20)
+    assert shard.doubles == ((6, 3), (8, 2))
+
+
 @pytest.mark.parametrize("change", [False, True])
 def test_the_fingerprint_of_foreign_parquet_is_its_content(tmp_path: Path, change: bool) -> None:
     found = []
