@@ -223,7 +223,7 @@ def test_a_second_job_on_one_folder_is_refused(corpus: Path, tmp_path: Path) -> 
 
 
 def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.2)
+    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
     bucket = Folder(f"{s3}/corpora")
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())
@@ -240,15 +240,15 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
 
 def test_claims_on_s3(s3: str) -> None:
     folder = Folder(f"{s3}/out")
-    with claim(folder, beat=0.2) as check:
-        with pytest.raises(ClaimedError, match=r"process \d+ on"), claim(folder, beat=0.2):
+    with claim(folder, beat=1) as check:
+        with pytest.raises(ClaimedError, match=r"process \d+ on"), claim(folder, beat=1):
             pass
         check()
         folder.write(".claim", json.dumps({"id": "other", "who": "someone", "count": 0}).encode())
         with pytest.raises(ClaimedError, match="took over"):
             check()
     folder.write(".claim", json.dumps({"id": "dead", "who": "someone", "count": 3}).encode())
-    with claim(folder, beat=0.2) as check:  # it stood still, so its holder is dead
+    with claim(folder, beat=1) as check:  # it stood still, so its holder is dead
         check()
 
 
