@@ -45,7 +45,7 @@ def outcome(study: Study) -> list[tuple[Any, ...]]:
 def undisturbed(config: JobConfig, folder: Path) -> Study:
     """The same sweep in one process, one trial after the other, without Ray."""
     space = parse_space(SETTINGS.space)
-    study = Study(open_study(folder, "plain", SETTINGS, {}), SETTINGS, space, EPOCHS)
+    study = Study(open_study(folder, "plain", {}), SETTINGS, space, EPOCHS)
     job = TrialJob(config, "plain", folder, Path.cwd(), SETTINGS.measure)
     while suggestion := study.next():
         number, params = suggestion.number, suggestion.params

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.folders import on_this_machine
 from agggen_platform.cli.records import is_elsewhere
 
 if TYPE_CHECKING:
@@ -91,11 +92,16 @@ def register(
     ] = None,
     evaluation: Annotated[
         list[Path] | None,
-        typer.Option("--evaluation", metavar="DIR", help="A report of `agggen evaluate` to keep with it; repeatable."),
+        typer.Option(
+            "--evaluation",
+            metavar="DIR",
+            help="A report of `agggen evaluate` to keep with it; repeatable.",
+            callback=on_this_machine,
+        ),
     ] = None,
     registry: RegistryUri = None,
 ) -> None:
-    """Make a bundle a version of a model and its candidate; the same bundle again is the same version.
+    """Make a bundle a version of a model and its candidate; one that is a version already moves nothing.
 
     \b
         agggen models register runs/elements-0123456789ab/bundle --evaluation report
@@ -111,14 +117,20 @@ def register(
     elif not is_elsewhere(bundle):
         bundle = str(Path(bundle).absolute())
     version = models.register(bundle, name, evaluations=evaluation or (), uri=registry)
-    console.note(f"{version} is {bundle}; make it the one in use with: agggen models promote {version}")
+    found = f"{version} is {bundle}"
+    if not version.new:
+        found = f"{bundle} is version {version.number} of {name} already, and the candidate stays what it is"
+    console.note(f"{found}; make it the one in use with: agggen models promote {version}")
     console.say(f"models:/{version}")
 
 
 @app.command("record", short_help="Keep an evaluation with a version.")
 def record(
     model: Model,
-    report: Annotated[Path, typer.Argument(metavar="DIR", help="A report that `agggen evaluate -o DIR` wrote.")],
+    report: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A report that `agggen evaluate -o DIR` wrote.", callback=on_this_machine),
+    ],
     registry: RegistryUri = None,
 ) -> None:
     """Keep the scores of a report with the version that it is about; promotion compares them.

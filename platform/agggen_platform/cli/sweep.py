@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from agggen_platform.cli import console
 from agggen_platform.cli.train import Runs
 
 if TYPE_CHECKING:
-    from agggen_platform.sweep.job import Progress
+    from agggen_platform.sweep.job import Progress, SweepReport
 
 _TERMINATED = 143
 
@@ -46,11 +47,18 @@ def sweep(
         agggen sweep elements --space predicate-sizes
         agggen sweep webnlg-quick corpus.limit=2000 --space my-space.yaml --trials 40 --concurrent 4
     """
+    from agggen.errors import ConfigError
     from agggen_platform.config import load_config
     from agggen_platform.job_config import JobConfig
     from agggen_platform.sweep.config import SPACES, SweepConfig
-    from agggen_platform.sweep.job import Terminated
-    from agggen_platform.sweep.job import sweep as run
+
+    try:
+        from agggen_platform.sweep.job import Terminated
+        from agggen_platform.sweep.job import sweep as run
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a sweep needs {error.name}, which is not installed: pip install 'agggen[cluster]'"
+        ) from error
 
     budget = {"trials": trials, "concurrent": concurrent}
     settings = load_config(
@@ -79,10 +87,27 @@ def sweep(
         console.note(f"{report.ran} trials in {report.seconds / 60:.1f} minutes")
     else:
         console.note("This sweep is finished already; more --trials go on with it")
-    if report.version:
-        console.note(f"Trial {report.best.number} is registered as {report.version}, alias candidate")
     console.note(f"Compare trials with: {report.ui_command}")
     console.say(report.bundle)
+    if report.version or report.refused:
+        _say_registered(report, model)
+
+
+def _say_registered(report: SweepReport, model: str) -> None:
+    """Which version the best bundle is; raises what the registry said against it."""
+    from agggen_platform.registry.address import CANDIDATE
+    from agggen_platform.registry.client import registry_uri, shown
+
+    where = "" if report.registry == registry_uri() else f" --registry {shlex.quote(shown(report.registry))}"
+    trial = f"Trial {report.best.number}"
+    if report.refused:
+        command = f"agggen models register {shlex.quote(report.bundle)} --name {model}{where}"
+        console.note(f"{trial} is not registered; later: {command} (with --to s3://... it is copied to a store first)")
+        raise report.refused
+    assert report.version is not None
+    how = "registered as" if report.version.new else "already"
+    alias = ", alias candidate" if CANDIDATE in report.version.aliases else ""
+    console.note(f"{trial} is {how} {report.version}{alias}; see: agggen models show {report.version}{where}")
 
 
 def _show(progress: Progress) -> None:

@@ -8,8 +8,12 @@ from typing import Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.folders import on_this_machine
 
-Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs and the run log live.")]
+Runs = Annotated[
+    Path,
+    typer.Option("--runs", metavar="DIR", help="Where runs and the run log live.", callback=on_this_machine),
+]
 
 
 def train(

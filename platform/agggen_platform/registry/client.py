@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from urllib.parse import urlsplit
 
 from agggen_platform.registry.errors import RegistryError
 from agggen_platform.tracking.cursor import locked
+from agggen_platform.tracking.origin import masked
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _PATIENCE = 5.0  # seconds that a database server may take to accept a connection
@@ -30,17 +29,17 @@ _ENVIRONMENT = {
 }
 
 
-def registry_uri(given: str | None = None) -> str:
-    """`given`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file of the runs here."""
+def registry_uri(given: str | None = None, runs_dir: Path = Path("runs")) -> str:
+    """`given`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file in `runs_dir`."""
     for uri in (given, os.environ.get("MLFLOW_REGISTRY_URI"), os.environ.get("MLFLOW_TRACKING_URI")):
         if uri:
             return uri
-    return f"{_SQLITE}{Path('runs').resolve() / 'mlflow.db'}"
+    return f"{_SQLITE}{runs_dir.resolve() / 'mlflow.db'}"
 
 
 def shown(uri: str) -> str:
     """`uri` without credentials."""
-    return _CREDENTIALS.sub("***", uri)
+    return masked(uri)
 
 
 def connect(uri: str, create: bool = False) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agggen.bundle import fingerprint
@@ -31,9 +32,10 @@ def register(
     evaluations: Sequence[Path] = (),
     uri: str | None = None,
 ) -> Version:
-    """Makes the bundle at `bundle_address` a version of the model `name`, and that version its candidate.
+    """Makes the bundle at `bundle_address` a version of the model `name`, and a new version its candidate.
 
-    The same bundle again is the version that it was before, unless that one's bundle is no longer where it was.
+    The same bundle again is the version that it was before, unless that one's bundle is no longer where it was; then
+    the candidate stays what it is. `Version.new` says which it was.
 
     Args:
         bundle_address: a folder or ``s3://...``; a server of MLflow takes no folder.
@@ -50,7 +52,7 @@ def register(
     check_name(name)
     address = Folder(bundle_address).address
     uri = registry_uri(uri)
-    if uri.startswith(("http://", "https://")) and Folder(address).local is not None:
+    if not takes(uri, address):
         raise RegistryError(
             f"the registry {shown(uri)} takes no folder of this machine ({address}): others could not read it; put the "
             "bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
@@ -58,13 +60,18 @@ def register(
     admitted = admit(address)
     reports = [read_evaluation(folder, admitted.fingerprint, admitted.bundle.inference) for folder in evaluations]
     registry = Registry(uri, create=True)
-    version = _known(registry, name, admitted.fingerprint, address) or _add(
-        registry, name, address, admitted, metrics or {}, tags or {}
-    )
+    known = _known(registry, name, admitted.fingerprint, address)
+    version = known or _add(registry, name, address, admitted, metrics or {}, tags or {})
     for report in reports:
         registry.tag(version, report.key, report.to_json())
-    registry.set_alias(name, CANDIDATE, version.number)
-    return registry.version(parse_address(str(version)))
+    if known is None:
+        registry.set_alias(name, CANDIDATE, version.number)
+    return replace(registry.version(parse_address(str(version))), new=known is None)
+
+
+def takes(uri: str, address: str) -> bool:
+    """Whether the registry at `uri` takes a bundle at `address`: a server of MLflow takes no folder of one machine."""
+    return not (uri.startswith(("http://", "https://")) and Folder(address).local is not None)
 
 
 def record(model: str, folder: Path, *, uri: str | None = None) -> Evaluation:

@@ -7,10 +7,11 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from textwrap import shorten
 from typing import Any
 
 from agggen_platform.registry.address import ModelAddress, check_alias, check_name
@@ -26,7 +27,8 @@ EVALUATION = "evaluation."
 
 _MOVES = "moves."  # then an alias
 _MOVING = "moving."  # then an alias and who moves it
-_MOVES_KEPT = 200
+_MOVES_LENGTH = 5000  # characters that MLflow's column for a tag of a model holds; SQLite alone would take more
+_NOTE_LENGTH = 240
 _STALE = 120.0  # seconds after which one who moves an alias is taken for dead; a move takes less than one
 _PATIENCE = 20.0
 
@@ -43,6 +45,8 @@ class Version:
     registered: float
     """Seconds since 1970."""
     aliases: tuple[str, ...] = ()
+    new: bool = field(default=False, compare=False)
+    """Whether the call that gave this made the version."""
 
     @property
     def fingerprint(self) -> str:
@@ -70,6 +74,8 @@ class Move:
     """Whether the metric gate was skipped."""
     gate: str = ""
     """What the metric gate said."""
+    done: bool = False
+    """Whether the alias is known to have gone there; a move is noted before it is made."""
 
     def __str__(self) -> str:
         how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
@@ -127,7 +133,7 @@ class Registry:
         return None if number is None else self.version(ModelAddress(name, version=number))
 
     def moves(self, name: str, alias: str) -> list[Move]:
-        """The moves of an alias, oldest first, ending where the alias is now.
+        """The newest moves of an alias, as many as a tag holds, oldest first, ending where the alias is now.
 
         A last move that was announced and never made (its process was killed) is left out; one that was made elsewhere
         (by hand, in MLflow's pages) is added.
@@ -136,10 +142,10 @@ class Registry:
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
         version = model.aliases.get(alias)
         now = None if version is None else str(version)
+        if moves and moves[-1].to_version != now and not moves[-1].done:
+            moves.pop()
         if moves and moves[-1].to_version != now:
-            if moves[-1].from_version == now:
-                return moves[:-1]
-            moves.append(Move("", moves[-1].to_version, now))
+            moves.append(Move("", moves[-1].to_version, now, done=True))
         return moves
 
     def _model(self, name: str) -> Any:
@@ -192,11 +198,14 @@ class Registry:
         with self._alone(name, alias):
             moves = self.moves(name, alias)
             self._expect(name, alias, move.from_version)
-            kept = [asdict(each) for each in [*moves, move][-_MOVES_KEPT:]]
-            with answered(self.uri):
-                self._client.set_registered_model_tag(name, _MOVES + alias, json.dumps(kept))
+            self._note(name, alias, [*moves, move])
             self.set_alias(name, alias, str(move.to_version))
+            self._note(name, alias, [*moves, replace(move, done=True)])
             self._expect(name, alias, move.to_version)
+
+    def _note(self, name: str, alias: str, moves: Sequence[Move]) -> None:
+        with answered(self.uri):
+            self._client.set_registered_model_tag(name, _MOVES + alias, _fitting(moves))
 
     def _expect(self, name: str, alias: str, number: str | None) -> None:
         found = self.aliases(name).get(alias)
@@ -238,6 +247,14 @@ class Registry:
             except Exception as error:
                 if not absent(error):  # another process took the same stale one away
                     raise
+
+
+def _fitting(moves: Sequence[Move]) -> str:
+    """The newest moves, as many as a tag holds, with what the gate said cut short."""
+    kept = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
+    while len(text := json.dumps(kept, separators=(",", ":"))) > _MOVES_LENGTH:
+        del kept[0]
+    return text
 
 
 def _version(found: Any, aliases: Mapping[str, str]) -> Version:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from agggen.errors import AggGenError, ConfigError
 
 SPACES = "agggen_platform.sweeps"
 """The package of the named spaces."""
+
+STAGES = ("baseline", "joint")
+MEASURES = ("dev_loss", "dev_seconds")
+"""What training reports of each evaluation (`agggen.training.loop.Stage.evaluate`); less is better."""
 
 
 class SweepError(AggGenError):
@@ -39,8 +43,7 @@ class SweepConfig:
     # KEY of the run's configuration -> {choice: [...]}, {uniform: [low, high]}, {log_uniform: [...]} or {int: [...]}
     space: dict[str, dict[str, list[Any]]]
     trials: int = 20  # in all, whatever becomes of them; a larger number continues a finished sweep
-    metric: str = "joint/dev_loss"  # stage/name of an evaluation; a trial counts with its best one
-    mode: Literal["min", "max"] = "min"
+    metric: str = "joint/dev_loss"  # stage/name of an evaluation, less is better; a trial counts with its best one
     seed: int = 1
     concurrent: int = 0  # trials at once (0: as many as there is room for; 1: the result does not depend on timing)
     asha: AshaConfig | None = field(default_factory=AshaConfig)
@@ -50,9 +53,9 @@ class SweepConfig:
             raise ConfigError(f"trials must be at least 1, not {self.trials}")
         if self.seed < 0 or self.concurrent < 0:
             raise ConfigError(f"seed and concurrent must be 0 or more, not {self.seed} and {self.concurrent}")
-        stage, _, name = self.metric.partition("/")
-        if stage not in ("baseline", "joint") or not name:
-            raise ConfigError(f"metric must be baseline/NAME or joint/NAME, like joint/dev_loss, not {self.metric!r}")
+        metrics = [f"{stage}/{measure}" for stage in STAGES for measure in MEASURES]
+        if self.metric not in metrics:
+            raise ConfigError(f"metric must be one of {', '.join(metrics)}, not {self.metric!r}")
 
     @property
     def stage(self) -> str:

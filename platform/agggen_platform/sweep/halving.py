@@ -20,11 +20,10 @@ def is_rung(position: int, asha: AshaConfig, last: int) -> bool:
     return rung == position < last
 
 
-def falls_behind(value: float, others: Sequence[float], factor: int, mode: str = "min") -> bool:
+def falls_behind(value: float, others: Sequence[float], factor: int) -> bool:
     """Whether a trial with `value` at a rung is not among the best one in `factor` of those that came there.
 
     Of fewer than `factor` trials the best goes on, so the first always does. Equals go on together.
     """
-    sign = 1 if mode == "min" else -1
-    better = sum(sign * other < sign * value for other in others)
+    better = sum(other < value for other in others)
     return better >= max(1, (len(others) + 1) // factor)

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,16 +16,20 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from agggen.errors import ConfigError
+from agggen.errors import AggGenError, ConfigError
 from agggen_platform.config import config_hash, resolved
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import connected
-from agggen_platform.storage.claim import claim
+from agggen_platform.registry import Version, register
+from agggen_platform.registry.client import registry_uri, shown
+from agggen_platform.registry.registration import takes
+from agggen_platform.storage.claim import beating, claim
+from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, figures, rows, table
 from agggen_platform.sweep.space import as_overrides, check_space, largest, parse_space
-from agggen_platform.sweep.study import Epochs, Study, open_study
+from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
 from agggen_platform.sweep.trial import TrialJob
 from agggen_platform.tracking import Tracker
 from agggen_platform.training.data import data_of
@@ -56,8 +60,12 @@ class SweepReport:
     best: FrozenTrial
     bundle: str
     """The address of the best trial's bundle."""
-    version: str | None
-    """Of the model that it was registered as."""
+    version: Version | None
+    """Of the model that it is registered as."""
+    refused: AggGenError | None
+    """Why it is not registered, although it should be."""
+    registry: str
+    """The URI where it is registered, or would have been."""
     ran: int
     """Trials that this call ran, or continued."""
     seconds: float
@@ -89,7 +97,8 @@ def sweep(
         show: told of each trial that has ended; `begin` of the sweep's name, once.
 
     Raises:
-        ConfigError: the space does not fit the configuration, or `name` is a sweep of something else.
+        ConfigError: the space does not fit the configuration, `name` is a sweep of something else, or the registry
+            would not take the bundle from where it is going to lie.
         CorpusError: the corpus is not there.
         ClaimedError: this sweep runs already.
         ClusterError: there is no cluster, or it has no room for a trial.
@@ -101,10 +110,17 @@ def sweep(
     epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in ("baseline", "joint")))
     if not getattr(epochs, settings.stage):
         raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0")
+    tracking = config.tracking
+    runs_dir = runs_dir.resolve()
+    registry = registry_uri(tracking.uri, runs_dir)
+    store = config.storage.url or str(runs_dir)
+    if model and not takes(registry, store):
+        raise ConfigError(
+            f"the registry {shown(registry)} would take no bundle from {store}, a folder: set storage.url to "
+            "s3://bucket/prefix, or do not register the best bundle (--no-register)"
+        )
     identity = _identity(config, settings)
     name = name or f"sweep-{_digest(identity)}"
-    runs_dir = runs_dir.resolve()
-    tracking = config.tracking
     tracker = Tracker(
         tracking.uri,
         tracking.experiment,
@@ -116,23 +132,26 @@ def sweep(
     folder = runs_dir / name
     with ExitStack() as stack:
         stack.enter_context(_terminable())
-        stack.enter_context(claim(Folder(str(folder))))
+        checks = [stack.enter_context(claim(Folder(str(folder))))]
         if config.storage.url:  # another machine may run this sweep on the same store
-            stack.enter_context(claim(Folder(f"{config.storage.url.rstrip('/')}/{name}")))
+            checks.append(stack.enter_context(claim(Folder(f"{config.storage.url.rstrip('/')}/{name}"))))
         begin(name)
-        study = Study(open_study(folder, name, settings, identity, database), settings, space, epochs)
+        opened = open_study(folder, name, identity, database)
+        if database:  # or on the same study
+            checks.append(stack.enter_context(beating(StudyClaim(opened))))
+        study = Study(opened, settings, space, epochs)
         ran = study.left
         stack.enter_context(tracker)
         tracker.log_params(_described(settings, identity))
         if ran:
-            _run(study, config, name, runs_dir, tracker, show)
+            _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
         for figure_name, draw in figures(study).items():
             tracker.log_figure(figure_name, draw)
         best = _best(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
-        version = _register(model, bundle, best, settings, name, tracker) if model else None
+        version, refused = _register(model, best, settings.metric, name, tracker, registry) if model else (None, None)
     return SweepReport(
         name,
         columns(study),
@@ -140,6 +159,8 @@ def sweep(
         best,
         bundle,
         version,
+        refused,
+        registry,
         ran,
         time.monotonic() - started,
         tracker.ui_command(),
@@ -147,11 +168,20 @@ def sweep(
 
 
 def _run(
-    study: Study, config: JobConfig, name: str, runs_dir: Path, tracker: Tracker, show: Callable[[Progress], None]
+    study: Study,
+    config: JobConfig,
+    name: str,
+    runs_dir: Path,
+    tracker: Tracker,
+    show: Callable[[Progress], None],
+    checks: Sequence[Callable[[], None]],
 ) -> None:
     from agggen_platform.sweep.tuning import run_trials
 
     def told(number: int) -> None:
+        for check in checks:
+            with suppress(StorageError):  # no answer is no loss: a claim stands until another's is in its place
+                check()
         best = study.best()
         total = max(study.config.trials, len(study.trials()))
         progress = Progress(total - study.left, total, study.trials()[number], best)
@@ -177,16 +207,16 @@ def _best(study: Study) -> FrozenTrial:
 
 
 def _register(
-    model: str, bundle: str, best: FrozenTrial, settings: SweepConfig, name: str, tracker: Tracker
-) -> str | None:
-    """The version that the bundle is; the same bundle again is the same version."""
-    from agggen_platform.registry import register
-
-    tags = {"sweep": name, "trial": str(best.number)}
-    metrics = {settings.metric: best.value or 0.0}
-    version = register(bundle, model, metrics, tags, uri=tracker.uri)
+    model: str, best: FrozenTrial, metric: str, name: str, tracker: Tracker, uri: str
+) -> tuple[Version | None, AggGenError | None]:
+    """The version that the best bundle is, or why it is none: what the trials found is worth telling all the same."""
+    bundle, tags = best.user_attrs["bundle"], {"sweep": name, "trial": str(best.number)}
+    try:
+        version = register(bundle, model, {metric: best.value or 0.0}, tags, uri=uri)
+    except AggGenError as refused:
+        return None, refused
     tracker.set_tags({"registered": str(version), "bundle": bundle})
-    return str(version)
+    return version, None
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
@@ -194,7 +224,7 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
     decides = resolved(settings)
     return {
         "space": decides["space"],
-        "aim": [settings.metric, settings.mode],
+        "metric": settings.metric,
         "seed": settings.seed,
         "early stopping": decides["asha"],
         "configuration": config_hash(result_of(config)),
@@ -212,7 +242,6 @@ def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any
     space = {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
     return {
         "metric": settings.metric,
-        "mode": settings.mode,
         "seed": settings.seed,
         "asha": json.dumps(identity["early stopping"]),
         "config_hash": identity["configuration"],

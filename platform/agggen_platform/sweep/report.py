@@ -31,11 +31,10 @@ def columns(study: Study) -> list[str]:
 
 def rows(study: Study) -> list[list[object]]:
     """A row a trial: the finished ones from best to worst, then those that were stopped, then the rest."""
-    sign = 1 if study.config.mode == "min" else -1
 
     def order(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
         complete = trial.state == TrialState.COMPLETE
-        value = sign * trial.value if complete and trial.value is not None else 0.0
+        value = trial.value if complete and trial.value is not None else 0.0
         return not complete, trial.state != TrialState.PRUNED, value, trial.number
 
     return [
@@ -77,11 +76,10 @@ def history(study: Study) -> Figure:
 
     done = study.trials(TrialState.COMPLETE)
     numbers, values = [trial.number for trial in done], [trial.value or 0.0 for trial in done]
-    pick = min if study.config.mode == "min" else max
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.plot(numbers, values, "o", label="a trial")
-    axes.step(numbers, [pick(values[: i + 1]) for i in range(len(values))], where="post", label="best so far")
+    axes.step(numbers, [min(values[: i + 1]) for i in range(len(values))], where="post", label="best so far")
     axes.set(xlabel="trial", ylabel=study.config.metric, title="Optimisation history")
     axes.legend()
     return figure

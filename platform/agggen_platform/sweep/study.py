@@ -1,7 +1,8 @@
 """The Optuna study of a sweep, in storage that survives a kill, and what a sweep does with it.
 
 By default it is a journal in the sweep's folder, one line a change; or a database by its URL. Whoever writes to it
-holds the claim on the sweep's folder, so there is one writer.
+holds the claim on the sweep's folder, and on a study in a database the claim in the study itself, which others reach
+from other folders and machines. So there is one writer.
 
 A trial is RUNNING from the moment it was asked for. One that is RUNNING when a sweep starts was cut off: it is handed
 out again, under its number and with its parameters, before any new one. So `trials` is exactly what runs in all.
@@ -17,7 +18,8 @@ from __future__ import annotations
 import json
 import math
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from agggen.errors import AggGenError, ConfigError
 from agggen_platform.config import Scalar
+from agggen_platform.storage.errors import StorageError
 from agggen_platform.sweep.config import SweepConfig
 from agggen_platform.sweep.halving import falls_behind, is_rung
 from agggen_platform.sweep.space import Space
@@ -55,6 +58,34 @@ class Epochs:
     def position(self, stage: str, epoch: int) -> int:
         """The epochs of a trial after the `epoch`-th of a stage, had its baseline taken all of its own."""
         return epoch if stage == "baseline" else self.baseline + epoch
+
+
+class StudyClaim:
+    """Where the claim on a study in a database is kept, for `storage.claim.beating`: among the study's attributes."""
+
+    def __init__(self, study: optuna.Study) -> None:
+        self._study = study
+        self.address = f"the study {study.study_name} in its database"
+
+    def read(self, name: str) -> bytes | None:
+        with self._answered():
+            content = self._study.user_attrs.get(name)
+        return content.encode() if content else None
+
+    def write(self, name: str, content: bytes) -> None:
+        with self._answered():
+            self._study.set_user_attr(name, content.decode())
+
+    def delete(self, name: str) -> None:
+        with self._answered():
+            self._study.set_user_attr(name, None)  # Optuna takes none away
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # SQLAlchemy's, the driver's and Optuna's own kinds
+            raise StorageError(f"{self.address} cannot be claimed: {type(error).__name__}") from error
 
 
 class Study:
@@ -86,11 +117,11 @@ class Study:
     def next(self) -> Suggestion | None:
         """A trial to run; None when all were handed out."""
         continued = bool(self._cut_off)
-        number = self._cut_off.pop(0) if continued else len(self.trials())
-        if number >= self.config.trials and not continued:
+        if not continued and len(self.trials()) >= self.config.trials:
             return None
+        number = self._cut_off.pop(0) if continued else self.optuna.ask().number
         self.optuna.sampler = self._sampler(number)
-        trial = self._trial(number) if continued else self.optuna.ask()
+        trial = self._trial(number)
         # A process may have died between asking and the last parameter: what is there stays, the rest is drawn.
         params = {key: dimension.suggest(trial, key) for key, dimension in self.space.items()}
         return Suggestion(number, params, continued)
@@ -133,10 +164,9 @@ class Study:
         self.optuna.tell(trial, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
-        """The finished trial with the best value; of equals the first."""
+        """The finished trial with the least value; of equals the first."""
         done = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
-        sign = 1 if self.config.mode == "min" else -1
-        return min(done, key=lambda trial: sign * (trial.value or 0.0), default=None)
+        return min(done, key=lambda trial: trial.value or 0.0, default=None)
 
     def _falls_behind(self, number: int, position: int) -> bool:
         asha = self.config.asha
@@ -145,7 +175,7 @@ class Study:
         at_rung = {trial.number: trial.intermediate_values.get(position) for trial in self.trials()}
         value = at_rung.pop(number)
         others = [other for other in at_rung.values() if other is not None]
-        return value is not None and falls_behind(value, others, asha.factor, self.config.mode)
+        return value is not None and falls_behind(value, others, asha.factor)
 
     def _value(self, number: int) -> float | None:
         baseline = self.epochs.baseline
@@ -154,7 +184,7 @@ class Study:
             for position, value in self._known(number).intermediate_values.items()
             if (position <= baseline) == (self.config.stage == "baseline")
         ]
-        return (min if self.config.mode == "min" else max)(values, default=None)
+        return min(values, default=None)
 
     def _known(self, number: int) -> FrozenTrial:
         return self.trials()[number]
@@ -176,9 +206,7 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
-def open_study(
-    folder: Path, name: str, config: SweepConfig, identity: Mapping[str, Any], database: str | None = None
-) -> optuna.Study:
+def open_study(folder: Path, name: str, identity: Mapping[str, Any], database: str | None = None) -> optuna.Study:
     """The study of the sweep `name`: a new one, or the one that is there.
 
     `identity`: all that decides a sweep's trials; the caller holds the claim on `folder`.
@@ -190,7 +218,7 @@ def open_study(
     study = optuna.create_study(
         storage=_database(database) if database else _journal(folder / JOURNAL),
         study_name=name,
-        direction="minimize" if config.mode == "min" else "maximize",
+        direction="minimize",
         load_if_exists=True,
     )
     mine = json.loads(json.dumps(identity))

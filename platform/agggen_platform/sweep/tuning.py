@@ -19,6 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from agggen.errors import ConfigError
+from agggen_platform.storage.claim import ClaimedError
 from agggen_platform.sweep.capacity import trials_at_once
 from agggen_platform.sweep.config import SweepError
 from agggen_platform.sweep.study import Study, reason_of
@@ -115,6 +116,7 @@ def run_trials(study: Study, job: TrialJob, told: Callable[[int], None], scrap: 
     Raises:
         ClusterError: there is no room for a trial.
         ConfigError: the trials may run on several nodes, and nothing is said about where all of these see their files.
+        ClaimedError: another process took the sweep over.
         SweepError: the study was lost on the way.
     """
     cluster = job.config.cluster
@@ -152,6 +154,8 @@ def run_trials(study: Study, job: TrialJob, told: Callable[[int], None], scrap: 
     try:
         tuner.fit()
     except _StudyLost as lost:
+        if isinstance(lost.__cause__, ClaimedError):
+            raise lost.__cause__ from None
         raise SweepError(
             f"the study was lost ({reason_of(lost.__cause__ or lost)}); the same command goes on"
         ) from lost

@@ -73,6 +73,13 @@ def test_force_is_said(run: Run, three: list[Path]) -> None:
     assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
 
 
+def test_a_bundle_that_is_a_version_already_is_said_to_be(run: Run, three: list[Path]) -> None:
+    code, out, err = run("models", "register", three[0])
+    assert (code, out) == (0, "models:/agggen/1\n")
+    assert err.startswith(f"{three[0]} is version 1 of agggen already, and the candidate stays what it is;")
+    assert "candidate" in run("models", "show", "agggen/3")[1]
+
+
 def test_to_copies_the_bundle_first(run: Run, trained: list[Path], tmp_path: Path) -> None:
     place = tmp_path / "models" / fingerprint(trained[0])[:16] / "bundle"
     assert run("models", "register", trained[0], "--to", tmp_path / "models")[1] == "models:/agggen/1\n"
@@ -109,6 +116,12 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("models", "promote", "agggen/1", "--tolerance", "-1"), 2, "the tolerance must be"),
         (("models", "rollback", "agggen"), 8, "no version of 'agggen' was champion before"),
         (("models", "record", "agggen/1", "nowhere"), 2, "nowhere holds no report of `agggen evaluate`"),
+        (
+            ("models", "record", "agggen/1", "s3://b/report"),
+            2,
+            "s3://b/report: this can only be a folder of this machine",
+        ),
+        (("models", "register", "x", "--evaluation", "s3://b/r"), 2, "s3://b/r: this can only be a folder of this"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
         (("models", "register", "nowhere", "--to", "there"), 3, "there is no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),

@@ -212,7 +212,30 @@ def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected
     assert earlier_versions([Move("", *step) for step in steps]) == expected
 
 
-# --- moves that were cut off, made by hand, or by two at once ---
+# --- moves that are many, were cut off, made by hand, or by two at once ---
+
+
+def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None:
+    registry = Registry()
+    moves = [Move("2026-01-01T00:00:00Z", "12"[n % 2], "21"[n % 2], gate="ä " * 900, done=True) for n in range(100)]
+    registry.set_alias("agggen", "champion", "1")
+    registry._note("agggen", "champion", moves)
+    for move in moves[:4]:
+        registry.move("agggen", "champion", move)
+    assert len(registry._client.get_registered_model("agggen").tags["moves.champion"]) <= 5000
+    moves = registry.moves("agggen", "champion")
+    assert len(moves) > 4
+    assert [(move.from_version, move.to_version) for move in moves[-2:]] == [("1", "2"), ("2", "1")]
+    assert rollback("agggen").version.number == "2"
+
+
+def test_an_alias_moved_back_by_hand_stays_in_the_history(three: list[Path]) -> None:
+    for number in "123":
+        promote("agggen", number)
+    Registry().set_alias("agggen", "champion", "2")
+    steps = [(move.from_version, move.to_version) for move in Registry().moves("agggen", "champion")]
+    assert steps == [(None, "1"), ("1", "2"), ("2", "3"), ("3", "2")]
+    assert rollback("agggen").version.number == "3"
 
 
 def test_a_move_that_was_announced_and_never_made_is_not_gone_back_over(

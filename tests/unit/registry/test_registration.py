@@ -42,7 +42,11 @@ def test_the_same_bundle_is_the_same_version(trained: list[Path], tmp_path: Path
     assert register(str(trained[0])).number == "1"
     assert register(str(shutil.copytree(trained[0], tmp_path / "copy"))).number == "1"
     assert [version.number for version in Registry().versions("agggen")] == ["1", "2"]
-    assert Registry().aliases("agggen") == {"candidate": "1"}
+
+
+def test_only_a_new_version_becomes_the_candidate(trained: list[Path]) -> None:
+    assert [register(str(trained[number])).new for number in (0, 1, 0)] == [True, True, False]
+    assert Registry().aliases("agggen") == {"candidate": "2"}
 
 
 def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path: Path) -> None:

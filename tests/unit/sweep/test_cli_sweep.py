@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from agggen_platform.cli.main import main
+from tests.command import command
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,8 @@ from agggen_platform.cli.main import main
             "'model.predicate_dim' is set by an override and searched by the space",
         ),
         (["elements", "training.joint.epochs=0"], "no trial can report joint/dev_loss"),
+        (["elements", "tracking.uri=http://127.0.0.1:9"], "set storage.url to s3://bucket/prefix, or do not register"),
+        (["elements", "--runs", "s3://b/runs"], "s3://b/runs: this can only be a folder of this machine"),
         (["elements", "--trials", "0"], "trials must be at least 1, not 0"),
         (["elements", "--name", "a/b"], "the run name 'a/b' must be"),
         (["elements", "corpus.name=elemental"], "elemental"),
@@ -40,3 +44,14 @@ def test_refusals(
     assert said in captured.err
     assert captured.out == ""
     assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "nothing was begun"
+
+
+def test_without_the_clusters_packages_the_error_says_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "optuna" or name == "agggen_platform.sweep.job"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    code, _, err = command(capsys)("sweep", "elements")
+    assert code == 2
+    assert "which is not installed: pip install 'agggen[cluster]'" in err

@@ -31,11 +31,6 @@ def test_the_best_one_in_three_goes_on(value: float, others: list[float], behind
     assert falls_behind(value, others, 3) is behind
 
 
-def test_the_larger_is_the_better_where_it_should_be() -> None:
-    assert falls_behind(1.0, [2.0], 3, "max")
-    assert not falls_behind(3.0, [2.0], 3, "max")
-
-
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30, unique=True), st.integers(2, 5))
 def test_of_all_that_reach_a_rung_one_in_factor_is_not_behind(values: list[float], factor: int) -> None:
     on = [v for i, v in enumerate(values) if not falls_behind(v, values[:i] + values[i + 1 :], factor)]

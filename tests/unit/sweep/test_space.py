@@ -107,10 +107,14 @@ def test_the_largest_number_of_epochs() -> None:
     ("override", "said"),
     [
         ("trials=0", "trials must be at least 1"),
-        ("metric=dev_loss", "metric must be baseline/NAME or joint/NAME"),
+        (
+            "metric=dev_loss",
+            "metric must be one of baseline/dev_loss, baseline/dev_seconds, joint/dev_loss, joint/dev_s",
+        ),
+        ("metric=joint/dev_los", "metric must be one of "),
+        ("metric=joint/bleu", "metric must be one of "),
         ("asha.grace=0", "grace must be at least 1"),
         ("asha.factor=1", "factor at least 2"),
-        ("mode=smallest", "'mode' must be one of 'min', 'max'"),
         ("trails=3", "did you mean 'trials'?"),
     ],
 )

@@ -11,9 +11,10 @@ import pytest
 from optuna.trial import TrialState
 
 from agggen.errors import ConfigError, TrainingError
+from agggen_platform.storage.claim import ClaimedError, beating
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
-from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study, reason_of
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, StudyClaim, Suggestion, open_study, reason_of
 
 SPACE: dict[str, dict[str, list[Any]]] = {
     "model.predicate_dim": {"choice": [8, 16, 32]},
@@ -30,7 +31,7 @@ def settings(**changed: Any) -> SweepConfig:
 def opened(folder: Path, config: SweepConfig | None = None, database: str | None = None) -> Study:
     """As a process does that starts: nothing is left of earlier ones but the storage."""
     config = config or settings()
-    return Study(open_study(folder, "s", config, {"seed": config.seed}, database), config, parse_space(SPACE), EPOCHS)
+    return Study(open_study(folder, "s", {"seed": config.seed}, database), config, parse_space(SPACE), EPOCHS)
 
 
 def losses(suggestion: Suggestion) -> Iterator[tuple[str, int, float]]:
@@ -175,6 +176,39 @@ def test_a_database_serves_as_well_as_the_journal(undisturbed: list[tuple[Any, .
     assert not (tmp_path / JOURNAL).exists()
 
 
+def test_two_drivers_elsewhere_cannot_share_a_study(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    first, second = (StudyClaim(opened(tmp_path / folder, database=url).optuna) for folder in ("a", "b"))
+    with beating(first, 0.1) as check:
+        with (
+            pytest.raises(ClaimedError, match="another job works on the study s in its database"),
+            beating(second, 0.1),
+        ):
+            pass
+        check()
+    with beating(second, 0.1):
+        second.write(".claim", b'{"id": "another", "who": "it", "count": 1}')
+        with pytest.raises(ClaimedError), beating(first, 0.1) as lost:
+            second.write(".claim", b'{"id": "another", "who": "it", "count": 2}')
+            lost()
+
+
+def test_the_number_of_a_trial_is_the_studys_own(tmp_path: Path) -> None:
+    """Somebody else may ask between a look at the study and the question."""
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    mine, other = opened(tmp_path, database=url), opened(tmp_path, database=url)
+    ask = mine.optuna.ask
+
+    def overtaken() -> Any:
+        other.next()
+        return ask()
+
+    mine.optuna.ask = overtaken  # type: ignore[method-assign, assignment]
+    suggestion = mine.next()
+    assert suggestion is not None
+    assert (suggestion.number, suggestion.params) == (1, mine.trials()[1].params)
+
+
 def test_a_database_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the study's database cannot be used"):
         opened(tmp_path, database=f"sqlite:///{tmp_path}/no/such/folder/study.db")
@@ -215,18 +249,6 @@ def test_a_trial_counts_with_its_best_evaluation_of_the_metrics_stage(tmp_path: 
     assert trial.value == 2.0
     assert trial.intermediate_values == {1: 0.1, 3: 3.0, 4: 2.0, 5: 2.5}  # the baseline could have had two epochs
     assert trial.user_attrs["bundle"] == "b"
-
-
-def test_the_largest_value_is_the_best_where_it_should_be(tmp_path: Path) -> None:
-    study = opened(tmp_path, settings(mode="max", metric="joint/bleu", asha=None))
-    for number, scores in enumerate(((1.0, 3.0), (4.0, 2.0), (0.0, 1.0))):
-        study.next()
-        for step, score in enumerate(scores):
-            study.evaluated(number, "joint", step, score)
-        study.complete(number, "b", "r", 1.0)
-    best = study.best()
-    assert best is not None
-    assert (best.number, best.value) == (1, 4.0)
 
 
 def test_a_trial_without_the_metric_has_failed(tmp_path: Path) -> None:
