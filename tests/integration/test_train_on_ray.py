@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,65 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
         assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "nothing is done twice or left out"
     for name, value in whole.bundle.metrics.items():
         assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
+
+
+def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: Path) -> None:
+    import ray
+
+    @ray.remote(num_cpus=8)
+    class Busy:
+        def works(self) -> bool:
+            return True
+
+    busy = Busy.remote()
+    assert ray.get(busy.works.remote())
+    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(StoppedError, match=r"^training was stopped while no workers ran; the same command") as stop:
+            train_job(on(config, 1), "r", runs_dir=tmp_path)
+    finally:
+        timer.cancel()
+        ray.kill(busy)
+    assert stop.value.exit_code == 130
+    _wait_until_all_cpus_are_free()
+    assert train_job(on(config, 1), "r", runs_dir=tmp_path).trained
+
+
+def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) -> None:
+    stage = replace(config.training.baseline, epochs=10_000, patience=10_000)
+    endless = replace(config, training=replace(config.training, baseline=stage))
+
+    def fail(news: News) -> None:
+        raise RuntimeError("no room for the log")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        train_job(on(endless, 1), "r", runs_dir=tmp_path, show=fail)
+    _wait_until_all_cpus_are_free()
+
+
+def _wait_until_all_cpus_are_free() -> None:
+    import ray
+
+    deadline = time.monotonic() + 30
+    while ray.available_resources().get("CPU", 0) < 8:
+        assert time.monotonic() < deadline, "workers are still there"
+        time.sleep(0.2)
+
+
+def test_a_damaged_checkpoint_is_named(config: JobConfig, tmp_path: Path) -> None:
+    evaluations: list[int] = []
+    with pytest.raises(StoppedError):
+        train_job(
+            config, "r", runs_dir=tmp_path, on_evaluation=lambda *_: evaluations.append(1) or len(evaluations) > 1
+        )
+    folder = tmp_path / "r" / "checkpoints" / "baseline"
+    newest = folder.parent / json.loads((folder / "latest.json").read_text())["checkpoints"][0]["name"]
+    newest.write_bytes(b"x" * newest.stat().st_size)
+    said: list[str] = []
+    assert train_job(on(config, 1), "r", runs_dir=tmp_path, say=said.append).trained
+    (named,) = (sentence for sentence in said if newest.name in sentence)
+    assert named.endswith("an older one is looked for")
 
 
 def test_what_no_restart_can_mend_is_said_at_once(config: JobConfig, tmp_path: Path) -> None:

@@ -97,6 +97,21 @@ def test_a_checkpoint_written_between_updates_by_the_callback_continues_exactly(
     assert same(weights(resumed.model), weights(whole.model))
 
 
+def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
+    class Crash(Silent):
+        def on_update(self, trainer: Trainer) -> None:
+            if trainer.progress.step == 3:
+                raise KeyboardInterrupt
+
+    rare = replace(CONFIG, log_every=1000)
+    cut_off = trainer(config=rare, callbacks=[CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), Crash()])
+    with pytest.raises(KeyboardInterrupt):
+        cut_off.run()
+    resumed = trainer(config=rare)
+    assert FileKeeper(tmp_path).restore(resumed)
+    assert resumed.progress.step == 3
+
+
 def test_a_run_that_was_asked_to_stop_continues_when_asked_again() -> None:
     whole, log = trainer(), Log(stop_at=4)
     whole.run()
@@ -190,7 +205,7 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
     monkeypatch.setattr("agggen.training.callbacks.time.monotonic", lambda: now[0])
 
     class Clock(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+        def on_update(self, trainer: Trainer) -> None:
             now[0] += 50
 
     config = replace(CONFIG, epochs=2)

@@ -47,7 +47,7 @@ def demo(
     name = default_name("elements", config, data)
     test = records_of(config.corpus.name, config.corpus.test)
     with training_progress() as show:
-        finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, data=data)
+        finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     took = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
     console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:

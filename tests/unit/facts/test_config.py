@@ -85,6 +85,8 @@ def test_an_unpinned_remote_archive_is_refused_before_anything_is_fetched() -> N
 def test_secrets_in_an_address_are_kept_out_of_configurations(address: str) -> None:
     with pytest.raises(ConfigError, match="may be secret") as refused:
         SegmenterConfig(allennlp=AllenNLPConfig(address))
+    with pytest.raises(ConfigError, match="may be secret"):
+        FactsConfig(source="corpus", allennlp=AllenNLPConfig(address))  # for the texts that the model is given
     assert "secret@" not in str(refused.value) and "token=" not in str(refused.value)
 
 

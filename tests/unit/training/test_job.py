@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -207,6 +208,52 @@ def _no_updates(news: News) -> None:
     assert news.kind == "end", "everything was trained already"
 
 
+def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
+    whole: tuple[Finished, list[News]],
+    config: JobConfig,
+    tmp_path: Path,
+    s3: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The address of the store is not part of a run's name."""
+    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
+    kept = tmp_path / "runs" / "whole" / "bundle"
+    inode = kept.stat().st_ino
+    for url in (f"{s3}/models", str(tmp_path / "store")):
+        away = replace(config, storage=replace(config.storage, url=url))
+        for fresh in (False, True):
+            done = train_job(away, "whole", runs_dir=tmp_path / "runs", fresh=fresh)
+            assert done.trained and done.address == f"{url}/whole/bundle"
+            assert fingerprint(done.path) == fingerprint(kept)
+            assert kept.stat().st_ino == inode, "it was removed"
+    assert not train_job(config, "whole", runs_dir=tmp_path / "runs").trained
+
+
+def test_two_jobs_with_two_stores_do_not_share_a_run_log(config: JobConfig, tmp_path: Path) -> None:
+    away = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
+    with claim(Folder(str(tmp_path / "runs" / "r"))), pytest.raises(ClaimedError, match=r"another job .*/runs/r"):
+        train_job(away, "r", runs_dir=tmp_path / "runs")
+
+
+def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
+    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path
+) -> None:
+    shutil.copytree(whole[0].path.parent, tmp_path / "whole")
+    log = tmp_path / "whole" / "tracking.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    last = next(number for number, line in enumerate(lines) if "train_seconds" in line)
+    log.write_text("".join(lines[: last + 1]))
+    assert not train_job(config, "whole", runs_dir=tmp_path).trained
+    found = events(tmp_path / "whole")
+    assert any(e["event"] == "artifact" and e["path"] == str(tmp_path / "whole" / "bundle") for e in found)
+    assert [e["values"]["bundle"] for e in found if e["event"] == "tags"] == [str(tmp_path / "whole" / "bundle")]
+    assert (found[-1]["event"], found[-1]["status"]) == ("end", "FINISHED")
+    assert sum(e["event"] == "end" for e in found) == 1
+    train_job(config, "whole", runs_dir=tmp_path)
+    assert events(tmp_path / "whole") == found, "it is told once"
+
+
 # --- names ---
 
 
@@ -257,3 +304,9 @@ def test_a_corpus_that_is_not_there_is_refused_before_anything_is_made(config: J
     with pytest.raises(CorpusError, match="nowhere"):
         train_job(lost, "r", runs_dir=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_several_workers_on_one_gpu_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.gpus_per_worker must be a whole number .* not 0\.5"):
+        ClusterConfig(workers=2, gpus_per_worker=0.5)
+    ClusterConfig(workers=1, gpus_per_worker=0.5)

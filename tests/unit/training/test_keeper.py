@@ -13,7 +13,7 @@ from agggen.training.distributed import Alone
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.keeper import StoreKeeper
+from agggen_platform.training.keeper import FinishedKeeper, StoreKeeper
 from tests.unit.toy_training import Log, fresh_model, same, trainer, weights
 
 
@@ -130,3 +130,25 @@ def test_the_checkpoint_of_another_run_is_refused(store: CheckpointStore) -> Non
         keeper.save(trainer())
     with StoreKeeper(store, Alone()) as keeper, pytest.raises(TrainingError, match="seed 5, this run has 6"):
         keeper.restore(trainer(seed=6))
+
+
+@pytest.mark.parametrize("step", [None, 4])
+def test_who_takes_up_what_others_finished_writes_nothing_where_it_is_not(
+    store: CheckpointStore, step: int | None
+) -> None:
+    if step:
+        stopped = trainer(callbacks=[Log(step)])
+        stopped.run()
+        with StoreKeeper(store, Alone()) as keeper:
+            keeper.save(stopped)
+    before = store.folder.names()
+    said = "is of update 4" if step else "is missing"
+    with FinishedKeeper(store, Alone()) as keeper, pytest.raises(StorageError, match=f"baseline .* {said}; the same"):
+        keeper.restore(trainer())
+    assert store.folder.names() == before
+    whole = trainer()
+    whole.run()
+    with StoreKeeper(store, Alone()) as keeper:
+        keeper.save(whole)
+    with FinishedKeeper(store, Alone()) as keeper:
+        assert keeper.restore(trainer())
