@@ -62,7 +62,7 @@ class StorageConfig:
 class TrackingConfig:
     """What MLflow hears of the run; the run log in the folder of runs has all of it."""
 
-    uri: str | None = None  # of MLflow; null: SQLite in the folder of runs
+    uri: str | None = None  # of MLflow; null: MLFLOW_TRACKING_URI, else SQLite in the folder of runs
     experiment: str = "agggen"
     system_seconds: float = 10.0  # between two looks at CPU and memory; 0: none
     samples: int = 5  # development records that a text is written for after each epoch

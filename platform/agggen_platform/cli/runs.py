@@ -57,8 +57,8 @@ def sync(
 ) -> None:
     """Send to MLflow what it missed of runs, each entry once. Exit code 6 where something stays unsent.
 
-    With --uri the runs go to another MLflow, whole. Credentials are taken from it, or from MLFLOW_TRACKING_USERNAME and
-    MLFLOW_TRACKING_PASSWORD; run logs hold none.
+    With --uri the runs go to another MLflow, whole. Credentials are taken from it, from MLFLOW_TRACKING_URI where that
+    is the run's own, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs hold none.
     """
     from agggen_platform.tracking.runs import find_runs
     from agggen_platform.tracking.runs import sync as send

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 NAME = "tracking.sent.json"
@@ -26,6 +26,7 @@ class Cursor:
     sent: int = 0  # bytes of the run log that MLflow has
     refused: int = 0  # values and files that MLflow would not have
     parented: bool = False  # whether MLflow knows the parent
+    late: list[int] = field(default_factory=list)  # where in the run log a file is told of that is set aside
 
 
 def destination(uri: str, experiment: str) -> str:

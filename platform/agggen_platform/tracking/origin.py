@@ -14,26 +14,41 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _HIDDEN = "***"
-_IN_ADDRESS = re.compile(r"(?<=://)[^\s/?#]*@")
+# Up to the last @: a database's password may hold / ? # and @. The path of a file may hold an @.
+_IN_ADDRESS = re.compile(r"(?<=://)(?<!sqlite://)(?<!sqlite\+pysqlite://)(?<!file://)[^\s\"'`]*@")
+_IN_QUERY = re.compile(r"(?<=[?&;])([\w.\-]+)=([^\s\"'`&;#]+)")
 _TOKENS = re.compile(
     r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}"  # AWS key ids
     r"|gh[opsur]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_\w{20,}|sk-[\w\-]{20,}|xox[abprs]-[\w\-]{10,}"
     r"|eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]+)"  # JSON web tokens
 )
 _SECRET_NAME = re.compile(
-    r"(?:^|[._\-])(?:token|secret|password|passwd|pwd|credentials?|api[_\-]?key|access[_\-]?key(?:[_\-]?id)?)$", re.I
+    r"(?:^|[._\-])(?:token|secret|password|passwd|pwd|credentials?|sig|signature|apikey|access_?key(?:_?id)?)$"
+    r"|[_\-]key(?:[_\-]id)?$",
+    re.I,
 )
 _BEARER = re.compile(r"\b(bearer|basic) [\w\-.~+/]{8,}=*", re.I)
 
 
 def masked(text: str) -> str:
-    """`text` without what is recognisably a secret: credentials in addresses, AWS keys, bearer and service tokens."""
-    return _BEARER.sub(rf"\1 {_HIDDEN}", _TOKENS.sub(_HIDDEN, _IN_ADDRESS.sub(f"{_HIDDEN}@", text)))
+    """`text` without what is recognisably a secret: credentials and signatures in addresses, AWS keys,
+    bearer and service tokens.
+    """
+    return _BEARER.sub(rf"\1 {_HIDDEN}", _TOKENS.sub(_HIDDEN, _address(text, f"{_HIDDEN}@")))
 
 
 def without_credentials(uri: str) -> str:
-    """An address as it may be written down: no user, no password."""
-    return _IN_ADDRESS.sub("", uri)
+    """An address as it may be written down: no user, no password, no signature."""
+    return _address(uri, "")
+
+
+def _address(text: str, user: str) -> str:
+    """`text` with `user` where its addresses have user and password, and without the secrets in their queries."""
+
+    def shown(setting: re.Match[str]) -> str:
+        return f"{setting[1]}={_HIDDEN}" if is_secret(setting[1]) else setting[0]
+
+    return _IN_QUERY.sub(shown, _IN_ADDRESS.sub(user, text))
 
 
 def is_secret(name: str) -> bool:

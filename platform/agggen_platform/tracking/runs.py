@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from agggen_platform.tracking import cursor, journal
 from agggen_platform.tracking.journal import numbers
 from agggen_platform.tracking.origin import without_credentials
 from agggen_platform.tracking.sender import Sender
+
+_SLOW = 5.0  # seconds that a run waits where MLflow answered another one and took nothing
 
 
 class UnsentError(AggGenError):
@@ -35,6 +38,7 @@ class Run:
     refused: int = 0
     metrics: dict[str, float] = field(default_factory=dict)  # the last value of each
     run_id: str | None = None
+    size: int = 0  # bytes of the log
 
     @property
     def name(self) -> str:
@@ -43,7 +47,7 @@ class Run:
 
 def read_run(folder: Path, uri: str | None = None) -> Run:
     """The run whose log is in `folder`, with what is unsent to `uri` (by default the MLflow it was logged to)."""
-    run = Run(folder)
+    run = Run(folder, size=(folder / journal.NAME).stat().st_size)
     ends: list[int] = []
     for event, end in journal.entries(folder / journal.NAME):
         ends.append(end)
@@ -62,7 +66,7 @@ def read_run(folder: Path, uri: str | None = None) -> Run:
         run.status = "CUT OFF"
     to = cursor.destination(without_credentials(uri or run.uri), run.experiment)
     had = cursor.load(folder, to) or cursor.Cursor()
-    run.entries, run.unsent = len(ends), sum(end > had.sent for end in ends)
+    run.entries, run.unsent = len(ends), sum(end > had.sent for end in ends) + len(had.late)
     run.refused, run.run_id = had.refused, had.run_id
     return run
 
@@ -99,24 +103,34 @@ def sync(
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
     down: dict[str, str] = {}
+    slow: set[str] = set()
     for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
-        to = uri or run.uri
+        to = uri or _with_credentials(run.uri)
         if not to or to in down:
             unsent[run.name] = down.get(to, "its log does not say where it was logged to; give --uri")
             continue
-        sender = Sender(run.folder, to, run.experiment, run.parent, say, finish=True)
+        cut_off = run.size if run.status == "CUT OFF" else None
+        sender = Sender(run.folder, to, run.experiment, run.parent, say, finish=cut_off)
         before = sender.unsent()
         if before == 0 and run.status != "CUT OFF":
             continue
         sender.start()
-        left = sender.close(patience)
+        left = sender.close(min(patience, _SLOW) if to in slow else patience)
         sent[run.name] = before - left
         if left:
             why = "another process is sending it" if sender.busy else sender.trouble or "it did not answer"
             unsent[run.name] = f"{left} entries: {why}"
-            if sender.trouble and sender.cursor.run_id is None:
+            if sender.trouble and not sender.answered:
                 down[to] = why  # no other run will do better, and each would wait as long
+            elif sender.trouble and left == before:
+                slow.add(to)  # others may do better, but need not wait as long to show it
     if unsent:
         which = "; ".join(f"{name} ({why})" for name, why in unsent.items())
         raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
     return sent
+
+
+def _with_credentials(uri: str) -> str:
+    """The address of a run log with the credentials that ``MLFLOW_TRACKING_URI`` has for it."""
+    known = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return known if without_credentials(known) == uri else uri

@@ -1,7 +1,8 @@
 """Carries a run log to MLflow, on a thread: in order, each line once, for as long as the run lasts.
 
-MLflow that is down, slow, silent or full of errors is tried again, ever more slowly; the run never waits for it. What
-is not sent when the run ends stays for the next run of the same name, or for `agggen runs sync`.
+MLflow that is down, slow, silent or full of errors is tried again, ever more slowly; the run never waits for it. Files
+that only the artifact store does not take are set aside and tried again, so that nothing waits behind them. What is not
+sent when the run ends stays for the next run of the same name, or for `agggen runs sync`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
+from urllib.parse import unquote
 
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
@@ -21,10 +24,9 @@ from agggen_platform.tracking.journal import Entry, Event, numbers
 from agggen_platform.tracking.origin import masked, without_credentials
 from agggen_platform.tracking.store import METRICS_A_BATCH, GoneError, Store, reason, verdict
 
-_PASSWORD = re.compile(r"://[^/@:]*:([^/]+)@")
+_PASSWORD = re.compile(r"://[^/@:]*:(.+)@")
 _PAUSE = 1.0  # seconds between two looks at the run log: MLflow's work slows the run's own threads, so it gets batches
 _LONGEST_PAUSE = 30.0  # between two attempts
-_TRIES = 6  # of an entry that fails while MLflow answers otherwise; a minute, or less when the run has ended
 
 
 class Sender:
@@ -38,11 +40,12 @@ class Sender:
         parent: str | None,
         say: Callable[[str], None],
         *,
-        finish: bool = False,
+        finish: int | None = None,
     ) -> None:
         """`folder` of the run in the folder of runs. `parent`: the name of a run beside it. `say` tells the user.
 
-        `finish`: a run whose log says no end was killed, and MLflow is to know; for logs that nobody writes any more.
+        `finish`: bytes of a log that nobody wrote any more and that says no end: the run was killed, and MLflow is to
+        know, unless the log grows meanwhile.
         """
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._say_to, self._finish = uri, experiment, say, finish
@@ -50,10 +53,13 @@ class Sender:
         self.cursor = cursors.load(folder, self._to) or Cursor()
         self.trouble = ""
         """Why nothing is sent at the moment; empty when all is well."""
+        self.answered = False
+        """Whether MLflow answered and has the run."""
         self.busy = False
         """Whether another process sends this run log."""
         self._store: Store | None = None
         self._failures = 0
+        self._late_failures, self._late_from = 0, 0.0  # tries of late files in a row, and the time of the next
         self._points = _Points()
         self._closing, self._given_up = threading.Event(), threading.Event()
         self._looked_for_parent = -_LONGEST_PAUSE
@@ -75,7 +81,8 @@ class Sender:
 
     def unsent(self) -> int:
         """Entries of the run log that MLflow has not taken."""
-        return sum(1 for _ in journal.entries(self.path, self.cursor.sent)) + bool(self._parent_missing())
+        behind = sum(1 for _ in journal.entries(self.path, self.cursor.sent))
+        return behind + len(self.cursor.late) + bool(self._parent_missing())
 
     # --- in the thread -------------------------------------------------------------------------------------------
 
@@ -114,10 +121,12 @@ class Sender:
                     self._closing.wait()  # holds the run log until then, for it is still being written
                 if isinstance(error, GoneError) or (closing and verdict(error) != "again"):
                     return
-                pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(self._failures, 10))
+                pause = _pause_after(self._failures)
             else:
-                self._all_well()
-                if closing and not self._parent_may_come():
+                self._failures = 0
+                if not self.cursor.late:
+                    self._all_well()
+                if closing and not self.cursor.late and not self._parent_may_come():
                     return
             if closing:
                 time.sleep(min(pause, 0.5))
@@ -128,17 +137,47 @@ class Sender:
         """Sends what there is; raises what MLflow raises, with the cursor after the last entry that it took."""
         if self._store is None:
             self._store = self._opened()
-        while not self._given_up.is_set() and (batch := self._batch()):
-            self._take(self._store, batch)
+            self.answered = True
+        self._send_queue(self._store)
         self._set_parent(self._store)
-        if self._finish and self._points.open:
+        if self._points.open and self._finish == self.path.stat().st_size:
             self._store.send({"event": "end", "status": "KILLED", "time": self._points.last}, self._say)
             self._points.open = False
+        if self._closing.is_set() or time.monotonic() >= self._late_from:
+            self._send_late(self._store)
+
+    def _send_queue(self, store: Store) -> None:
+        while not self._given_up.is_set() and (batch := self._batch()):
+            self._take(store, batch)
+
+    def _send_late(self, store: Store) -> None:
+        """Tries the files that were set aside, each once; raises what was raised for one of them."""
+        failed: list[Exception] = []
+        for start in list(self.cursor.late):
+            if self._given_up.is_set():
+                break
+            try:
+                for entry in islice(journal.entries(self.path, start), 1):
+                    if entry.event is not None:
+                        store.send(entry.event, self._say)
+            except Exception as error:
+                store.check()
+                failed.append(error)
+            else:
+                self.cursor.late.remove(start)
+                self._save()
+            self._send_queue(store)  # waits for one file at most
+        self._late_failures = self._late_failures + 1 if failed else 0
+        self._late_from = time.monotonic() + _pause_after(self._late_failures)
+        if failed:
+            worst = min(failed, key=lambda error: verdict(error) != "again")  # one that passes is waited for
+            self._in_trouble(worst, "no files")
+            raise worst
 
     def _batch(self) -> list[Entry]:
         """The next entries to send in one go: metrics, or one entry of another kind."""
         batch: list[Entry] = []
-        room = METRICS_A_BATCH if self._failures < _TRIES else 1  # one that fails is told from those behind it
+        room = max(1, METRICS_A_BATCH >> self._failures)  # a slow server may have the time for fewer
         for entry in journal.entries(self.path, self.cursor.sent):
             is_metrics = entry.event is not None and entry.event["event"] == "metrics"
             if batch and not is_metrics:
@@ -152,11 +191,17 @@ class Sender:
     def _take(self, store: Store, batch: list[Entry]) -> None:
         """Sends a batch and moves the cursor."""
         events = [entry.event for entry in batch if entry.event is not None]
-        store.desperate = self._failures >= _TRIES
         if events and events[0]["event"] == "metrics":
             store.metrics([self._points.fresh(event) for event in events])
         elif events:
-            store.send(self._points.counted(events[0]), self._say)
+            try:
+                store.send(self._points.counted(events[0]), self._say)
+            except Exception as error:
+                if events[0]["event"] != "artifact":
+                    raise
+                store.check()  # it is only the artifact store
+                self.cursor.late.append(self.cursor.sent)
+                self._in_trouble(error, "no files")
         for event in events:
             self._points.passed(event)
         self._failures = 0
@@ -221,8 +266,10 @@ class Sender:
 
     def _told(self, text: str) -> str:
         """`text` without credentials, the address's own password in whatever form MLflow prints it."""
-        password = _PASSWORD.search(self._uri)
-        return masked(text.replace(password.group(1), "***") if password else text)
+        if password := _PASSWORD.search(self._uri):
+            for form in (password.group(1), unquote(password.group(1))):
+                text = text.replace(form, "***")
+        return masked(text)
 
     def _refused(self, what: str) -> None:
         self.cursor.refused += 1
@@ -230,10 +277,10 @@ class Sender:
             more = "; further ones are only counted" if self.cursor.refused == 5 else ""
             self._say(f"warning: MLflow refuses {what.rstrip('.')}; the rest is sent, and {self.path} has it{more}")
 
-    def _in_trouble(self, error: Exception) -> None:
+    def _in_trouble(self, error: Exception, what: str = "nothing") -> None:
         if not self.trouble:
             self._say(
-                f"warning: MLflow ({without_credentials(self._uri)}) takes nothing: {reason(error)}. The run goes on; "
+                f"warning: MLflow ({without_credentials(self._uri)}) takes {what}: {reason(error)}. The run goes on; "
                 f"{self.path} has all of it, and MLflow gets it when it can"
             )
         self.trouble = self._told(reason(error))
@@ -241,7 +288,12 @@ class Sender:
     def _all_well(self) -> None:
         if self.trouble:
             self._say(f"MLflow ({without_credentials(self._uri)}) has all of run {self.folder.name} again")
-        self.trouble, self._failures = "", 0
+        self.trouble = ""
+
+
+def _pause_after(failures: int) -> float:
+    """Seconds until the next try after so many failures in a row."""
+    return min(_LONGEST_PAUSE, 0.5 * 2 ** min(failures, 10))
 
 
 class _Points:

@@ -40,9 +40,15 @@ _ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-_REFUSALS = ("INVALID_PARAMETER_VALUE", "MALFORMED_REQUEST", "INVALID_STATE")
+_REFUSALS = (
+    "INVALID_PARAMETER_VALUE",
+    "MALFORMED_REQUEST",
+    "INVALID_STATE",
+    "BAD_REQUEST",
+    "RESOURCE_ALREADY_EXISTS",
+    "ALREADY_EXISTS",
+)
 _HOPELESS = (
-    *_REFUSALS,
     "PERMISSION_DENIED",
     "UNAUTHENTICATED",
     "CUSTOMER_UNAUTHORIZED",
@@ -52,16 +58,31 @@ _HOPELESS = (
 )
 
 
+_STEPS = range(-(1 << 63), 1 << 63)  # that MLflow's protocol and databases can hold
+_OF_SQL, _OF_DATA = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")  # how SQLAlchemy's errors end
+
+
 class GoneError(Exception):
     """The run or the experiment was deleted in MLflow."""
 
 
+class UnreadableError(Exception):
+    """A local file is not there or may not be read."""
+
+
 def verdict(error: Exception) -> Literal["refused", "hopeless", "again"]:
-    """What an error of a call means: this value is refused, nothing will do, or MLflow may take it another time."""
+    """What an error of a call means: this value is refused, nothing will do, or MLflow may take it another time.
+
+    Only what MLflow says of a value refuses it: 5xx, timeouts and whatever an artifact store raises pass, or an
+    operator ends them.
+    """
     code = getattr(error, "error_code", None)
-    if isinstance(error, FileNotFoundError | IsADirectoryError) or code in _REFUSALS:
+    if code == "BAD_REQUEST" and _OF_SQL in str(error) and not _OF_DATA.search(str(error)):
+        return "again"  # any error of the database goes by this code: read-only, no free connection
+    if isinstance(error, UnreadableError) or code in _REFUSALS:
         return "refused"
-    if code in _HOPELESS or isinstance(error, GoneError | ImportError):
+    status = getattr(getattr(error, "response", None), "status_code", 500)  # of an artifact store behind HTTP
+    if code in _HOPELESS or isinstance(error, GoneError | ImportError) or status in (401, 403, 404, 413):
         return "hopeless"
     return "again"
 
@@ -96,8 +117,6 @@ class Store:
             logging.getLogger(noisy).setLevel(logging.WARNING)
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints what it raises
         self._refused = refused
-        self.desperate = False
-        """Whether any error counts as a refusal while MLflow answers: what is sent has failed again and again."""
         self._run_id = ""
         self._params: dict[str, str] = {}
         sqlite = re.fullmatch(r"sqlite:///(.+?)(?:\?.*)?", uri)
@@ -167,9 +186,13 @@ class Store:
         points = [
             Metric(_key(name), value, _milliseconds(event), event["step"])
             for event in events
+            if event["step"] in _STEPS
             for name, value in numbers(event).items()
         ]
         self._log("metrics", points, METRICS_A_BATCH)
+        for event in events:  # MLflow calls this an internal error, which would be tried for ever
+            for name in event["values"] if event["step"] not in _STEPS else ():
+                self._refused(f"the metric {name}: the step {event['step']} is no 64-bit number")
 
     def send(self, event: Event, say: Callable[[str], None]) -> None:
         """Sends an event that is not ``metrics``; tells `say` what MLflow has otherwise than it was logged."""
@@ -215,12 +238,15 @@ class Store:
 
     def _is_refusal(self, error: Exception) -> bool:
         """Whether MLflow is well and will not have just what was sent."""
-        busy = getattr(error, "error_code", None) == "TEMPORARILY_UNAVAILABLE"
-        if verdict(error) != "refused" and not (self.desperate and not busy):
+        if verdict(error) != "refused":
             return False
-        if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
-            raise GoneError("the run was deleted there") from error
+        self.check()
         return True
+
+    def check(self) -> None:
+        """Raises what MLflow raises where it does not answer, and `GoneError` where it has the run no more."""
+        if self._client.get_run(self._run_id).info.lifecycle_stage != "active":
+            raise GoneError("the run was deleted there")
 
     def set_parent(self, run_id: str) -> None:
         """Makes this run a child of another."""
@@ -265,13 +291,23 @@ class Store:
     def _log_files(self, path: Path, folder: str) -> None:
         """A file into `folder` of the artifacts, or a folder with all that is in it into one of its name."""
         if not path.is_dir():
+            _readable(path)
             self._client.log_artifact(self._run_id, str(path), folder or None)
             return
         # One by one: MLflow's own loop has threads that the interpreter waits for when it ends.
         for file in sorted(path.rglob("*")):
             if file.is_file():
+                _readable(file)
                 inside = Path(folder, path.name, file.parent.relative_to(path)).as_posix()
                 self._client.log_artifact(self._run_id, str(file), inside)
+
+
+def _readable(file: Path) -> None:
+    """Raises UnreadableError: `file` cannot be sent, whatever the artifact store does."""
+    try:
+        file.open("rb").close()
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise UnreadableError(f"{file}: {error.strerror}") from error
 
 
 def _milliseconds(event: Event) -> int:
@@ -288,4 +324,6 @@ def _key(name: str, suffix: str = "") -> str:
 
 
 def _shortened(text: str, characters: int) -> str:
+    """`text` as MLflow takes it: cut, and without NUL, which PostgreSQL cannot hold."""
+    text = text.replace("\0", "\ufffd")
     return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -16,6 +16,7 @@ logged: MLflow's model flavours would unpickle on loading.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -45,8 +46,8 @@ def _to_stderr(message: str) -> None:
 
 
 def default_uri(runs_dir: Path) -> str:
-    """MLflow's address where none is given: SQLite in the folder of runs."""
-    return f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
+    """MLflow's address where none is given: its own variable ``MLFLOW_TRACKING_URI``, else SQLite with the runs."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
 
 
 class Tracker:
@@ -68,7 +69,7 @@ class Tracker:
         """One run, which begins with the ``with`` block.
 
         Args:
-            uri: of MLflow; by default SQLite in `runs_dir`.
+            uri: of MLflow; by default ``MLFLOW_TRACKING_URI``, else SQLite in `runs_dir`.
             tags: of the run, beside those that say which code, command and machine it is.
             report: is told what goes wrong, in one line each, from this thread or another.
             patience: seconds that leaving the ``with`` block waits at most for MLflow to take the rest.
@@ -205,19 +206,22 @@ class Tracker:
 
 
 def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """What opens the MLflow at `uri` in a browser, or serves it on loopback: the words of a command, and variables."""
-    store = without_credentials(uri)
+    """What opens the MLflow at `uri` in a browser, or serves it on loopback: the words of a command, and variables.
+
+    The variables hold the credentials of a database, which a command line would tell every user of the machine.
+    """
     if uri.startswith(("http://", "https://")):
-        return [sys.executable, "-m", "webbrowser", store], {}
+        return [sys.executable, "-m", "webbrowser", without_credentials(uri)], {}
     # One worker and no job runner: half a gigabyte and ten seconds instead of two and forty.
-    words = ["--backend-store-uri", store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    return [sys.executable, "-m", "mlflow", "server", *words], {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    words = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": uri}
+    return [sys.executable, "-m", "mlflow", "server", *words], variables
 
 
 def ui_command(uri: str, port: int = 5000) -> str:
-    """`ui_program` as one would type it in a shell."""
-    words, variables = ui_program(uri, port)
-    return " ".join([*(f"{name}={value}" for name, value in variables.items()), shlex.join(words)])
+    """`ui_program` as one would type it in a shell, without credentials."""
+    words, variables = ui_program(without_credentials(uri), port)
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
 
 
 def _masked(values: Mapping[str, Any]) -> dict[str, Any]:

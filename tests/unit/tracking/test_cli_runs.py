@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agggen_platform.cli.main import main
-from agggen_platform.tracking import Tracker
+from agggen_platform.tracking import Tracker, cursor
+from agggen_platform.tracking import runs as runs_module
 from agggen_platform.tracking.journal import Journal
+from agggen_platform.tracking.runs import find_runs, sync
 
 Agggen = Callable[..., tuple[object, str, str]]
 
@@ -95,4 +100,66 @@ def test_no_runs_and_the_command_of_the_pages(agggen: Agggen, tmp_path: Path) ->
     assert "No runs in" in err
     code, out, _ = agggen("ui", "--runs", tmp_path, "--port", 5050, "--print")
     assert code == 0
-    assert f"--backend-store-uri sqlite:///{tmp_path}/mlflow.db --host 127.0.0.1 --port 5050" in out
+    assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tmp_path}/mlflow.db " in out
+    assert "--host 127.0.0.1 --port 5050" in out
+
+
+def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
+    agggen: Agggen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = "postgresql://u:hunter2@db/x"
+    ran: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda _, words, variables: ran.append((words, variables)))
+    _, out, err = agggen("ui", "--uri", uri)
+    ((words, variables),) = ran
+    assert variables["MLFLOW_BACKEND_STORE_URI"] == uri
+    _, printed, _ = agggen("ui", "--uri", uri, "--print")
+    assert "MLFLOW_BACKEND_STORE_URI=postgresql://db/x " in printed
+    assert "hunter2" not in " ".join(words) + out + err + printed
+
+
+def test_a_server_that_is_down_is_waited_for_once(agggen: Agggen, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
+        uri = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        for name in ("one", "two", "three"):
+            tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
+            killed(tracker)
+            cursor.save(tracker.path.parent, cursor.destination(uri, "toys"), cursor.Cursor("known before"))
+        begin = time.monotonic()
+        code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
+    assert time.monotonic() - begin < 8
+    assert (code, "MLflow misses parts of 3 of 3 runs" in err) == (6, True)
+
+
+def test_a_run_that_began_again_meanwhile_is_not_called_killed(track: Callable[..., Tracker], runs: Path) -> None:
+    from mlflow import MlflowClient
+
+    tracker = track()
+    killed(tracker)
+    found = list(find_runs(runs, [tracker.run_name]))
+    assert found[0].status == "CUT OFF"
+    killed(tracker)  # another process appends
+    sync(found, print)
+    client = MlflowClient(tracker.uri)
+    (run,) = client.search_runs(
+        [client.get_experiment_by_name("toys").experiment_id], f"attributes.run_name = '{tracker.run_name}'"
+    )
+    assert run.info.status == "RUNNING"
+
+
+def test_the_password_of_a_known_server_is_taken_from_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://u:hunter2@x/y")
+    killed(Tracker("nonsense://x/y", "toys", "run", runs_dir=tmp_path))
+    tried: list[str] = []
+
+    def sender(_: Path, uri: str, *__: object, **___: object) -> None:
+        tried.append(uri)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(runs_module, "Sender", sender)
+    with pytest.raises(ZeroDivisionError):
+        sync(list(find_runs(tmp_path)), print)
+    assert tried == ["nonsense://u:hunter2@x/y"]

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from agggen_platform.registry.client import shown
 from agggen_platform.tracking.origin import masked, masked_command, masked_value, origin, without_credentials
 from agggen_platform.tracking.system import SystemMetrics
 
@@ -24,6 +25,7 @@ KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # in two parts, or scanners of repositories c
         (["AWS_SECRET_ACCESS_KEY=abc"], "'AWS_SECRET_ACCESS_KEY=***'"),
         (["x", f"s3://{KEY}/b"], "x 's3://***/b'"),
         (["text.max_tokens=50", "inference.tokenise=word"], "text.max_tokens=50 inference.tokenise=word"),
+        (["x", "--license_key", "abc", "private-key=abc"], "x --license_key '***' 'private-key=***'"),
         (["--token", "--password", "--verbose"], "--token '***' --verbose"),
     ],
 )
@@ -36,7 +38,14 @@ def test_command_lines(words: list[str], shown: str) -> None:
     [
         ("postgresql://u:p%40ss@db/mlflow failed", "postgresql://***@db/mlflow failed"),
         ("http://u:p@ss@host/x", "http://***@host/x"),
-        ("mail me@example.org about http://host/a@b", "mail me@example.org about http://host/a@b"),
+        ("mail me@example.org about http://host/a", "mail me@example.org about http://host/a"),
+        ("'postgresql://u:a/b?c#d@e@db/x' failed", "'postgresql://***@db/x' failed"),
+        ("http://h/x?X-Amz-Signature=ab&X-Amz-Date=1", "http://h/x?X-Amz-Signature=***&X-Amz-Date=1"),
+        ("http://h/x?sv=1&sig=a%2Fb#f", "http://h/x?sv=1&sig=***#f"),
+        (
+            "http://h/?X-Amz-Credential=a/b&X-Amz-Security-Token=c",
+            "http://h/?X-Amz-Credential=***&X-Amz-Security-Token=***",
+        ),
         ("Authorization: Bearer abcdefgh12345678", "Authorization: Bearer ***"),
         (f"denied to {KEY}", "denied to ***"),
         ("a plain sentence", "a plain sentence"),
@@ -51,7 +60,12 @@ def test_settings_and_addresses() -> None:
     assert masked_value("tracking.token", None) is None
     assert masked_value("training.seed", 3) == 3
     assert without_credentials("https://u:p@host/path") == "https://host/path"
+    assert without_credentials("mysql://u:p/?#@ss@db/x?password=y") == "mysql://db/x?password=***"
     assert without_credentials("sqlite:////tmp/a@b/mlflow.db") == "sqlite:////tmp/a@b/mlflow.db"
+
+
+def test_the_registry_hides_the_same() -> None:
+    assert shown("http://u:p@ss@host/x?token=a") == "http://***@host/x?token=***"
 
 
 def test_origin_names_this_code_and_machine() -> None:

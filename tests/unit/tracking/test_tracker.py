@@ -26,7 +26,9 @@ def events(tracker: Tracker) -> list[dict[str, Any]]:
 
 def one_of_everything(tracker: Tracker) -> None:
     tracker.log_params({f"model.p{number}": number for number in range(250)})
-    tracker.log_params({"long": "x" * (PARAM_CHARACTERS + 10), "odd@key": True, "none": None, "/data/e2e/train": "f"})
+    tracker.log_params(
+        {"long": "x" * (PARAM_CHARACTERS + 10), "odd@key": True, "none": None, "nul": "a\0b", "/data/e2e/train": "f"}
+    )
     for step in range(3):
         tracker.log_metrics({"dev/bleu": 40.0 + step, "loss": math.nan if step == 1 else 1.0}, step)
     tracker.set_tags({"kind": "test"})
@@ -60,7 +62,7 @@ def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], run_o
     params = run.data.params
     assert [params[f"model.p{number}"] for number in range(250)] == [str(number) for number in range(250)]
     assert (len(params["long"]), params["odd_key"], params["none"]) == (PARAM_CHARACTERS, "True", "None")
-    assert params["data/e2e/train"] == "f"
+    assert (params["data/e2e/train"], params["nul"]) == ("f", "a\ufffdb")
     assert curve(tracker, "dev/bleu") == [(0, 40.0), (1, 41.0), (2, 42.0)]
     assert math.isnan(curve(tracker, "loss")[1][1])
     (dataset,) = run.inputs.dataset_inputs
@@ -97,7 +99,7 @@ def test_artifacts_stay_in_the_runs_folder(finished: tuple[Tracker, list[str]]) 
 def test_the_ui_command_names_the_store_and_listens_on_loopback(finished: tuple[Tracker, list[str]]) -> None:
     tracker, _ = finished
     words = shlex.split(tracker.ui_command())
-    assert words[words.index("--backend-store-uri") + 1] == f"sqlite:///{tracker.runs_dir}/mlflow.db"
+    assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tracker.runs_dir}/mlflow.db" in words
     assert words[words.index("--host") + 1] == "127.0.0.1"
 
 
@@ -111,7 +113,7 @@ def test_what_mlflow_refuses_loses_only_itself(track: Track, run_of: RunOf, said
     assert "missing.txt" in "".join(said)
     assert "metric m0" in "".join(said)
     assert "the metric none is no number" in "".join(said)
-    assert len(said) == 8  # no number; in trouble; five refusals, further ones are only counted; all is well again
+    assert len(said) == 6  # no number; five refusals, further ones are only counted
     assert len(events(tracker)[2]["values"]) == 7
 
 
