@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +20,35 @@ from agggen.training.distributed import Group
 from agggen.training.loop import Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError
+
+_SCRATCH = "agggen-checkpoints-"
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A temporary folder; those that killed processes left are removed, since nobody else would."""
+    top = Path(tempfile.gettempdir())
+    for left in top.glob(f"{_SCRATCH}*"):
+        with suppress(OSError), _held(left):  # in use, or of another user, or being removed
+            shutil.rmtree(left)
+    made = Path(tempfile.mkdtemp(prefix=f".{_SCRATCH}", dir=top))
+    with _held(made):
+        path = made.rename(top / made.name.removeprefix("."))  # under its name it is held already
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Raises BlockingIOError: a living process holds it. The kernel lets go when a process dies."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(opened)
 
 
 class StoreKeeper:
@@ -34,7 +68,8 @@ class StoreKeeper:
         self._thread = threading.Thread(target=self._store_all, name="checkpoints", daemon=True)
 
     def __enter__(self) -> Self:
-        self._scratch = tempfile.TemporaryDirectory(prefix="agggen-checkpoints-")
+        self._stack = ExitStack()
+        self._scratch = self._stack.enter_context(_scratch())
         self._thread.start()
         return self
 
@@ -48,7 +83,7 @@ class StoreKeeper:
             self._ending = True
             self._changed.notify()
         self._thread.join()
-        self._scratch.cleanup()
+        self._stack.close()
         self._raise()
 
     def restore(self, trainer: Trainer) -> bool:
@@ -58,7 +93,7 @@ class StoreKeeper:
             TrainingError: it belongs to another run (`load_checkpoint`).
             StorageError: the store cannot be read.
         """
-        path = Path(self._scratch.name) / "restored.safetensors"
+        path = self._scratch / "restored.safetensors"
         saved = self.store.restore(trainer.stage, path) if self.group.rank == 0 else None
         told = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
         if told is None:
@@ -82,7 +117,7 @@ class StoreKeeper:
             raise self._error
 
     def _store_all(self) -> None:
-        path = Path(self._scratch.name) / "saved.safetensors"
+        path = self._scratch / "saved.safetensors"
         try:
             while snapshot := self._next():
                 snapshot.write(path)

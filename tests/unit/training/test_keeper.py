@@ -152,3 +152,18 @@ def test_who_takes_up_what_others_finished_writes_nothing_where_it_is_not(
         keeper.save(whole)
     with FinishedKeeper(store, Alone()) as keeper:
         assert keeper.restore(trainer())
+
+
+def test_what_killed_workers_left_is_removed_and_nothing_else(
+    store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    (temporary / "agggen-checkpoints-killed").mkdir(parents=True)
+    (temporary / "agggen-checkpoints-killed" / "saved.safetensors").write_bytes(b"x")
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    with StoreKeeper(store, Alone()):
+        (own,) = temporary.iterdir()
+        assert own.name != "agggen-checkpoints-killed"
+        with StoreKeeper(store, Alone()):
+            assert own.exists() and len(list(temporary.iterdir())) == 2
+    assert not list(temporary.iterdir())
