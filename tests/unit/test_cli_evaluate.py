@@ -252,6 +252,8 @@ def test_what_a_bundle_was_trained_on(bundle: Path, corpus: dict[str, Any] | Non
         (("--corpus", "elements", "--metrics", ","), "no metric is named; protocol plain has"),
         (("--corpus", "elements", "--protocol", "e2e", "--metrics", "meteor", "--no-meteor"), "exclude each other"),
         (("--corpus", "elements", "-o", "taken"), "cannot write a report to taken: it is a file"),
+        (("--corpus", "elements", "-o", "s3://reports/r"), "s3://reports/r: this can only be a folder of this machine"),
+        (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),
         (("--corpus", "elements", "wdith=3"), "unknown key 'wdith'"),
     ],
 )

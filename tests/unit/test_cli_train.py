@@ -149,12 +149,13 @@ def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
         (("tiny.yaml", "--name", "a b"), "must be letters, digits"),
         (("tiny.yaml", "--name", ".."), "must be letters, digits"),
+        (("tiny.yaml", "--runs", "s3://models/runs"), "s3://models/runs: this can only be a folder of this machine"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
     run: Run, folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    code, out, err = run(*arguments, "--runs", str(tmp_path / "runs"))
+    code, out, err = run("--runs", str(tmp_path / "runs"), *arguments)
     assert (code, out) == (2, "")
     last = err.splitlines()[-1]
     assert last.startswith("error: ")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.folders import on_this_machine
 from agggen_platform.cli.records import BundleAddress, bundle_folder, is_elsewhere
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def evaluate(
             "--out",
             "-o",
             metavar="DIR",
+            callback=on_this_machine,
             help="Where the report goes. [default: a folder in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
@@ -48,7 +50,13 @@ def evaluate(
         int | None, typer.Option(min=0, help="Of the samples shown, the intervals and random orders. [default: 0]")
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="DIR", help="Where the run log lives. [default: the bundle's own]")
+        Path | None,
+        typer.Option(
+            "--runs",
+            metavar="DIR",
+            callback=on_this_machine,
+            help="Where the run log lives. [default: the bundle's own]",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
