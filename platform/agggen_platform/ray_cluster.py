@@ -109,7 +109,14 @@ def connected(
 
 
 def _knock(address: str) -> None:
-    """Raises OSError if nothing listens at ``host:port``: Ray itself would try for a minute or more."""
+    """Raises OSError if nothing listens at the address: Ray itself would try for minutes.
+
+    Ray remembers where the last cluster was started, and ``auto`` is there, also when that cluster was killed since.
+    """
+    if address == "auto":
+        from ray._private.services import canonicalize_bootstrap_address_or_die  # it has no public name
+
+        address = canonicalize_bootstrap_address_or_die(address)
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()

@@ -7,7 +7,9 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected
@@ -24,10 +26,30 @@ def test_actors_never_hold_every_cpu(cpus: float, wanted: int | None, work: int,
     assert count * share < cpus
 
 
-def test_an_address_where_nothing_is_says_so() -> None:
+@pytest.fixture
+def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine where no cluster runs; the file where Ray notes the last one."""
     pytest.importorskip("ray", reason="Ray is not installed")
+    if any("gcs_server" in (process.info["name"] or "") for process in psutil.process_iter(["name"])):
+        pytest.skip("a Ray cluster runs on this machine, and auto finds it")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    return tmp_path / "ray" / "ray_current_cluster"
+
+
+def test_where_there_is_no_cluster_auto_says_so(no_cluster: Path) -> None:
     with pytest.raises(ClusterError, match="no Ray cluster answers at auto"), connected("auto"):
         pass
+
+
+def test_a_cluster_that_was_killed_is_not_waited_for(no_cluster: Path) -> None:
+    """Ray's note of it stays, and Ray itself tries for minutes."""
+    (port,) = free_ports(1)
+    no_cluster.write_text(f"127.0.0.1:{port}")
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r"no Ray cluster answers at auto.*refused"), connected("auto"):
+        pass
+    assert time.monotonic() - begin < 10
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
