@@ -37,7 +37,7 @@ training:
   baseline: {epochs: 3, warmup: 10, max_records: 2, log_every: 1}
   joint: {epochs: 1, warmup: 10, max_records: 2, log_every: 1}
 inference: {plans: 1, beam: {beam: 1, max_fact_tokens: 6}}
-storage: {checkpoint_seconds: 0.0}
+storage: {checkpoint_seconds: 0.2}
 tracking: {uri: "nonsense://x", samples: 0, system_seconds: 0}
 """
 
