@@ -1,10 +1,10 @@
 """The `agggen` command: its subcommands, and what a user sees when something goes wrong.
 
 Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
-or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system or the store
-refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has not got everything; 7 no Python that
-AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 130 and 143 interrupted by SIGINT and
-SIGTERM. ``AGGGEN_DEBUG=1`` shows the traceback of every error.
+or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system or the
+store refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has not got everything; 7 no
+Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 130 and 143 interrupted by
+SIGINT and SIGTERM. ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
 from __future__ import annotations
