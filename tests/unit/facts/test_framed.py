@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from agggen.facts import FactSegmenter
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, FrameSource, Phrase, SentenceSource, Words
 from agggen.facts.precomputed import PrecomputedFrames
+from tests.sent import sent
 from tests.unit.facts.role_notation import tags_of
 
 
@@ -213,7 +213,7 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
 
 def test_a_segmenter_can_be_sent_to_a_worker(tmp_path: Path) -> None:
     segmenter = FrameSegmenter(stored(tmp_path, BOLT))
-    again = pickle.loads(pickle.dumps(segmenter))
+    again = sent(segmenter)
     text = 'Mia Holt wrote "Bolt" (1990), which is a play. She was born in Oslo.'
     assert again.segment([text]) == segmenter.segment([text])
     assert again.fingerprint == segmenter.fingerprint
