@@ -55,18 +55,19 @@ def test_no_script_is_named_like_a_module_it_would_hide() -> None:
 def test_packages_are_listed_explicitly() -> None:
     find = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
     assert find["where"] == [".", "platform"]
-    assert find["include"] == ["agggen", "agggen.*", "agggen_platform", "agggen_platform.*"]
+    packages = ("agggen", "agggen_platform", "serve")
+    assert find["include"] == [name for package in packages for name in (package, f"{package}.*")]
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
-    folders = {path.parent for path in modules(REPO / "agggen", REPO / "platform" / "agggen_platform")}
+    folders = {path.parent for path in modules(REPO / "agggen", REPO / "platform" / "agggen_platform", REPO / "serve")}
     assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
 # --- modules -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform"), ids=name_of)
+@pytest.mark.parametrize("path", modules(REPO / "agggen", REPO / "platform", REPO / "serve"), ids=name_of)
 def test_a_module_says_its_purpose_and_is_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if text.strip():

@@ -1,0 +1,157 @@
+"""All that the endpoint is told: which bundle, which replicas, what it accepts, who may ask.
+
+The same object is read by `agggen serve`, by ``serve run serve.app:app KEY=VALUE`` and from the ``args`` of a
+``serve deploy`` file, and reaches every replica:
+
+    config = load_config(ServeConfig, None, ["bundle=models:/agggen@champion", "generator.max_replicas=4"])
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from agggen.errors import ConfigError
+
+
+def _check_least(section: Any, name: str, least: dict[str, float]) -> None:
+    for key, smallest in least.items():
+        value = getattr(section, key)
+        if not value >= smallest:
+            raise ConfigError(f"{name}.{key} must be at least {smallest}, not {value}")
+
+
+@dataclass(frozen=True)
+class HttpConfig:
+    """Where the endpoint listens. One setting chooses Serve's proxy: see the README for what each costs."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    proxy: Literal["default", "haproxy"] = "default"
+    """haproxy: many times the requests a second, but its statistics listen on all interfaces."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.port < 65536:
+            raise ConfigError(f"http.port must be from 1 to 65535, not {self.port}")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+@dataclass(frozen=True)
+class ReplicaConfig:
+    """The replicas of one deployment, and when there are more of them."""
+
+    min_replicas: int = 1
+    max_replicas: int = 1
+    target_ongoing_requests: float = 2.0  # a replica; more of them on average, and a replica is added
+    max_ongoing_requests: int = 16  # a replica; further ones wait in the queue
+    upscale_delay_s: float = 5.0
+    downscale_delay_s: float = 60.0
+    cpus: float = 1.0  # torch's threads follow it
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        least = {
+            "min_replicas": 0,
+            "max_replicas": 1,
+            "target_ongoing_requests": 0.01,
+            "max_ongoing_requests": 1,
+            "upscale_delay_s": 0,
+            "downscale_delay_s": 0,
+            "cpus": 0,
+            "gpus": 0,
+        }
+        _check_least(self, "replicas", least)
+        if self.min_replicas > self.max_replicas:
+            raise ConfigError(f"min_replicas ({self.min_replicas}) is more than max_replicas ({self.max_replicas})")
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """How a replica puts records of different requests together."""
+
+    records: int = 64  # worked on together, of similar length
+    wait_ms: float = 5.0  # that the first record waits for company
+    queue: int = 1024  # records that wait in a replica; more are refused (429)
+
+    def __post_init__(self) -> None:
+        _check_least(self, "batch", {"records": 1, "wait_ms": 0, "queue": 1})
+
+
+@dataclass(frozen=True)
+class LimitsConfig:
+    """What a request may ask for. Beyond that it is refused before any work."""
+
+    body_bytes: int = 4 << 20
+    stream_bytes: int = 64 << 20  # body of one :stream
+    stream_records: int = 100_000
+    line_bytes: int = 1 << 20  # of one line of a stream
+    records: int = 256  # of one request
+    triples: int = 24  # of one record
+    text_chars: int = 2_000  # of one value
+    json_depth: int = 16
+    n_best: int = 10
+    plans: int = 50
+    beam: int = 20
+    queue: int = 64  # requests that wait or are worked on in an ingress replica; more get 429
+    deadline_s: float = 60.0  # of a request, and of each record of a stream
+    longest_deadline_s: float = 600.0  # that a client may ask for
+    window: int = 128  # records of one stream that are worked on at once
+
+    def __post_init__(self) -> None:
+        _check_least(self, "limits", {item.name: 1 for item in fields(self) if not item.name.endswith("_s")})
+        _check_least(self, "limits", {"deadline_s": 0.001, "longest_deadline_s": 0.001})
+
+
+@dataclass(frozen=True)
+class SecurityConfig:
+    """Who may ask, and how often."""
+
+    keys_file: str | None = None
+    """Names and SHA-256 of keys, one a line (`agggen serve-key NAME` makes one); it is on every node of an ingress.
+    Required as soon as the endpoint can be reached from other machines."""
+    requests_per_minute: float = 600.0  # of a key, over all ingress replicas; 0: no limit
+    records_per_minute: float = 60_000.0  # likewise
+    cors_origins: tuple[str, ...] = ()  # off
+    idempotency_seconds: float = 3600.0  # that an answer to an Idempotency-Key is remembered
+    idempotency_bytes: int = 64 << 20  # of answers remembered
+
+    def __post_init__(self) -> None:
+        least: dict[str, float] = {"requests_per_minute": 0, "records_per_minute": 0}
+        _check_least(self, "security", least | {"idempotency_seconds": 0, "idempotency_bytes": 0})
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What the structured logs hold."""
+
+    texts: bool = False  # records and texts too; they may be confidential
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """The endpoint."""
+
+    bundle: str
+    """A folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."""
+    name: str = "agggen"  # of Serve's application
+    http: HttpConfig = field(default_factory=HttpConfig)
+    ingress: ReplicaConfig = field(
+        default_factory=lambda: ReplicaConfig(max_ongoing_requests=256, target_ongoing_requests=64, cpus=0.5)
+    )
+    planner: ReplicaConfig = field(
+        default_factory=lambda: ReplicaConfig(max_ongoing_requests=64, target_ongoing_requests=16, cpus=0.5)
+    )
+    generator: ReplicaConfig = field(default_factory=ReplicaConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    log: LogConfig = field(default_factory=LogConfig)

@@ -1,0 +1,86 @@
+"""What the HTTP interface asks for, whoever does it: replicas of Ray Serve, or objects of the same process.
+
+An answer belongs to one record: a record that cannot be worked on gets a `Failure` in its place, and the others their
+texts. Only what concerns a whole call raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
+from agggen.records import Plan, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One record to plan or to write about."""
+
+    record: Record
+    plan: Plan | None = None  # a human plan, followed exactly; None searches
+    complete: bool = False  # add what the human plan omits
+    n_best: int = 1
+    config: InferenceConfig | None = None  # None: the bundle's own
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to align with its record; `facts` concatenate to it, None has it cut as the model's training texts were."""
+
+    record: Record
+    text: str
+    facts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a record has no answer."""
+
+    code: str
+    """One of: record, plan, text (the client's to mend); deadline, busy, lost, internal (see `RETRYABLE`)."""
+    message: str
+    field: str | None = None  # of the record
+
+
+RETRYABLE = ("deadline", "busy", "lost")
+"""Codes of failures after which the same request may succeed: too slow, queue full, a replica died."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What the endpoint serves."""
+
+    fingerprint: str  # of the bundle
+    address: str  # that it was loaded from, with an alias resolved to the version
+    facts: str  # what cut the training texts
+    largest_group: int  # L
+    inference: InferenceConfig  # the bundle's own settings
+    predicates: int  # in the predicate table
+    metrics: dict[str, float]
+    model: dict[str, Any]  # the model's configuration
+
+
+class Engine(Protocol):
+    """Plans, writes, aligns. `seconds` is the time left to the caller: later answers are dropped undone (deadline)."""
+
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
+        """The n best texts of each job, best first."""
+        ...
+
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+        """The k best plans of each job's record at its level; its human plan is not looked at."""
+        ...
+
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+        """The most likely predicates behind each fact of each text."""
+        ...
+
+    async def card(self) -> ModelCard:
+        """What is served; raises EngineError while nothing is ready."""
+        ...
+
+
+class EngineError(Exception):
+    """The engine as a whole cannot answer now; the same request may succeed later."""
