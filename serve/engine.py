@@ -27,7 +27,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to align with its record; `facts` concatenate to it, None has it cut as the model's training texts were."""
+    """A text to align with its record; `facts` concatenate to it, None: cut as the texts of training were."""
 
     record: Record
     text: str
