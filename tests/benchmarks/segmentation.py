@@ -21,15 +21,10 @@ import json
 import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
+from measuring import Numbers, in_turns, marginal, measured
 
 from agggen.corpora.prepared import read_records, write_records
 from agggen.records import Fact, Record, Reference
@@ -100,43 +95,6 @@ SIDES = {"loop": plain_loop, "job": job}
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
-def tree(process: psutil.Process) -> Iterator[psutil.Process]:
-    yield process
-    yield from process.children(recursive=True)
-
-
-def measure(side: str, source: Path, out: Path, facts: str, workers: int) -> dict[str, float]:
-    """Runs one side in a process of its own: seconds by the clock and of processors, peak MiB, of its whole tree."""
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
-    command = [sys.executable, __file__, "--side", side, "--source", str(source), "--out", str(out)]
-    begin = time.monotonic()
-    process = subprocess.Popen([*command, "--facts", facts, "--workers", str(workers)], stderr=subprocess.PIPE)
-    watched = psutil.Process(process.pid)
-    cpu: dict[int, float] = {}
-    peak = 0.0
-    lines: list[bytes] = []
-    reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
-    reader.start()
-    while process.poll() is None:
-        pss = 0.0
-        try:
-            for one in tree(watched):
-                try:
-                    times = one.cpu_times()
-                    cpu[one.pid] = times.user + times.system
-                    pss += one.memory_full_info().pss
-                except psutil.Error:
-                    continue
-        except psutil.Error:
-            break
-        peak = max(peak, pss)
-        time.sleep(0.1)
-    if process.wait():
-        raise SystemExit(f"{side} failed: {b''.join(lines).decode()[-2000:]}")
-    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values()), "peak": peak / 2**20}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="the segmentation job against a plain multiprocessing loop")
     parser.add_argument("--facts", default="embedded", help="embedded, clauses or sentences")
@@ -152,33 +110,24 @@ def main() -> None:
     if options.side:
         SIDES[options.side](options.source, options.out, options.facts, options.workers)
         return
-    best: dict[tuple[str, int], dict[str, float]] = {}
     texts: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         for scale in SCALES:
             path = Path(folder) / f"{scale}.parquet"
             texts[scale] = take(options.corpus, options.split, options.records, scale, path)
-        for _ in range(options.rounds):
-            for scale in SCALES:
-                for side in SIDES:
-                    source, out = Path(folder) / f"{scale}.parquet", Path(folder) / side
-                    new = measure(side, source, out, options.facts, options.workers)
-                    old = best.get((side, scale), new)
-                    best[side, scale] = {name: min(new[name], old[name]) for name in new}
-                    best[side, scale]["peak"] = max(new["peak"], old["peak"])
-                    numbers = "  ".join(f"{name} {value:.1f}" for name, value in new.items())
-                    print(f"{side:4} x{scale} ({texts[scale]:,} texts)  {numbers}", flush=True)
-    first, last = SCALES
-    result: dict[str, float] = {}
-    for name in ("seconds", "cpu"):
-        loop, ray = (best[side, last][name] - best[side, first][name] for side in ("loop", "job"))
-        result[f"tax_{name}"] = round(ray / loop - 1, 3)
-        result[f"ms_a_text_{name}"] = round(1000 * ray / (texts[last] - texts[first]), 4)
-    runs = {f"{side} x{scale}": {k: round(v, 1) for k, v in numbers.items()} for (side, scale), numbers in best.items()}
-    result |= {f"peak_{side}_x{scale}": round(best[side, scale]["peak"]) for side in SIDES for scale in SCALES}
+
+        def run(side: str, scale: int) -> Numbers:
+            out = Path(folder) / side
+            shutil.rmtree(out, ignore_errors=True)
+            out.mkdir()
+            command = [__file__, "--side", side, "--source", str(Path(folder) / f"{scale}.parquet"), "--out", str(out)]
+            return measured(side, [*command, "--facts", options.facts, "--workers", str(options.workers)])
+
+        best = in_turns(list(SIDES), texts, "text", options.rounds, run)
+    result = marginal(best, "loop", "job", texts, "text")
     settings = {name: getattr(options, name) for name in ("facts", "corpus", "workers", "rounds")}
-    settings |= {"texts": texts[last]}
-    print(json.dumps({"benchmark": "segmentation", **settings, **result, "runs": runs}))
+    settings |= {"texts": texts[SCALES[-1]]}
+    print(json.dumps({"benchmark": "segmentation", **settings, **result}))
 
 
 if __name__ == "__main__":

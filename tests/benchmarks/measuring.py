@@ -1,0 +1,82 @@
+"""What benchmarks share: processes measured from outside, and two sides that take turns at several scales."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import psutil
+
+Numbers = dict[str, float]
+
+
+def tree(process: psutil.Process) -> Iterator[psutil.Process]:
+    yield process
+    yield from process.children(recursive=True)
+
+
+def measured(what: str, command: Sequence[str]) -> Numbers:
+    """Runs `command` after this Python: seconds by the clock, `cpu` seconds and `peak` MiB of its whole tree.
+
+    The peak is the largest resident memory of all processes together (shared pages counted once, PSS).
+    """
+    begin = time.monotonic()
+    process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
+    watched = psutil.Process(process.pid)
+    cpu: dict[int, float] = {}
+    peak = 0.0
+    lines: list[bytes] = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True)
+    reader.start()
+    while process.poll() is None:
+        pss = 0.0
+        try:
+            for one in tree(watched):
+                try:
+                    times = one.cpu_times()
+                    cpu[one.pid] = times.user + times.system
+                    pss += one.memory_full_info().pss
+                except psutil.Error:
+                    continue
+        except psutil.Error:
+            break
+        peak = max(peak, pss)
+        time.sleep(0.1)
+    if process.wait():
+        raise SystemExit(f"{what} failed: {b''.join(lines).decode()[-2000:]}")
+    return {"seconds": time.monotonic() - begin, "cpu": sum(cpu.values()), "peak": peak / 2**20}
+
+
+def in_turns(
+    sides: Sequence[str], sizes: Mapping[int, int], unit: str, rounds: int, run: Callable[[str, int], Numbers]
+) -> dict[tuple[str, int], Numbers]:
+    """The smallest numbers (the largest peak) of each side at each scale; `sizes` has the units of a scale."""
+    best: dict[tuple[str, int], Numbers] = {}
+    for _ in range(rounds):
+        for scale, size in sizes.items():
+            for side in sides:
+                new = run(side, scale)
+                old = best.get((side, scale), new)
+                best[side, scale] = {name: min(new[name], old[name]) for name in new}
+                best[side, scale]["peak"] = max(new["peak"], old["peak"])
+                numbers = "  ".join(f"{name} {value:.1f}" for name, value in new.items())
+                print(f"{side:4} x{scale} ({size:,} {unit}s)  {numbers}", flush=True)
+    return best
+
+
+def marginal(
+    best: Mapping[tuple[str, int], Numbers], plain: str, other: str, sizes: Mapping[int, int], unit: str
+) -> dict[str, object]:
+    """What `other` costs over `plain` for each further unit, so that what happens once drops out; and all numbers."""
+    first, last = min(sizes), max(sizes)
+    result: dict[str, object] = {}
+    for name in ("seconds", "cpu"):
+        loop, job = (best[side, last][name] - best[side, first][name] for side in (plain, other))
+        result[f"tax_{name}"] = round(job / loop - 1, 3)
+        result[f"ms_a_{unit}_{name}"] = round(1000 * job / (sizes[last] - sizes[first]), 4)
+    result |= {f"peak_{side}_x{scale}": round(numbers["peak"]) for (side, scale), numbers in best.items()}
+    runs = {f"{side} x{scale}": {k: round(v, 1) for k, v in numbers.items()} for (side, scale), numbers in best.items()}
+    return result | {"runs": runs}
