@@ -55,6 +55,7 @@ KINDS = {
         Kind("forbidden", 403, "This key may not do that"),
         Kind("not-found", 404, "There is nothing at this address"),
         Kind("method", 405, "This address does not take that method"),
+        Kind("slow", 408, "The request came too slowly", 1),
         Kind("conflict", 409, "Another request is in the way"),
         Kind("too-large", 413, "The request is too large"),
         Kind("media-type", 415, "The body is in no format that is read here"),
