@@ -45,9 +45,13 @@ class Encoder:
         encoded = self.vocabulary.encode_source(record)
         return self._source(record, encoded), encoded.extras
 
+    def predicate_ids(self, record: Record) -> tuple[int, ...]:
+        """The places of the record's predicates in the predicate table."""
+        return tuple(self._index.get(name, 0) for name in record.predicates)
+
     def _source(self, record: Record, encoded: EncodedSource) -> Example:
-        predicates = tuple(self._index.get(name, 0) for name in record.predicates)
-        return Example(record.id, tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role), predicates)
+        ids, triple, role = tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role)
+        return Example(record.id, ids, triple, role, self.predicate_ids(record))
 
     def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
         """The record with a text given as facts that concatenate to it; facts in which no word starts are left out.

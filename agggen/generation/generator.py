@@ -1,147 +1,41 @@
 """Records in, texts with their plans out: the whole inference of paper section 3.4 behind one object.
 
 `Generator.plan` searches plans, `Generator.generate` writes a text for each and picks jointly, `Generator.align` finds
-the plan behind a given text.
+the plan behind a given text. `generate` has two halves, which may run in different places: `candidates` plans, `write`
+writes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
 
-import numpy as np
 import torch
 
 from agggen.encoding import Encoder
-from agggen.errors import ConfigError, PlanError, RecordError
+from agggen.errors import PlanError
 from agggen.evaluation.coverage import mentioned
+from agggen.generation.config import InferenceConfig
+from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each
+from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, WrittenFact
 from agggen.generation.search import BeamConfig, Hypothesis, Task, beam_search
 from agggen.model.batch import Example, collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel
-from agggen.model.lattice import lattice
-from agggen.planning import (
-    IndexPlan,
-    PlanScores,
-    ScoredPlan,
-    k_best,
-    log_partition,
-    named_plan,
-    no_aggregation,
-    ordered_states,
-    plan_score,
-    random_order,
-    resolve_plan,
-    two_stage,
-)
+from agggen.planning import IndexPlan, PlanScores, named_plan
+from agggen.planning.scores import check_indices
 from agggen.records import Plan, Record
 from agggen.text import detokenise_with_offsets
 
-MAX_TRIPLES = 24
-"""Records with more triples are refused: the corpora end at 7, and states grow with the cube of the triples."""
-
-
-@dataclass(frozen=True)
-class InferenceConfig:
-    """How plans are searched and texts are written and chosen."""
-
-    planner: Literal["exact", "two-stage"] = "exact"
-    plans: int = 5  # plans that are written out for each record
-    order_beam: int = 3  # two-stage: orders kept (paper section 3.4, k)
-    aggregations: int = 2  # two-stage: groupings kept for each order (n)
-    level: int = 0  # largest number of triples in a fact; 0 means the model's L, 1 means no aggregation
-    ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
-    plan_weight: float = 1.0  # weight of log p(z | x) against the text's score in the joint choice
-    missing_penalty: float = 1.0  # taken off the joint choice's score for each value that its fact does not mention
-    beam: BeamConfig = field(default_factory=BeamConfig)
-    rows: int = 320  # hypotheses decoded together
-    seed: int = 0  # of random-order
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("plans", 1),
-            ("order_beam", 1),
-            ("aggregations", 1),
-            ("rows", 1),
-            ("level", 0),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
-        for name in ("plan_weight", "missing_penalty"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be a number of 0 or more, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFact:
-    """A piece ``text[start:end]`` of a generated text and the predicates of its state."""
-
-    start: int
-    end: int
-    predicates: tuple[str, ...]
-    missing: tuple[str, ...]  # predicates of the state whose values the piece does not mention
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """One text for a record. Log-probabilities are natural; None where the model assigns none (groups beyond L)."""
-
-    id: str
-    text: str
-    plan: Plan
-    plan_log_probability: float | None  # log p(z | x), normalised over all plans of the record
-    text_log_probability: float  # log p(y | z, x)
-    score: float  # what the joint choice maximises
-    facts: tuple[WrittenFact, ...]
-
-    @property
-    def fulfilled(self) -> bool:
-        """Whether every fact mentions the values of all triples that the plan put into it."""
-        return not any(fact.missing for fact in self.facts)
-
-    def as_dict(self) -> dict[str, object]:
-        """The JSON form: one line of `agggen generate`'s output."""
-        return {
-            "id": self.id,
-            "text": self.text,
-            "plan": str(self.plan),
-            "plan_log_probability": self.plan_log_probability,
-            "text_log_probability": self.text_log_probability,
-            "score": self.score,
-            "fulfilled": self.fulfilled,
-            "facts": [
-                {
-                    "start": fact.start,
-                    "end": fact.end,
-                    "text": self.text[fact.start : fact.end],
-                    "predicates": list(fact.predicates),
-                    **({"missing": list(fact.missing)} if fact.missing else {}),
-                }
-                for fact in self.facts
-            ],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRecord:
-    """A plan of a record with log p(z | x); None if a group is larger than the model's L."""
-
-    plan: Plan
-    log_probability: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AlignedText:
-    """The most likely predicates behind each fact of a text, with the posterior of that state."""
-
-    id: str
-    facts: tuple[str, ...]
-    states: tuple[tuple[str, ...], ...]
-    posteriors: tuple[float, ...]
-    log_likelihood: float  # log p(y | x), over all plans
+__all__ = [
+    "MAX_TRIPLES",
+    "AlignedText",
+    "Candidates",
+    "Generation",
+    "Generator",
+    "InferenceConfig",
+    "PlannedRecord",
+    "WrittenFact",
+]
 
 
 class Generator:
@@ -151,6 +45,7 @@ class Generator:
         self.model = model.eval()
         self.encoder = encoder
         self.config = config or InferenceConfig()
+        self.planner = Planner(self.model.transitions, encoder, self.config)
         self.device = next(model.parameters()).device
 
     # --- plans ------------------------------------------------------------------------------------------------------
@@ -161,7 +56,7 @@ class Generator:
         Raises:
             RecordError: a record has more than MAX_TRIPLES triples.
         """
-        return self._scores([self._source(record) for record in records])
+        return self.planner.scores(records)
 
     def check(self, record: Record, plan: Plan | None = None, complete: bool = False) -> None:
         """Passes if `generate` can write about the record, with this human plan where one is given.
@@ -170,75 +65,11 @@ class Generator:
             RecordError: the record has too many triples.
             PlanError: the plan does not fit the record.
         """
-        self._source(record)
-        if plan is not None:
-            resolve_plan(record, plan, complete=complete, scores=self.scores([record])[0] if complete else None)
-
-    def _source(self, record: Record) -> Example:
-        if len(record.triples) > MAX_TRIPLES:
-            raise RecordError(
-                f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned at "
-                "once, so split it into several records"
-            )
-        return self.encoder.source(record)[0]
-
-    @torch.no_grad()
-    def _scores(self, sources: Sequence[Example]) -> list[PlanScores]:
-        found: dict[int, PlanScores] = {}
-        by_size: dict[int, list[int]] = {}
-        for index, source in enumerate(sources):
-            by_size.setdefault(len(source.predicates), []).append(index)
-        for n, indices in by_size.items():
-            states = lattice(n, self.model.config.max_state)
-            order = ordered_states(n, self.model.config.max_state)
-            place = {state: i for i, state in enumerate(states.states)}
-            columns = torch.tensor([place[state] for state in order])
-            predicates = torch.tensor([sources[i].predicates for i in indices], device=self.device)
-            counts = torch.full((len(indices),), n, device=self.device)
-            on_device = lattice(n, self.model.config.max_state, str(predicates.device))
-            start, out, inside_start, inside, within = (
-                tensor.double().cpu() for tensor in self.model.transitions(predicates, counts, on_device)
-            )
-            for row, i in enumerate(indices):
-                found[i] = PlanScores(
-                    start[row].numpy(),
-                    out[row].numpy(),
-                    inside_start[row].numpy(),
-                    inside[row].numpy(),
-                    order,
-                    within[row][columns].numpy(),
-                )
-        return [found[i] for i in range(len(sources))]
+        self.planner.check(record, plan, complete)
 
     def plan(self, records: Sequence[Record], k: int = 10, level: int = 0) -> list[list[PlannedRecord]]:
         """The k most likely plans of each record, with log p(z | x) over all plans of that level."""
-        limit = level or None
-        planned = []
-        for record, scores in zip(records, self.scores(records), strict=True):
-            norm = log_partition(scores, limit)
-            planned.append(
-                [
-                    PlannedRecord(named_plan(record, found.states), _normalised(found.log_probability, norm))
-                    for found in k_best(scores, k, limit)
-                ]
-            )
-        return planned
-
-    def _candidates(self, record: Record, scores: PlanScores, config: InferenceConfig) -> list[IndexPlan]:
-        limit = config.level or None
-        found: list[ScoredPlan]
-        if config.ablation == "plain":  # the whole text is one fact
-            return [(tuple(range(len(record.triples))),)]
-        if config.ablation == "random-order":
-            rng = np.random.default_rng([config.seed, *record.id.encode()])
-            found = random_order(scores, rng, config.aggregations, limit)
-        elif config.ablation == "no-aggregation":
-            found = no_aggregation(scores, config.order_beam)
-        elif config.planner == "two-stage":
-            found = two_stage(scores, config.order_beam, config.aggregations, limit)[: config.plans]
-        else:
-            found = k_best(scores, config.plans, limit)
-        return list(dict.fromkeys(plan.states for plan in found))
+        return self.planner.plan(records, k, level)
 
     # --- texts ------------------------------------------------------------------------------------------------------
 
@@ -250,7 +81,7 @@ class Generator:
         n_best: int = 1,
         config: InferenceConfig | None = None,
     ) -> list[list[Generation]]:
-        """The `n_best` best texts of each record, best first.
+        """The `n_best` best texts of each record, best first: `write` of its `candidates`.
 
         Args:
             records: records to write about; their references are not looked at.
@@ -260,56 +91,86 @@ class Generator:
             config: overrides the generator's own.
 
         Raises:
-            PlanError: a human plan does not fit its record.
+            PlanError: a human plan does not fit its record, or the level exceeds the model's L.
             RecordError: a record has too many triples.
         """
-        config = config or self.config
-        if config.level and config.level > self.model.config.max_state:
-            limit = self.model.config.max_state
-            raise PlanError(
-                f"aggregation level {config.level} exceeds this model's largest group of {limit} predicates"
-            )
-        sources = [self._source(record) for record in records]
-        scores = self._scores(sources)
-        candidates: list[list[IndexPlan]] = []
-        for i, record in enumerate(records):
-            human = plans[i] if plans is not None else None
-            if human is None:
-                candidates.append(self._candidates(record, scores[i], config))
-            else:
-                candidates.append([resolve_plan(record, human, complete=complete, scores=scores[i])])
+        return self.write(records, self.candidates(records, plans, complete, config), n_best, config)
+
+    def candidates(
+        self,
+        records: Sequence[Record],
+        plans: Sequence[Plan | None] | None = None,
+        complete: bool | Sequence[bool] = False,
+        config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
+    ) -> list[Candidates]:
+        """The planning half of `generate`: the plans of each record that are to be written out.
+
+        Arguments and errors are those of `generate`; `complete` and `config` may also be given for each record.
+        """
+        return self.planner.candidates(records, plans, complete, config)
+
+    def write(
+        self,
+        records: Sequence[Record],
+        candidates: Sequence[Candidates],
+        n_best: int | Sequence[int] = 1,
+        config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
+    ) -> list[list[Generation]]:
+        """The writing half of `generate`: the `n_best` best texts of each record among its candidate plans, best first.
+
+        Records whose settings of the beam search are the same are searched together, whatever else differs between
+        their configurations; nothing that a record gets depends on its company but the rounding of floats.
+
+        Args:
+            records: records to write about.
+            candidates: what `candidates` gave for each record.
+            n_best: how many texts, for all records or for each.
+            config: overrides the generator's own, for all records or for each.
+
+        Raises:
+            PlanError: a record has no candidates, or one does not use each of its predicates once.
+            RecordError: a record has too many triples.
+        """
+        n = len(records)
+        configs = [item or self.config for item in each(config, n, "config")]
+        counts = each(n_best, n, "n_best")
+        plans = [found.plans for found in candidates]
+        for record, of_record in zip(records, plans, strict=True):
+            check_size(record)
+            if not of_record:
+                raise PlanError(f"record {record.id!r} has no candidate plans; one is needed at least")
+            for plan in of_record:
+                check_indices(len(record.triples), plan)
+        sources, extras = zip(*map(self.encoder.source, records), strict=True) if records else ((), ())
         results: dict[int, list[Generation]] = {}
-        for chunk in _by_work(sources, candidates, config):
-            written = self._write([sources[i] for i in chunk], [candidates[i] for i in chunk], config)
+        for chunk in _by_work(sources, plans, configs):
+            written = self._write([sources[i] for i in chunk], [plans[i] for i in chunk], configs[chunk[0]].beam)
             for i, found in zip(chunk, written, strict=True):
-                results[i] = self._choose(records[i], scores[i], candidates[i], found, config)[:n_best]
-        return [results[i] for i in range(len(records))]
+                chosen = self._choose(records[i], candidates[i], found, configs[i], extras[i])
+                results[i] = chosen[: counts[i]]
+        return [results[i] for i in range(n)]
 
     @torch.no_grad()
     def _write(
-        self, sources: Sequence[Example], candidates: Sequence[Sequence[IndexPlan]], config: InferenceConfig
+        self, sources: Sequence[Example], plans: Sequence[Sequence[IndexPlan]], beam: BeamConfig
     ) -> list[list[list[Hypothesis]]]:
         """For each record and each of its plans, the hypotheses of the beam."""
         memory = self.model.encode(collate(sources).to(self.device))
-        tasks = [Task(i, plan) for i, plans in enumerate(candidates) for plan in plans]
-        found = iter(beam_search(self.model, memory, tasks, config.beam))
-        return [[next(found) for _ in plans] for plans in candidates]
+        tasks = [Task(i, plan) for i, of_record in enumerate(plans) for plan in of_record]
+        found = iter(beam_search(self.model, memory, tasks, beam))
+        return [[next(found) for _ in of_record] for of_record in plans]
 
     def _choose(
         self,
         record: Record,
-        scores: PlanScores,
-        plans: Sequence[IndexPlan],
+        candidates: Candidates,
         found: Sequence[Sequence[Hypothesis]],
         config: InferenceConfig,
+        extras: list[str],
     ) -> list[Generation]:
         """All texts of a record by falling joint score (paper equation 9)."""
-        norm = log_partition(scores)
-        _, extras = self.encoder.source(record)
         generations: dict[str, Generation] = {}
-        for plan, hypotheses in zip(plans, found, strict=True):
-            chain = plan_score(scores, plan)
-            prior = None if chain is None else _normalised(chain, norm)
+        for plan, prior, hypotheses in zip(candidates.plans, candidates.log_probabilities, found, strict=True):
             for hypothesis in hypotheses:
                 text, facts = self._spell(record, plan, hypothesis, extras)
                 missing = sum(len(fact.missing) for fact in facts)
@@ -353,7 +214,7 @@ class Generator:
             some = list(zip(records, facts, strict=True))[begin : begin + batch_size]
             examples = []
             for record, pieces in some:
-                self._source(record)
+                check_size(record)
                 examples.append(self.encoder.example(record, pieces))
             batch = collate(examples).to(self.device)
             potentials, states = self.model.potentials(batch, prune=False)
@@ -371,24 +232,23 @@ class Generator:
         return aligned
 
 
-def _normalised(chain: float, norm: float | None) -> float:
-    """log p(z | x); the chain's own log-probability where the sum over all plans is too large to compute."""
-    return chain if norm is None else min(chain - norm, 0.0)
-
-
 def _by_work(
-    sources: Sequence[Example], candidates: Sequence[Sequence[IndexPlan]], config: InferenceConfig
+    sources: Sequence[Example], plans: Sequence[Sequence[IndexPlan]], configs: Sequence[InferenceConfig]
 ) -> Iterable[list[int]]:
-    """Indices of records of similar length whose plans fill about `config.rows` hypotheses."""
-    order = sorted(range(len(sources)), key=lambda i: (len(sources[i].predicates), len(sources[i].source), i))
-    chunk: list[int] = []
-    rows = 0
-    for i in order:
-        work = len(candidates[i]) * config.beam.beam
-        if chunk and rows + work > config.rows:
+    """Indices of records of one beam search: of the same settings and similar length, of about `rows` hypotheses."""
+    by_beam: dict[BeamConfig, list[int]] = {}
+    for i, config in enumerate(configs):
+        by_beam.setdefault(config.beam, []).append(i)
+    for beam, indices in by_beam.items():
+        chunk: list[int] = []
+        rows, limit = 0, 0
+        for i in sorted(indices, key=lambda i: (len(sources[i].predicates), len(sources[i].source), i)):
+            work = len(plans[i]) * beam.beam
+            limit = min(limit or configs[i].rows, configs[i].rows)
+            if chunk and rows + work > limit:
+                yield chunk
+                chunk, rows, limit = [], 0, configs[i].rows
+            chunk.append(i)
+            rows += work
+        if chunk:
             yield chunk
-            chunk, rows = [], 0
-        chunk.append(i)
-        rows += work
-    if chunk:
-        yield chunk

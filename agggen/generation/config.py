@@ -1,0 +1,42 @@
+"""How plans are searched and texts are written and chosen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agggen.errors import ConfigError
+from agggen.generation.search import BeamConfig
+
+
+@dataclass(frozen=True)
+class InferenceConfig:
+    """How plans are searched and texts are written and chosen."""
+
+    planner: Literal["exact", "two-stage"] = "exact"
+    plans: int = 5  # plans that are written out for each record
+    order_beam: int = 3  # two-stage: orders kept (paper section 3.4, k)
+    aggregations: int = 2  # two-stage: groupings kept for each order (n)
+    level: int = 0  # largest number of triples in a fact; 0 means the model's L, 1 means no aggregation
+    ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
+    plan_weight: float = 1.0  # weight of log p(z | x) against the text's score in the joint choice
+    missing_penalty: float = 1.0  # taken off the joint choice's score for each value that its fact does not mention
+    beam: BeamConfig = field(default_factory=BeamConfig)
+    rows: int = 320  # hypotheses decoded together
+    seed: int = 0  # of random-order
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("plans", 1),
+            ("order_beam", 1),
+            ("aggregations", 1),
+            ("rows", 1),
+            ("level", 0),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for name in ("plan_weight", "missing_penalty"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be a number of 0 or more, not {getattr(self, name)}")
