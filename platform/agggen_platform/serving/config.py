@@ -97,6 +97,7 @@ class LimitsConfig:
     triples: int = 24  # of one record
     text_chars: int = 2_000  # of one value
     json_depth: int = 16
+    turtle_bytes: int = 256 << 10  # of a body in Turtle, whose reading takes seconds a megabyte
     n_best: int = 10
     plans: int = 50
     beam: int = 20
@@ -104,10 +105,15 @@ class LimitsConfig:
     deadline_s: float = 60.0  # of a request, and of each record of a stream
     longest_deadline_s: float = 600.0  # that a client may ask for
     window: int = 128  # records of one stream that are worked on at once
+    head_bytes: int = 32 << 10  # of a request's address and headers
+    body_wait_s: float = 30.0  # that a body may keep us waiting in all; longer by what has come at
+    body_rate: int = 1000  # bytes a second
+    send_wait_s: float = 60.0  # that a client may take to accept a part of its answer
 
     def __post_init__(self) -> None:
         _check_least(self, "limits", {item.name: 1 for item in fields(self) if not item.name.endswith("_s")})
         _check_least(self, "limits", {"deadline_s": 0.001, "longest_deadline_s": 0.001})
+        _check_least(self, "limits", {"body_wait_s": 0.001, "send_wait_s": 0.001})
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,7 @@ class SecurityConfig:
     requests_per_minute: float = 600.0  # of a key, over all ingress replicas; 0: no limit
     records_per_minute: float = 60_000.0  # likewise
     cors_origins: tuple[str, ...] = ()  # off
+    hosts: tuple[str, ...] = ()  # names of this machine in Host besides localhost, for an endpoint without keys
     idempotency_seconds: float = 3600.0  # that an answer to an Idempotency-Key is remembered
     idempotency_bytes: int = 64 << 20  # of answers remembered
 
@@ -142,6 +149,9 @@ class ServeConfig:
 
     bundle: str
     """A folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."""
+    run_archives: bool = False
+    """Whether texts that come without facts may be cut by the AllenNLP archive that the bundle names, if it names one.
+    An archive can hold code of its author."""
     name: str = "agggen"  # of Serve's application
     http: HttpConfig = field(default_factory=HttpConfig)
     ingress: ReplicaConfig = field(
