@@ -152,7 +152,14 @@ class ServeConfig:
     run_archives: bool = False
     """Whether texts that come without facts may be cut by the AllenNLP archive that the bundle names, if it names one.
     An archive can hold code of its author."""
+    fingerprint: str | None = None
+    """The bundle's; another bundle at the address is refused. None takes what lies there when the endpoint is deployed."""
+    shown_as: str | None = None
+    """What `GET /v1/model` calls the bundle's address. None: `bundle`, an alias resolved to the version."""
     name: str = "agggen"  # of Serve's application
+    update: Literal["beside", "replace"] = "beside"
+    """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, and with
+    one replica requests fail meanwhile."""
     http: HttpConfig = field(default_factory=HttpConfig)
     ingress: ReplicaConfig = field(
         default_factory=lambda: ReplicaConfig(max_ongoing_requests=256, target_ongoing_requests=64, cpus=0.5)

@@ -1,0 +1,104 @@
+"""The file of the endpoint's API keys: a key a line, ``NAME sha256:HEX [LAST-DAY]``.
+
+``#`` starts a comment, LAST-DAY is like 2027-01-31 (UTC). A name may have several keys, so that one can take another's
+place. The hashes of random keys tell nothing; but whoever may write the file lets himself in, so one that its group or
+others may write to is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from agggen.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HASH = re.compile(r"sha256:([0-9a-f]{64})")
+_LARGEST_FILE = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A line of a keys file."""
+
+    name: str
+    sha256: bytes
+    last_day: date | None = None
+
+    def __str__(self) -> str:
+        line = f"{self.name} sha256:{self.sha256.hex()}"
+        return line if self.last_day is None else f"{line} {self.last_day.isoformat()}"
+
+
+def new_key(name: str, last_day: date | None = None) -> tuple[str, Key]:
+    """A random key of 256 bits, and its line for the file; raises ConfigError for a name that no line can hold."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"a key's name is of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
+    key = f"agk_{secrets.token_urlsafe(32)}"
+    return key, Key(name, hashlib.sha256(key.encode()).digest(), last_day)
+
+
+def parse_keys(text: str, source: str) -> tuple[Key, ...]:
+    """The keys of a file's text; raises ConfigError that names `source` and the line."""
+    keys: dict[bytes, Key] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        where = f"{source}, line {number}"
+        if len(words) not in (2, 3):
+            raise ConfigError(f"{where}: expected NAME sha256:HEX [LAST-DAY]")
+        if not _NAME.fullmatch(words[0]):
+            raise ConfigError(f"{where}: a name is of letters, digits, '.', '_' and '-' (at most 64)")
+        match = _HASH.fullmatch(words[1])
+        if not match:  # the word itself may be a key that was written here by mistake: it is not quoted
+            raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
+        try:
+            last_day = date.fromisoformat(words[2]) if len(words) == 3 else None
+        except ValueError:
+            raise ConfigError(f"{where}: the last day must be like 2027-01-31") from None
+        key = Key(words[0], bytes.fromhex(match[1]), last_day)
+        if key.sha256 in keys:
+            raise ConfigError(f"{where}: this key is already that of {keys[key.sha256].name!r}")
+        keys[key.sha256] = key
+    return tuple(keys.values())
+
+
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """The keys of a file; raises ConfigError if it is missing, malformed, or others may write to it."""
+    try:
+        with path.open("rb") as file:
+            return _read(file.fileno(), path)
+    except OSError as error:
+        raise ConfigError(f"the keys file {path} cannot be read: {error.strerror}") from None
+
+
+def add_key(path: Path, key: Key) -> None:
+    """Appends a key; a new file gets mode 0600. Raises ConfigError if the file cannot be used as it is, and OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _read(descriptor, path)
+        size = os.fstat(descriptor).st_size
+        unfinished = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, f"{chr(10) if unfinished else ''}{key}\n".encode())  # at once: the endpoint may be reading
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, path: Path) -> tuple[Key, ...]:
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o022:
+        raise ConfigError(f"the keys file {path} can be written by others: chmod go-w {path}")
+    data = os.pread(descriptor, _LARGEST_FILE + 1, 0)
+    if len(data) > _LARGEST_FILE:
+        raise ConfigError(f"the keys file {path} is larger than {_LARGEST_FILE} bytes")
+    try:
+        return parse_keys(data.decode(), str(path))
+    except UnicodeDecodeError:
+        raise ConfigError(f"the keys file {path} is not UTF-8") from None

@@ -1,0 +1,72 @@
+"""The bundle that an endpoint is to serve: found, fixed to what it is now, and tested before anything is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agggen.bundle import fingerprint, load_bundle
+from agggen.errors import BundleError
+from agggen_platform.registry import Registry, is_model_address, parse_address
+from agggen_platform.registry.address import SCHEME
+from agggen_platform.registry.admission import smoke
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.folder import Folder
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bundle that cannot become another one."""
+
+    source: str
+    """Where it lies: a folder or ``s3://``. Replicas load it from here, so that they start without the registry too."""
+    shown: str
+    """What users call it: the version where it is a registered model's, else `source`."""
+    fingerprint: str
+
+    def fixed(self, config: ServeConfig) -> ServeConfig:
+        """`config` with this bundle in place of an address that may lead to another one tomorrow."""
+        return replace(config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint)
+
+
+def find_target(config: ServeConfig) -> Target:
+    """The bundle that the configuration names now, fetched to this machine and compared with its hashes.
+
+    Raises:
+        BundleError: there is none, it was changed, or it is another one than `config.fingerprint`.
+        RegistryError: no such model, version or alias, or no registry.
+        StorageError: the store refused or did not answer.
+    """
+    source, shown, expected = config.bundle, config.shown_as, config.fingerprint
+    if is_model_address(config.bundle):
+        version = Registry().version(parse_address(config.bundle))
+        source, shown = version.source, shown or f"{SCHEME}{version}"
+        expected = expected or version.fingerprint or None
+    source = Folder(source).address
+    found = fingerprint(get_bundle(source))
+    if expected is not None and found != expected:
+        raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {found}, not {expected}")
+    return Target(source, shown or source, found)
+
+
+def check_target(target: Target) -> None:
+    """Passes if the bundle can be loaded and writes texts, on this machine's CPU.
+
+    Raises:
+        BundleError: it cannot.
+    """
+    if faults := smoke(load_bundle(get_bundle(target.source))):
+        raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")
+
+
+def settings_of(args: Mapping[str, Any]) -> list[str]:
+    """The arguments of a Serve application as overrides for `load_config`.
+
+    They are ``{"generator.max_replicas": "4"}`` from ``serve run serve.app:app KEY=VALUE``, and nested mappings of YAML
+    values from the ``args:`` of a ``serve deploy`` file.
+    """
+    import json
+
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in args.items()]
