@@ -1,9 +1,4 @@
-"""Who may ask, and how often: API keys, rate limits, and no other web page's scripts.
-
-A keys file holds a key a line, ``NAME sha256:HEX [LAST-DAY]``; ``#`` starts a comment, LAST-DAY is like 2027-01-31
-(UTC). A name may have several keys, so that one can be replaced by another. The hashes of random keys tell nothing; but
-whoever may write the file lets himself in, so one that its group or others may write to is refused.
-"""
+"""Who may ask, and how often: API keys, rate limits, and no other web page's scripts."""
 
 from __future__ import annotations
 
@@ -12,13 +7,8 @@ import hmac
 import ipaddress
 import logging
 import math
-import os
-import re
-import secrets
-import stat
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,81 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.keys import read_keys
 from serve.asgi import headers, info_of, refuse, route_path
 from serve.errors import Problem
 
 _log = logging.getLogger("agggen.serve")
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _LONGEST_KEY = 512  # bytes of a credential that are looked at
-_LARGEST_FILE = 1 << 20
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the file
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A line of a keys file."""
-
-    name: str
-    sha256: bytes
-    last_day: date | None = None
-
-    def __str__(self) -> str:
-        line = f"{self.name} sha256:{self.sha256.hex()}"
-        return line if self.last_day is None else f"{line} {self.last_day.isoformat()}"
-
-
-def new_key(name: str, last_day: date | None = None) -> tuple[str, Key]:
-    """A random key of 256 bits, and its line for the file; raises ConfigError for a name that no line can hold."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(f"a key's name is of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
-    key = f"agk_{secrets.token_urlsafe(32)}"
-    return key, Key(name, hashlib.sha256(key.encode()).digest(), last_day)
-
-
-def parse_keys(text: str, source: str) -> tuple[Key, ...]:
-    """The keys of a file's text; raises ConfigError that names `source` and the line."""
-    keys: dict[bytes, Key] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = line.split("#", 1)[0].split()
-        if not words:
-            continue
-        where = f"{source}, line {number}"
-        if len(words) not in (2, 3):
-            raise ConfigError(f"{where}: expected NAME sha256:HEX [LAST-DAY]")
-        if not NAME.fullmatch(words[0]):
-            raise ConfigError(f"{where}: a name is of letters, digits, '.', '_' and '-' (at most 64)")
-        match = _HASH.fullmatch(words[1])
-        if not match:  # the word itself may be a key that was written here by mistake: it is not quoted
-            raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
-        try:
-            last_day = date.fromisoformat(words[2]) if len(words) == 3 else None
-        except ValueError:
-            raise ConfigError(f"{where}: the last day must be like 2027-01-31") from None
-        key = Key(words[0], bytes.fromhex(match[1]), last_day)
-        if key.sha256 in keys:
-            raise ConfigError(f"{where}: this key is already that of {keys[key.sha256].name!r}")
-        keys[key.sha256] = key
-    return tuple(keys.values())
-
-
-def read_keys(path: Path) -> tuple[Key, ...]:
-    """The keys of a file; raises ConfigError if it is missing, malformed, or others may write to it."""
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise ConfigError(f"the keys file {path} cannot be read: {error.strerror}") from None
-    if stat.S_IMODE(status.st_mode) & 0o022:
-        raise ConfigError(f"the keys file {path} can be written by others: chmod go-w {path}")
-    if len(data) > _LARGEST_FILE:
-        raise ConfigError(f"the keys file {path} is larger than {_LARGEST_FILE} bytes")
-    try:
-        return parse_keys(data.decode(), str(path))
-    except UnicodeDecodeError:
-        raise ConfigError(f"the keys file {path} is not UTF-8") from None
 
 
 class KeyRing:
