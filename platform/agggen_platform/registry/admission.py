@@ -75,13 +75,13 @@ def _check_stored(folder: Folder, path: Path) -> None:
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 
 
-def smoke(bundle: Bundle, records: Sequence[Record] = ()) -> list[str]:
-    """What goes wrong when the bundle writes about `records`.
+def smoke(bundle: Bundle, records: Sequence[Record] = (), device: str = "cpu") -> list[str]:
+    """What goes wrong when the bundle writes about `records` on `device`.
 
     By default it writes about a chemical element, and about values of its own predicates.
     """
     faults = []
-    generator = bundle.generator()
+    generator = bundle.generator(device)
     for record in records or _smoke_records(bundle):
         where = f"writing about record {record.id!r}"
         try:

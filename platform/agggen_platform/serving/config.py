@@ -153,7 +153,7 @@ class ServeConfig:
     """Whether texts that come without facts may be cut by the AllenNLP archive that the bundle names, if it names one.
     An archive can hold code of its author."""
     fingerprint: str | None = None
-    """The bundle's; another bundle at the address is refused. None takes what lies there when the endpoint is deployed."""
+    """The bundle's; another bundle at the address is refused. None takes what lies there at deployment."""
     shown_as: str | None = None
     """What `GET /v1/model` calls the bundle's address. None: `bundle`, an alias resolved to the version."""
     name: str = "agggen"  # of Serve's application

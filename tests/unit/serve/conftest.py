@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
+from agggen.bundle import Bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.encoding import Encoder
-from agggen.errors import AggGenError, PlanError
 from agggen.facts.config import SegmenterConfig
-from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
+from agggen.generation.generator import InferenceConfig
 from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.text import Vocabulary
-from serve.engine import Engine, Failure, Job, ModelCard, Text
+from agggen_platform.serving.config import BatchConfig, ServeConfig
+from serve.engine import Engine
+from serve.generator import GeneratorReplica
+from serve.handles import HandleEngine
+from serve.planner import PlannerReplica
+from tests.unit.serve.local_handles import LocalHandle
 
 
 def save_tiny_model(path: Path, seed: int = 5) -> Path:
@@ -43,62 +46,23 @@ def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
 
 
+@pytest.fixture(scope="session")
+def serve_config(bundle_path: Path) -> ServeConfig:
+    """The configuration of an endpoint of the tiny bundle; batches do not wait for company."""
+    return ServeConfig(str(bundle_path), batch=BatchConfig(wait_ms=0))
+
+
+@pytest.fixture(scope="session")
+def _planner(serve_config: ServeConfig) -> PlannerReplica:
+    return PlannerReplica(serve_config, serve_config.bundle)
+
+
+@pytest.fixture(scope="session")
+def _generator(serve_config: ServeConfig) -> GeneratorReplica:
+    return GeneratorReplica(serve_config, serve_config.bundle)
+
+
 @pytest.fixture
-def engine(bundle_path: Path) -> Engine:
-    """An engine that plans and writes with the tiny bundle in this process."""
-    return _Direct(bundle_path)
-
-
-class _Direct:
-    """A generator behind the engine's interface, one record at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.bundle = path, load_bundle(path)
-        self.generator = self.bundle.generator()
-
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
-        answers: list[list[Generation] | Failure] = []
-        for job in jobs:
-            try:
-                (found,) = self.generator.generate([job.record], [job.plan], job.complete, job.n_best, job.config)
-                answers.append(found)
-            except AggGenError as error:
-                answers.append(_failure(error))
-        return answers
-
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
-        answers: list[list[PlannedRecord] | Failure] = []
-        for job in jobs:
-            try:
-                (found,) = self.generator.plan([job.record], k, job.config.level if job.config else 0)
-                answers.append(found)
-            except AggGenError as error:
-                answers.append(_failure(error))
-        return answers
-
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
-        answers: list[AlignedText | Failure] = []
-        for text in texts:
-            try:
-                (found,) = self.generator.align([text.record], [text.facts or (text.text,)])
-                answers.append(found)
-            except AggGenError as error:
-                answers.append(_failure(error))
-        return answers
-
-    async def card(self) -> ModelCard:
-        bundle = self.bundle
-        return ModelCard(
-            fingerprint(self.path),
-            str(self.path),
-            bundle.facts,
-            bundle.model.config.max_state,
-            bundle.inference,
-            len(bundle.encoder.predicates),
-            dict(bundle.metrics),
-            {},
-        )
-
-
-def _failure(error: AggGenError) -> Failure:
-    return Failure("plan" if isinstance(error, PlanError) else "record", str(error))
+def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> Engine:
+    """The endpoint's own planner and generator in this process, with the tiny bundle."""
+    return HandleEngine(LocalHandle(_planner), LocalHandle(_generator))

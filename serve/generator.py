@@ -1,0 +1,148 @@
+"""The generator of the endpoint: writes out plans and chooses, and aligns given texts. It runs on a CPU or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from agggen.errors import AggGenError, RecordError
+from agggen.facts import FactSegmenter
+from agggen.facts.config import segmenter
+from agggen.generation.planner import check_size
+from agggen.generation.results import AlignedText, Candidates, Generation
+from agggen_platform.registry.admission import smoke
+from agggen_platform.serving.config import ServeConfig
+from serve.batching import Batcher, logger
+from serve.engine import Failure, Job, Text
+from serve.planner import candidates_of, refusal
+from serve.replica import load
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    job: Job
+    candidates: Candidates | None  # None: plan it here
+
+
+Work = _Write | Text
+Answer = list[Generation] | AlignedText
+
+
+class GeneratorReplica:
+    """Writes and aligns for many requests together."""
+
+    def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
+        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
+
+        Raises:
+            BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
+            StorageError: the store refused or did not answer.
+        """
+        served = load(address, fingerprint, config.generator)
+        self._fingerprint = served.fingerprint
+        self._bundle, self._device = served.bundle, served.device
+        self._generator = served.bundle.generator(served.device)
+        self._cut = served.bundle.segmenter
+        self._segmenter: FactSegmenter | None = None
+        self._may_run_archives = config.run_archives
+        self._longest = config.limits.longest_deadline_s
+        self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, kind=type, length=_length)
+
+    async def write(
+        self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
+    ) -> list[list[Generation] | Failure]:
+        """The n best texts of each job from its candidates, best first.
+
+        Candidates of another bundle (`fingerprint`), as there are while one replaces another, are not looked at: all
+        of an answer is by one model.
+        """
+        same = fingerprint == self._fingerprint
+        items = [_Write(job, found if same else None) for job, found in zip(jobs, candidates, strict=True)]
+        return await self._batcher.submit(items, seconds)  # type: ignore[return-value] # what a _Write gives
+
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+        """The most likely predicates behind each fact of each text."""
+        return await self._batcher.submit(texts, seconds)  # type: ignore[return-value] # what a Text gives
+
+    async def check_health(self) -> None:
+        """Raises if this replica should be replaced."""
+        self._batcher.check()
+
+    def _test(self) -> list[str]:
+        return smoke(self._bundle, device=self._device)
+
+    def _work(self, kind: Hashable, items: Sequence[Work]) -> Sequence[Answer | Failure]:
+        if kind is Text:
+            return self._align([item for item in items if isinstance(item, Text)])
+        return self._write([item for item in items if isinstance(item, _Write)])
+
+    def _write(self, items: Sequence[_Write]) -> list[list[Generation] | Failure]:
+        plans = [item.candidates or self._plan(item.job) for item in items]
+        ready = [(item.job, found) for item, found in zip(items, plans, strict=True) if isinstance(found, Candidates)]
+        written = iter(
+            self._generator.write(
+                [job.record for job, _ in ready],
+                [found for _, found in ready],
+                [job.n_best for job, _ in ready],
+                [job.config for job, _ in ready],
+            )
+        )
+        return [found if isinstance(found, Failure) else next(written) for found in plans]
+
+    def _plan(self, job: Job) -> Candidates | Failure:
+        planner = self._generator.planner
+        return refusal(job, planner) or candidates_of(job, planner.scores([job.record])[0], planner)
+
+    # --- alignment --------------------------------------------------------------------------------------------------
+
+    def _align(self, texts: Sequence[Text]) -> list[AlignedText | Failure]:
+        facts = [self._facts(text) for text in texts]
+        ready = [(text, found) for text, found in zip(texts, facts, strict=True) if not isinstance(found, Failure)]
+        aligned = iter(self._generator.align([text.record for text, _ in ready], [found for _, found in ready]))
+        return [found if isinstance(found, Failure) else next(aligned) for found in facts]
+
+    def _facts(self, text: Text) -> Sequence[str] | Failure:
+        """The facts that the text is aligned by, or why it cannot be."""
+        try:
+            check_size(text.record)
+        except RecordError as error:
+            return Failure("record", str(error), "triples")
+        if text.facts is not None and "".join(text.facts) != text.text:
+            return Failure("text", "the facts do not concatenate to the text", "facts")
+        facts = text.facts if text.facts is not None else self._segmented(text.text)
+        if isinstance(facts, Failure):
+            return facts
+        try:
+            self._generator.encoder.example(text.record, facts)
+        except RecordError as error:
+            return Failure("text", str(error), "text")
+        return facts
+
+    def _segmented(self, text: str) -> Sequence[str] | Failure:
+        """The text cut into facts as the texts of training were."""
+        if self._cut.source == "allennlp" and not self._may_run_archives:
+            return Failure(
+                "text",
+                "this model's texts are cut by AllenNLP, which this endpoint does not run (run_archives is off); "
+                "send the text's facts with it",
+                "facts",
+            )
+        try:
+            if self._segmenter is None:
+                self._segmenter = segmenter(self._cut)
+            return self._segmenter.segment([text])[0] or (text,)
+        except (AggGenError, ImportError, OSError):
+            logger.exception("the segmenter %s cannot cut a text", self._cut.source)
+            return Failure(
+                "text",
+                f"this model's texts are cut by {self._cut.source}, which does not work where it is served; "
+                "send the text's facts with it",
+                "facts",
+            )
+
+
+def _length(item: Work) -> int:
+    """Characters of what is read."""
+    record = item.record if isinstance(item, Text) else item.job.record
+    read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
+    return read + len(item.text) if isinstance(item, Text) else read

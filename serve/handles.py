@@ -1,0 +1,194 @@
+"""The engine whose work is done by replicas of Ray Serve: calls over their handles, in time, retried once.
+
+Whatever happens to a replica, each record gets an answer: its own, or a `Failure` that says whether to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
+from agggen.records import Record
+from serve.batching import broken, too_late
+from serve.engine import EngineError, Failure, Job, ModelCard, Text
+from serve.planner import PlannedJobs
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_PAUSE = 0.1  # seconds before a call is tried again, in which Serve learns which replica died
+
+
+class Response(Protocol):
+    """What is used of ``ray.serve.handle.DeploymentResponse``."""
+
+    def __await__(self) -> Any: ...
+
+    def cancel(self) -> None: ...
+
+
+class HandleEngine:
+    """Plans and writes with the replicas behind two ``DeploymentHandle``s."""
+
+    def __init__(self, planner: Any, generator: Any, records: int = 64) -> None:
+        """
+        Args:
+            planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
+            records: more are shared out among several calls, so among replicas.
+        """
+        self._planner, self._generator, self._records = planner, generator, records
+
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
+        """The n best texts of each job, best first."""
+        return await self._shared_out(self._generate, [_bare_job(job) for job in jobs], seconds)
+
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+        """The k best plans of each job's record at its level."""
+
+        async def some(jobs: Sequence[Job], until: float) -> list[list[PlannedRecord] | Failure]:
+            return await self._answers(len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
+
+        return await self._shared_out(some, [_bare_job(job) for job in jobs], seconds)
+
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+        """The most likely predicates behind each fact of each text."""
+
+        async def some(texts: Sequence[Text], until: float) -> list[AlignedText | Failure]:
+            return await self._answers(len(texts), until, lambda left: self._generator.align.remote(texts, left))
+
+        bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
+        return await self._shared_out(some, bare, seconds)
+
+    async def card(self, seconds: float = 10.0) -> ModelCard:
+        """What is served.
+
+        Raises:
+            EngineError: no planner answers within `seconds`.
+        """
+        found = await self._call(lambda left: self._planner.card.remote(), _now() + seconds)
+        if isinstance(found, Failure):
+            raise EngineError(f"no planner is ready: {found.message}")
+        return found
+
+    async def _generate(self, jobs: Sequence[Job], until: float) -> list[list[Generation] | Failure]:
+        planned = await self._call(lambda left: self._planner.candidates.remote(jobs, left), until)
+        if isinstance(planned, Failure):
+            return [planned] * len(jobs)
+        assert isinstance(planned, PlannedJobs)
+        answers: list[Any] = list(planned.answers)
+        ready = [i for i, found in enumerate(answers) if isinstance(found, Candidates)]
+        if ready:
+            to_write, plans = [jobs[i] for i in ready], [answers[i] for i in ready]
+            written = await self._answers(
+                len(ready),
+                until,
+                lambda left: self._generator.write.remote(to_write, plans, planned.fingerprint, left),
+            )
+            for i, found in zip(ready, written, strict=True):
+                answers[i] = found
+        return answers
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    async def _shared_out(
+        self, work: Callable[[Sequence[T], float], Awaitable[list[A | Failure]]], items: Sequence[T], seconds: float
+    ) -> list[A | Failure]:
+        """The answers of several calls at once, in the order of the items; cancelled together."""
+        until = _now() + seconds
+        parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
+        if len(parts) == 1:
+            return await work(parts[0], until)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_coroutine(work(part, until))) for part in parts]
+        return [answer for task in tasks for answer in task.result()]
+
+    async def _answers(self, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
+        """An answer for each of n records: those of the call, or n times why it failed."""
+        found = await self._call(call, until)
+        return [found] * n if isinstance(found, Failure) else list(found)
+
+    async def _call(self, call: Callable[[float], Response], until: float) -> Any:
+        """What the call gives, or a Failure; a call that a dying replica took with it is made again, once."""
+        for again in (True, False):
+            left = until - _now()
+            if left <= 0:
+                break
+            try:
+                return await _within(call(left), left)
+            except TimeoutError:
+                break
+            except Exception as error:
+                failure = _failure(error)
+                if failure.code != "lost" or not again:
+                    return failure
+                logger.warning("a replica was lost (%s); trying again", type(error).__name__)
+            await asyncio.sleep(min(_PAUSE, max(until - _now(), 0)))
+        return too_late()
+
+
+async def _within(response: Response, seconds: float) -> Any:
+    """Awaits a response, and cancels the request if its time is over or its caller is cancelled.
+
+    Raises:
+        TimeoutError: its time was over.
+        TaskCancelledError: the replica cancelled it, for which Serve raises the same as for a cancelled caller.
+    """
+    from ray.exceptions import TaskCancelledError
+
+    task = asyncio.current_task()
+    assert task is not None
+    asked = task.cancelling()
+    async with asyncio.timeout(seconds):
+        try:
+            return await response
+        except asyncio.CancelledError:
+            if task.cancelling() == asked:
+                raise TaskCancelledError from None
+            response.cancel()
+            raise
+
+
+async def _coroutine(work: Awaitable[T]) -> T:
+    return await work
+
+
+def _bare_job(job: Job) -> Job:
+    return Job(_bare(job.record), job.plan, job.complete, job.n_best, job.config)
+
+
+def _bare(record: Record) -> Record:
+    """The record without what no replica looks at, so that it is not sent."""
+    return Record(record.id, record.triples) if record.references or record.category else record
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _failure(error: Exception) -> Failure:
+    """What is said of the records of a call that Serve raised this for."""
+    from ray import exceptions
+    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+    lost = (
+        exceptions.RayActorError,  # died, or cannot be reached
+        exceptions.TaskCancelledError,  # by a replica that stops
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+        exceptions.LocalRayletDiedError,
+        exceptions.ObjectLostError,  # the answer, with its node
+        exceptions.RpcError,
+        exceptions.OutOfMemoryError,  # Ray killed the replica
+        DeploymentUnavailableError,
+    )
+    if isinstance(error, BackPressureError):
+        return Failure("busy", "too many requests wait; try again later")
+    if isinstance(error, lost):
+        return Failure("lost", "the replica that worked on this record was lost; try again")
+    logger.error("a call to a replica failed", exc_info=error)  # replicas answer with Failures: a mistake of ours
+    return broken()

@@ -1,0 +1,123 @@
+"""The planner of the endpoint: finds the plans that are worth writing out. It needs a CPU and little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+
+from agggen.errors import AggGenError, PlanError
+from agggen.generation.planner import Planner, check_size
+from agggen.generation.results import Candidates, PlannedRecord
+from agggen.planning import PlanScores
+from agggen.records import Record, Triple
+from agggen_platform.serving.config import ServeConfig
+from serve.batching import Batcher
+from serve.engine import Failure, Job, ModelCard
+from serve.replica import load
+
+Found = Candidates | list[PlannedRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJobs:
+    """Candidate plans of jobs, in their order, and the fingerprint of the bundle that they are from."""
+
+    fingerprint: str
+    answers: list[Candidates | Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    job: Job
+    k: int | None = None  # the k best plans, or None for the candidates
+
+
+class PlannerReplica:
+    """Plans the records of many requests together, on the CPU."""
+
+    def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
+        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
+
+        Raises:
+            BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
+            StorageError: the store refused or did not answer.
+        """
+        served = load(address, fingerprint, config.planner)
+        bundle = served.bundle
+        self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)  # the rest is let go
+        self._card = ModelCard(
+            served.fingerprint,
+            served.address,
+            bundle.facts,
+            bundle.model.config.max_state,
+            bundle.inference,
+            len(bundle.encoder.predicates) - 1,  # the first stands for unknown ones
+            dict(bundle.metrics),
+            asdict(bundle.model.config),
+        )
+        self._longest = config.limits.longest_deadline_s
+        self._batcher: Batcher[_Search, Found] = Batcher(
+            self._work, config.batch, length=lambda search: len(search.job.record.triples)
+        )
+
+    async def candidates(self, jobs: Sequence[Job], seconds: float) -> PlannedJobs:
+        """The plans of each job that are to be written out."""
+        answers = await self._batcher.submit([_Search(job) for job in jobs], seconds)
+        return PlannedJobs(self._card.fingerprint, answers)  # type: ignore[arg-type] # what a search without k gives
+
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+        """The k best plans of each job's record at its level."""
+        return await self._batcher.submit([_Search(job, k) for job in jobs], seconds)  # type: ignore[return-value]
+
+    async def card(self) -> ModelCard:
+        """What is served."""
+        return self._card
+
+    async def check_health(self) -> None:
+        """Raises if this replica should be replaced."""
+        self._batcher.check()
+
+    def _test(self) -> list[str]:
+        try:
+            self._planner.candidates(
+                [Record("test", (Triple("Oda", "birthPlace", "Voss"), Triple("Oda", "age", "41")))]
+            )
+        except Exception as error:  # whatever it is, it is a reason against this replica
+            return [f"planning failed: {type(error).__name__}: {error}"]
+        return []
+
+    def _work(self, kind: Hashable, searches: Sequence[_Search]) -> list[Found | Failure]:
+        """Scores the transitions of all records at once, then plans one by one."""
+        answers: list[Found | Failure | None] = [refusal(search.job, self._planner) for search in searches]
+        fitting = [i for i, answer in enumerate(answers) if answer is None]
+        for i, scores in zip(fitting, self._planner.scores([searches[i].job.record for i in fitting]), strict=True):
+            answers[i] = self._found(searches[i], scores)
+        return [answer for answer in answers if answer is not None]
+
+    def _found(self, search: _Search, scores: PlanScores) -> Found | Failure:
+        job = search.job
+        config = job.config or self._planner.config
+        if search.k is not None:
+            return self._planner.plans_of(job.record, scores, search.k, config.level)
+        return candidates_of(job, scores, self._planner)
+
+
+def refusal(job: Job, planner: Planner) -> Failure | None:
+    """Why a job's record cannot be planned whatever its scores are."""
+    try:
+        check_size(job.record)
+    except AggGenError as error:
+        return Failure("record", str(error), "triples")
+    try:
+        planner.check_level((job.config or planner.config).level)
+    except PlanError as error:
+        return Failure("plan", str(error), "level")
+    return None
+
+
+def candidates_of(job: Job, scores: PlanScores, planner: Planner) -> Candidates | Failure:
+    """The job's candidate plans, or what is wrong with its human plan."""
+    try:
+        return planner.candidates_of(job.record, scores, job.plan, job.complete, job.config or planner.config)
+    except PlanError as error:
+        return Failure("plan", str(error), "plan")

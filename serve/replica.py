@@ -1,0 +1,81 @@
+"""What a planner and a generator share: loading a bundle, testing it before it answers, and staying healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from agggen.bundle import Bundle, fingerprint, load_bundle
+from agggen.errors import BundleError
+from agggen_platform.registry.admission import smoke
+from agggen_platform.serving.config import ReplicaConfig
+from agggen_platform.storage.bundles import get_bundle
+from serve.batching import Batcher
+
+
+@dataclass(frozen=True)
+class Served:
+    """A bundle that passed its self-test on this replica's device."""
+
+    bundle: Bundle
+    address: str
+    fingerprint: str
+    device: str  # that it was tested on
+
+
+def load(address: str, expected: str | None, config: ReplicaConfig) -> Served:
+    """The bundle at `address`, once it has written a text here; torch gets as many threads as the replica has CPUs.
+
+    Args:
+        address: where the bundle lies; an alias was resolved before.
+        expected: its fingerprint; None takes any.
+        config: the replica's CPUs and GPUs.
+
+    Raises:
+        BundleError: there is none, it is another one than expected, or it cannot write.
+        StorageError: the store refused or did not answer.
+    """
+    torch.set_num_threads(max(1, int(config.cpus)))
+    path = get_bundle(address)
+    found = fingerprint(path)
+    if expected is not None and found != expected:
+        raise BundleError(f"{address} is another bundle than was asked for: its fingerprint is {found}, not {expected}")
+    bundle = load_bundle(path)
+    if config.gpus and not torch.cuda.is_available():
+        raise BundleError(f"{config.gpus:g} GPUs were asked for, but torch sees none here")
+    device = "cuda" if config.gpus else "cpu"
+    if faults := smoke(bundle, device=device):
+        raise BundleError(f"the bundle at {address} does not pass its self-test: {faults[0]}")
+    return Served(bundle, address, found, device)
+
+
+async def check(batcher: Batcher[Any, Any], test: Callable[[], Sequence[str]], longest: float) -> None:
+    """Passes if the replica can be expected to answer.
+
+    Records at which something unexpected happens are no reason against it, unless it fails its self-test too: then a
+    device is lost, say, and another process may do better.
+
+    Args:
+        batcher: where the replica's work is done.
+        test: says what does not work; it is run in the thread of the batches, and only on suspicion.
+        longest: seconds that nobody waits longer for.
+
+    Raises:
+        ReplicaError: it is to be replaced.
+    """
+    if batcher.stuck(longest):
+        raise ReplicaError(f"a batch has been worked on for more than {longest:g} s")
+    if batcher.failed_in_a_row >= _SUSPICIOUS:
+        if faults := await batcher.run(test):
+            raise ReplicaError(f"{batcher.failed_in_a_row} records in a row failed, and so does a test: {faults[0]}")
+        batcher.failed_in_a_row = 0
+
+
+class ReplicaError(RuntimeError):
+    """A replica is of no more use."""
+
+
+_SUSPICIOUS = 3
