@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 from tests.s3_faults import FaultyS3
@@ -15,6 +16,8 @@ from tests.s3_faults import FaultyS3
 # A shared machine stalls now and then; a stall is no failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+torch.set_num_threads(1)  # the models of tests are tiny, and the cores are shared with other tests
 
 os.environ.pop("MLFLOW_TRACKING_URI", None)  # no test logs to the MLflow of whoever runs it
 
@@ -81,7 +84,10 @@ _FAST_FIRST = ("unit", "manifests", "integration", "browser", "chaos")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, so that a plain mistake shows in seconds."""
+    """Fast tests first, so that a plain mistake shows in seconds; then, in one process, those that start clusters."""
     here = Path(__file__).parent
     folders = {item: item.path.relative_to(here).parts[0] for item in items}
     items.sort(key=lambda item: _FAST_FIRST.index(folders[item]) if folders[item] in _FAST_FIRST else len(_FAST_FIRST))
+    for item in items:
+        if folders[item] != "unit":
+            item.add_marker(pytest.mark.xdist_group("alone"))
