@@ -15,7 +15,7 @@ from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, logger
 from serve.engine import Failure, Job, Text
 from serve.planner import candidates_of, refusal
-from serve.replica import load
+from serve.replica import check, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class GeneratorReplica:
 
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""
-        self._batcher.check()
+        await check(self._batcher, self._test, self._longest)
 
     def _test(self) -> list[str]:
         return smoke(self._bundle, device=self._device)

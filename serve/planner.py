@@ -13,7 +13,7 @@ from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher
 from serve.engine import Failure, Job, ModelCard
-from serve.replica import load
+from serve.replica import check, load
 
 Found = Candidates | list[PlannedRecord]
 
@@ -75,7 +75,7 @@ class PlannerReplica:
 
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""
-        self._batcher.check()
+        await check(self._batcher, self._test, self._longest)
 
     def _test(self) -> list[str]:
         try:

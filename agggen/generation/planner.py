@@ -121,8 +121,9 @@ class Planner:
         configs = [item or self.config for item in each(config, n, "config")]
         for item in configs:
             self.check_level(item.level)
-        parts = (records, self.scores(records), each(plans, n, "plans"), each(complete, n, "complete"), configs)
-        return [self.candidates_of(*of_record) for of_record in zip(*parts, strict=True)]
+        human = [None] * n if plans is None else plans
+        parts = zip(records, self.scores(records), human, each(complete, n, "complete"), configs, strict=True)
+        return [self.candidates_of(*of_record) for of_record in parts]
 
     def candidates_of(
         self, record: Record, scores: PlanScores, plan: Plan | None, complete: bool, config: InferenceConfig
