@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +11,6 @@ from agggen_platform.cli import console
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.job import Progress
-
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 def segment(
@@ -44,6 +39,7 @@ def segment(
     """
     import json
 
+    from agggen_platform.cli.shards import shard_progress
     from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment as run
@@ -59,7 +55,7 @@ def segment(
         log.append(Tracker(run_name=name, runs_dir=runs))
         return log[0]
 
-    with _progress() as show:
+    with shard_progress(_speed, _counts) as show:
         report = run(source, out, config, splits=split or (), fresh=fresh, tracker=tracker, progress=show)
     rows = [
         (name, counts.records, counts.references, counts.facts, counts.rejects)
@@ -73,8 +69,7 @@ def segment(
         counts = done.counts
         kept = f"; {done.found:,} of {done.total:,} shards were there" if done.found else ""
         known = f", {counts.cached:,} texts from the cache" if counts.cached else ""
-        speed = f"{counts.references / done.seconds:,.0f} texts/s"
-        console.note(f"Segmented in {report.seconds:.0f} s ({speed} at work{known}{kept})")
+        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{known}{kept})")
         if counts.cache_errors:
             console.note(
                 f"The cache in {config.cache_folder} failed; texts were segmented without it. Damaged? Remove it"
@@ -85,37 +80,9 @@ def segment(
     console.say(out)
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
-    """Shows how far the job is: a bar on a terminal, else a line now and then."""
-    if not console.stderr().is_terminal:
-        yield _lines()
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Display
-
-    columns = (TextColumn("shards"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
-    with Display(*columns, TimeRemainingColumn(), console=console.stderr()) as display:
-        task = display.add_task("", total=None, speed="starting")
-
-        def show(now: Progress) -> None:
-            speed = f"{now.counts.references / now.seconds:,.0f} texts/s"
-            display.update(task, completed=now.shards, total=now.total, speed=speed)
-
-        yield show
+def _speed(now: Progress) -> str:
+    return f"{now.counts.references / now.seconds:,.0f} texts/s"
 
 
-def _lines() -> Callable[[Progress], None]:
-    said = time.monotonic()
-
-    def show(now: Progress) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
-            counts = now.counts
-            speed = f"{counts.references / now.seconds:,.0f} texts/s"
-            console.note(
-                f"{now.shards} of {now.total} shards  {counts.facts:,} facts  {counts.rejects} rejects  {speed}"
-            )
-
-    return show
+def _counts(now: Progress) -> str:
+    return f"{now.counts.facts:,} facts  {now.counts.rejects} rejects"

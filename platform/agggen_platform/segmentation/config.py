@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import ConfigError
 from agggen.facts.config import RULES, SegmenterConfig
+from agggen_platform.sharded.config import JobError, ShardedConfig
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
@@ -19,42 +20,29 @@ FORMAT = 3  # of the output and of the rules behind it
 AlignmentRule = Literal["normal", "surface", "none"]
 
 
-class SegmentationError(AggGenError):
-    """The job cannot go on, or its result cannot be accepted; what is done is kept."""
-
-    exit_code = 4
+class SegmentationError(JobError):
+    """The segmentation cannot go on, or its result cannot be accepted; what is done is kept."""
 
 
 @dataclass(frozen=True)
-class SegmentConfig:
+class SegmentConfig(ShardedConfig):
     """How texts become facts, and how the work is cut and spread."""
 
     facts: SegmenterConfig = field(default_factory=SegmenterConfig)
     """The segmenter."""
     alignment: AlignmentRule = "normal"
     """The rule by which facts name the triples they say (``agggen.alignment.align``); none leaves that open."""
-    max_reject_share: float = 0.01
-    """More rejects than this share of all texts fail the job."""
-    actors: int | None = None
-    """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
-    ray_address: str | None = None
-    """Where Ray runs (see ``ray_cluster``)."""
     batch_size: int = 1024
     """Texts that the segmenter gets at once; it makes its own batches of those, so many are fast."""
-    shard_rows: int = 256
-    """Records that are worked on, committed and, after a failure, repeated at once."""
     cache: Literal["auto", "on", "off"] = "auto"
     """Whether known texts are looked up; auto: for all segmenters but the rules, which are as fast as the cache."""
     cache_dir: str | None = None
     """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_reject_share <= 1:
-            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
-        if self.actors is not None and self.actors < 0:
-            raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
-        if self.batch_size < 1 or self.shard_rows < 1:
-            raise ConfigError(f"batch_size and shard_rows must be at least 1, not {self.batch_size}, {self.shard_rows}")
+        super().__post_init__()
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, not {self.batch_size}")
 
     @property
     def cache_folder(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The output folder: who it belongs to, what makes it whole, and putting it together from the shards' files."""
+"""The output folder: what makes it whole, and putting it together from the shards' files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ import pyarrow.parquet as pq
 
 from agggen.corpora.prepared import fingerprint, write_records
 from agggen.corpora.rejects import Reject
-from agggen.errors import CorpusError
 from agggen.records import Record
 from agggen_platform.segmentation.rows import good_records, rejected
-from agggen_platform.segmentation.shards import Shard, Source
-from agggen_platform.storage.folder import Folder
+from agggen_platform.segmentation.shards import Source
+from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
+from agggen_platform.sharded.shards import Shard
 
-MANIFEST = "manifest.json"
-REJECTS = "rejects.jsonl"
-_JOB = ".job.json"
 _ROWS = 1024  # held at once
 
 
@@ -42,56 +39,19 @@ class SplitReport:
     """Of ``SPLIT.parquet``, both."""
 
 
-class Output:
-    """A folder that belongs to one job. Whoever writes to it holds its claim."""
+class Output(JobFolder):
+    """A folder that belongs to one segmentation job."""
 
-    def __init__(self, folder: Folder, job: str) -> None:
-        self.folder, self.job = folder, job
+    kind, product = "segmentation", "facts"
 
-    def manifest(self) -> dict[str, Any] | None:
-        """The manifest of a whole output of this job; None where there is none, or one of its files is not whole."""
-        content = self.folder.read(MANIFEST)
-        manifest = json.loads(content) if content else None
-        if not manifest or manifest["job"] != self.job:
-            return None
+    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+        splits = None if about is None else {f"{split}.parquet" for split in about["splits"]}
+        is_split = name.endswith(".parquet") and "/" not in name if splits is None else name in splits
+        return name in (MANIFEST, REJECTS) or name.startswith("facts/") or is_split
+
+    def is_whole(self, manifest: dict[str, Any]) -> bool:
         whole = all(self.folder.size(f"{name}.parquet") == split["bytes"] for name, split in manifest["splits"].items())
-        return manifest if whole and self.folder.size(REJECTS) is not None else None
-
-    def begin(self, splits: Sequence[str], described: dict[str, Any]) -> None:
-        """Marks the folder as this job's, and removes what a killed run of it left half written.
-
-        Raises:
-            CorpusError: the folder holds something else.
-        """
-        owner = self._owner()
-        names = self.folder.names()
-        foreign = [
-            name for name in names if name in (MANIFEST, REJECTS) or name.startswith("facts/") or _is_split(name)
-        ]
-        if owner is None and foreign:
-            raise CorpusError(f"{self.folder} holds {foreign[0]}, which no segmentation wrote; give another --out")
-        if owner is not None and owner["job"] != self.job:
-            raise CorpusError(
-                f"{self.folder} holds another job's facts ({_differences(owner['config'], described)}); "
-                "replace them with --fresh, or give another --out"
-            )
-        for name in names:
-            if name.endswith((".tmp", ".attempts")):
-                self.folder.delete(name)
-        self.folder.delete(MANIFEST)
-        self.folder.write(_JOB, _json({"job": self.job, "splits": list(splits), "config": described}))
-
-    def clear(self) -> None:
-        """Removes what a segmentation job left here, the manifest first; leaves anything else alone."""
-        owner = self._owner()
-        if owner is None:
-            return
-        self.folder.delete(MANIFEST)
-        splits = [f"{split}.parquet" for split in owner["splits"]]
-        for name in self.folder.names():
-            if name in (*splits, REJECTS) or name.startswith("facts/") or name.endswith(".tmp"):
-                self.folder.delete(name)
-        self.folder.delete(_JOB)
+        return whole and self.folder.size(REJECTS) is not None
 
     def write(
         self,
@@ -123,7 +83,7 @@ class Output:
             if name not in parts:  # of a run with other shards
                 self.folder.delete(name)
         splits = {name: asdict(report) for name, report in reports.items()}
-        self.folder.write(MANIFEST, _json({"job": self.job, "splits": splits} | more))
+        self.folder.write(MANIFEST, as_json({"job": self.job, "splits": splits} | more))
         return reports
 
     def _rows(
@@ -143,26 +103,9 @@ class Output:
                         tally.facts += sum(len(reference.facts or ()) for reference in record.references)
                         yield record
 
-    def _owner(self) -> dict[str, Any] | None:
-        content = self.folder.read(_JOB)
-        return json.loads(content) if content else None
-
 
 @dataclass(slots=True)
 class _Tally:
     references: int = 0
     facts: int = 0
     rejects: int = 0
-
-
-def _is_split(name: str) -> bool:
-    return name.endswith(".parquet") and "/" not in name
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()
-
-
-def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    found = [f"{key}: {theirs.get(key)} there, {value} now" for key, value in ours.items() if theirs.get(key) != value]
-    return "; ".join(found) or "of another version"

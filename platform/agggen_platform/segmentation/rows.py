@@ -7,7 +7,7 @@ What cannot be segmented stays as data: a row that is no record, and a reference
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -21,6 +21,7 @@ from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
+from agggen_platform.sharded.worker import Tally
 
 
 def segmented_schema() -> pa.Schema:
@@ -68,7 +69,7 @@ _HOPELESS = (
 
 
 @dataclass(slots=True)
-class Counts:
+class Counts(Tally):
     """What became of some rows."""
 
     records: int = 0
@@ -86,14 +87,6 @@ class Counts:
     """... and different texts that the cache knew."""
     cache_errors: int = 0
 
-    def __iadd__(self, other: Counts) -> Counts:
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
-        return self
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
-
 
 class RowSegmenter:
     """Cuts the references of rows, every different text once."""
@@ -104,7 +97,7 @@ class RowSegmenter:
         cache: FactCache | None = None,
         alignment: AlignmentRule = "normal",
         batch_size: int = 1024,
-        doubles: Mapping[int, int] | None = None,
+        doubles: Mapping[int, int | str] | None = None,
     ) -> None:
         """`doubles`: the records whose id an earlier record has, and that one's row."""
         self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size

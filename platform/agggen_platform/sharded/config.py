@@ -1,0 +1,53 @@
+"""What every job over shards can be told, and what ends one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agggen.errors import AggGenError, ConfigError
+
+
+class JobError(AggGenError):
+    """The job cannot go on, or its result cannot be accepted; what is done is kept."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class ShardedConfig:
+    """How the work is cut and spread."""
+
+    max_reject_share: float = 0.01
+    """More rejects than this share of all fail the job."""
+    actors: int | None = None
+    """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
+    ray_address: str | None = None
+    """Where Ray runs (see ``ray_cluster``)."""
+    shard_rows: int = 256
+    """Records that are worked on, committed and, after a failure, repeated at once."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_reject_share <= 1:
+            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
+        if self.actors is not None and self.actors < 0:
+            raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
+        if self.shard_rows < 1:
+            raise ConfigError(f"shard_rows must be at least 1, not {self.shard_rows}")
+
+
+def check_rejects(rejects: int, total: int, limit: float, what: str, where: str, error: type[JobError]) -> None:
+    """Passes if `rejects` are at most the share `limit` of `total`.
+
+    Args:
+        what: was rejected, a plural.
+        where: the reasons are.
+
+    Raises:
+        JobError: of the class `error`.
+    """
+    if rejects > limit * total:
+        raise error(
+            f"{rejects:,} of {total:,} {what} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
+            f"allowed: max_reject_share); {where} says why. Nothing was published; the same command "
+            "tries again what may not be their own fault, and with a larger share publishes what there is"
+        )

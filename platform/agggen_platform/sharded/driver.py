@@ -1,0 +1,193 @@
+"""Has all shards of a job done, by actors of Ray Data or in this process, and tells how far it is.
+
+The shards are the items of a Ray Data pipeline with one stage of actors. What passes through Ray are descriptions of
+shards: the rows go from the store to the actor and from the actor to the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from agggen.errors import AggGenError
+from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import C, Done, Worker
+
+if TYPE_CHECKING:
+    from agggen_platform.tracking import Tracker
+
+_SECONDS_BETWEEN_METRICS = 10.0
+
+
+@dataclass(frozen=True)
+class Progress(Generic[C]):
+    """How far a job is."""
+
+    shards: int
+    total: int
+    found: int
+    """Shards that an earlier run had done."""
+    counts: C
+    """Of this run."""
+    seconds: float
+    """Since the first shard could be worked on."""
+
+
+class Work(Generic[C]):
+    """The shards as they come in, in whatever order."""
+
+    def __init__(
+        self,
+        results: Iterator[Done[C]],
+        total: int,
+        counts: type[C],
+        progress: Callable[[Progress[C]], None],
+        log: Tracker | None = None,
+        metrics: Callable[[Progress[C]], dict[str, float]] = lambda _: {},
+    ) -> None:
+        """
+        Args:
+            counts: the kind of tally.
+            progress: is told after every shard.
+            metrics: the speed of this run, for the run log.
+        """
+        self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
+        self._done: set[str] = set()
+        self._found = 0
+        self._began = self._logged = time.monotonic()
+        self._fresh = counts()
+        self.counts = counts()
+        """Of all shards that are done, by this run or before."""
+        self.again = 0
+        """How often a shard was begun again, because workers died over it."""
+        self.seconds = 0.0
+        """That workers of this run worked, added up."""
+
+    def wait(self, shard: Shard) -> None:
+        """Returns when the shard is done.
+
+        Raises:
+            AggGenError: it will not be.
+        """
+        while shard.part not in self._done:
+            done = next(self._results, None)
+            if done is None:
+                raise JobError(f"no worker did {shard}; run it again")
+            self._done.add(done.part)
+            self._found += done.found
+            self.counts.add(done.counts)
+            self.again += done.again
+            if not done.found:
+                self._fresh.add(done.counts)
+                self.seconds += done.seconds
+                if len(self._done) - self._found == 1:
+                    self._began = time.monotonic() - done.seconds
+            self._tell(self.progress())
+            if self._log and time.monotonic() - self._logged >= _SECONDS_BETWEEN_METRICS:
+                self._logged = time.monotonic()
+                self._log.log_metrics(self.metrics(), step=len(self._done))
+
+    def progress(self) -> Progress[C]:
+        return Progress(
+            len(self._done), self._total, self._found, self._fresh, max(1e-9, time.monotonic() - self._began)
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """For the run log: counts of the whole job, and the speed of this run."""
+        now = self.progress()
+        counts = {name: float(count) for name, count in self.counts.as_dict().items()}
+        return counts | {"shards": now.shards} | self._more(now)
+
+
+@contextmanager
+def results(
+    shards: Sequence[Shard],
+    worker: type[Worker[C]],
+    settings: Any,
+    here: Callable[[], Worker[C]],
+    actors: int | None,
+    address: str | None,
+    gpus: float = 0.0,
+) -> Iterator[Iterator[Done[C]]]:
+    """Has the shards done as the results are asked for: by actors of a Ray cluster, or here.
+
+    Args:
+        worker: what an actor is, made of `settings`.
+        here: makes the worker of this process.
+        actors: how many; None: one a CPU, or as many as there are GPUs for; 0: none, this process works.
+        address: where Ray runs (see ``ray_cluster``).
+        gpus: that each actor books.
+
+    Raises:
+        JobError: the cluster has too few GPUs.
+    """
+    if actors == 0 or not shards:
+        with closing(here()) as one:
+            yield map(one.run, shards)
+        return
+    from agggen_platform.ray_cluster import connected
+
+    with connected(address) as cluster:
+        if gpus:
+            room = int(cluster.gpus / gpus)
+            if room < (actors or 1):
+                raise JobError(f"{actors or 1} actors with {gpus:g} GPUs each: the cluster has {cluster.gpus:g}")
+            actors = actors or room
+        count, cpus = cluster.actors(actors, len(shards))
+        done = _by_actors(shards, worker, settings, count, cpus, gpus)
+        try:
+            yield done
+        finally:
+            done.close()
+
+
+def _by_actors(
+    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, actors: int, cpus: float, gpus: float
+) -> Generator[Done[C]]:
+    import ray.data
+
+    _quiet()
+    items = ray.data.from_items([{"shard": shard.as_json()} for shard in shards], override_num_blocks=len(shards))
+    dataset = items.map_batches(
+        worker,
+        fn_constructor_args=(settings,),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=2),
+        num_cpus=cpus,
+        num_gpus=gpus or None,
+    )
+    try:
+        for row in dataset.iter_rows():
+            yield Done.from_json(row["done"], worker.counts)
+    except ray.exceptions.RayError as error:
+        raise _explained(error) from error
+
+
+def _quiet() -> None:
+    """Keeps Ray Data's talk out of the terminal; its own log files have it."""
+    import logging
+
+    import ray.data
+
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    for handler in logging.getLogger("ray.data").handlers:
+        if type(handler).__name__ != "SessionFileHandler":
+            handler.setLevel(logging.ERROR)
+
+
+def _explained(error: BaseException) -> AggGenError:
+    """A worker's own error if it is meant for the user, else that the workers died or broke."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AggGenError):
+            return cause
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return JobError(
+        f"the workers broke ({type(error).__name__}: {lines[-1].strip() if lines else ''}); what is done is kept, "
+        "run the same command again to go on"
+    )

@@ -1,0 +1,109 @@
+"""The folder that belongs to one job: whose it is, and what makes it whole."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from agggen.errors import CorpusError
+from agggen_platform.sharded.worker import forget_attempts
+from agggen_platform.storage.folder import Folder
+
+MANIFEST = "manifest.json"
+REJECTS = "rejects.jsonl"
+_JOB = ".job.json"
+
+
+class JobFolder(ABC):
+    """A folder that belongs to one job. Whoever writes to it holds its claim."""
+
+    kind: ClassVar[str]
+    """Of job, a noun."""
+    product: ClassVar[str]
+    """What such a job writes, a plural."""
+
+    def __init__(self, folder: Folder, job: str) -> None:
+        """`job`: its fingerprint."""
+        self.folder, self.job = folder, job
+
+    @abstractmethod
+    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+        """Whether a job that says this of itself would write a file of this name; of any job, where that is None."""
+
+    @abstractmethod
+    def is_whole(self, manifest: dict[str, Any]) -> bool:
+        """Whether the files of which the manifest speaks are there."""
+
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest of a whole output of this job; None where there is none, or one of its files is not whole."""
+        try:
+            manifest = json.loads(self.folder.read(MANIFEST) or b"null")
+        except ValueError:  # not ours; `begin` says so
+            return None
+        ours = isinstance(manifest, dict) and manifest.get("job") == self.job
+        return manifest if ours and self.is_whole(manifest) else None
+
+    def begin(self, config: dict[str, Any], about: dict[str, Any]) -> int:
+        """Marks the folder as this job's, and removes what a killed run of it left half written.
+
+        Args:
+            config: what tells the job from others, for the user.
+            about: what else to remember.
+
+        Returns:
+            How often a shard was begun and not finished, by all runs of the job that were killed.
+
+        Raises:
+            CorpusError: the folder holds something else.
+        """
+        owner = self._owner()
+        names = self.folder.names()
+        if owner is None and (foreign := [name for name in names if self.is_product(name, None)]):
+            raise CorpusError(f"{self.folder} holds {foreign[0]}, which no {self.kind} wrote; give another --out")
+        if owner is not None and owner["job"] != self.job:
+            raise CorpusError(
+                f"{self.folder} holds another job's {self.product} ({_differences(owner['config'], config)}); "
+                "replace them with --fresh, or give another --out"
+            )
+        for name in names:
+            if name.endswith(".tmp"):
+                self.folder.delete(name)
+        unfinished = (owner or {}).get("unfinished", 0) + forget_attempts(self.folder)
+        self.folder.delete(MANIFEST)
+        owned = {"kind": self.kind, "job": self.job, "config": config, "unfinished": unfinished}
+        self.folder.write(_JOB, as_json(owned | about))
+        return unfinished
+
+    def clear(self) -> None:
+        """Removes what a job of this kind left here, the manifest first; leaves anything else alone.
+
+        Raises:
+            CorpusError: the folder belongs to a job of another kind.
+        """
+        owner = self._owner()
+        if owner is None:
+            return
+        self.folder.delete(MANIFEST)
+        for name in self.folder.names():
+            if self.is_product(name, owner) or name.endswith(".tmp"):
+                self.folder.delete(name)
+        self.folder.delete(_JOB)
+
+    def _owner(self) -> dict[str, Any] | None:
+        content = self.folder.read(_JOB)
+        if not content:
+            return None
+        owner: dict[str, Any] = json.loads(content)
+        if (kind := owner.get("kind", "segmentation")) != self.kind:  # the first jobs did not say
+            raise CorpusError(f"{self.folder} holds what a {kind} wrote; give another --out")
+        return owner
+
+
+def as_json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+    found = [f"{key}: {theirs.get(key)} there, {value} now" for key, value in ours.items() if theirs.get(key) != value]
+    return "; ".join(found) or "of another version"

@@ -1,0 +1,198 @@
+"""Shards: the runs of rows that a job is cut into, each worked on, written and committed by itself.
+
+A shard is some whole row groups of a Parquet file, or a part of one that is large, so that every worker reads only what
+it works on, and nothing of the input passes through the driver or Ray's object store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agggen.errors import CorpusError
+from agggen_platform.storage.folder import Folder
+
+PARTS_OF_A_GROUP = 16
+"""Each part of a row group decodes the group up to its own end; more parts would cost more than they save."""
+_IDS_AT_ONCE = 1 << 16
+Where = TypeVar("Where", int, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The rows `first` to `first + rows` of a file, and where they stand: `skip` rows into the first row group."""
+
+    index: int
+    folder: str
+    name: str
+    part: str
+    """The name of its output."""
+    groups: tuple[int, ...]
+    skip: int
+    first: int
+    rows: int
+    doubles: tuple[tuple[int, int | str], ...] = ()
+    """Records whose id an earlier record has: the row of each, and where the first one is."""
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Shard:
+        data = json.loads(text)
+        doubles = tuple((row, earlier) for row, earlier in data["doubles"])
+        return cls(**data | {"groups": tuple(data["groups"]), "doubles": doubles})
+
+    def __str__(self) -> str:
+        return f"rows {self.first} to {self.first + self.rows - 1} of {self.folder}/{self.name}"
+
+
+def file_at(address: str) -> tuple[Folder, str]:
+    """The folder and the name of the file at a path or ``s3://`` address."""
+    parent, _, name = address.rpartition("/")
+    return Folder(parent or ("/" if address.startswith("/") else ".")), name
+
+
+def check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+    """Passes if a file of the columns `found` can be read as one of `wanted`; only the `needed` must be there.
+
+    Raises:
+        CorpusError: names the first column that is missing or of another type.
+    """
+    for name in needed:
+        if name not in found.names:
+            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
+    for field in found:
+        if field.name in wanted.names and not _fits(field.type, type_ := wanted.field(field.name).type):
+            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {type_}")
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type can be read as the other; struct fields beyond the wanted ones do not matter."""
+    if pa.types.is_struct(wanted):
+        return pa.types.is_struct(found) and all(
+            (at := found.get_field_index(field.name)) >= 0 and _fits(found.field(at).type, field.type)
+            for field in wanted
+        )
+    if pa.types.is_list(wanted):
+        is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
+        return is_list and _fits(found.value_type, wanted.value_type)
+    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)
+
+
+def group_sizes(folder: Folder, name: str) -> list[int]:
+    """The rows of each row group of a Parquet file."""
+    with folder.open(name) as file, pq.ParquetFile(file) as parquet:
+        return [parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)]
+
+
+def cut(
+    folder: Folder, name: str, rows_a_shard: int, part: str, first_index: int = 0, doubles: Mapping[int, Where] = {}
+) -> list[Shard]:
+    """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
+
+    Args:
+        part: the name of a shard's output, with its number in place of ``{}``.
+        first_index: the number of the first shard.
+        doubles: what `find_doubles` found in this file.
+    """
+    shards: list[Shard] = []
+    pairs = sorted(doubles.items())
+
+    def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
+        inside = tuple(pair for pair in pairs if first <= pair[0] < first + rows)
+        index = first_index + len(shards)
+        shards.append(
+            Shard(index, folder.address, name, part.format(f"{index:05d}"), groups, skip, first, rows, inside)
+        )
+
+    first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
+    for group, size in enumerate(group_sizes(folder, name)):
+        if held + size <= rows_a_shard:
+            waiting.append(group)
+            held += size
+            continue
+        if held:
+            add(tuple(waiting), 0, first, held)
+            first, waiting, held = first + held, [], 0
+        if size <= rows_a_shard:
+            waiting, held = [group], size
+            continue
+        parts = min(PARTS_OF_A_GROUP, -(-size // rows_a_shard))
+        bounds = [size * part_ // parts for part_ in range(parts + 1)]
+        for begin, end in pairwise(bounds):
+            add((group,), begin, first + begin, end - begin)
+        first += size
+    if held:
+        add(tuple(waiting), 0, first, held)
+    return shards
+
+
+def find_doubles(
+    files: Sequence[tuple[Folder, str]],
+    columns: Sequence[str],
+    is_record: Callable[[dict[str, Any]], bool],
+    where: Callable[[int, int, dict[str, Any]], Where],
+) -> list[dict[int, Where]]:
+    """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
+
+    Holds eight bytes a row: ids are compared by their hashes, and only rows that share one are looked into. A row that
+    is no record is none's double.
+
+    Args:
+        columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
+        where: says where a record is, from the number of its file, its row there, and the row.
+    """
+    names = (name for file in files for _, batch in _batches(*file, ["id"]) for name in _ids(batch) if name)
+    hashes = np.fromiter(map(hash, names), np.int64)
+    values, counts = np.unique(hashes, return_counts=True)
+    shared = set(values[counts > 1].tolist())
+    first: dict[str, tuple[int, int, Where]] = {}
+    doubles: list[dict[int, Where]] = [{} for _ in files]
+    for number, file in enumerate(files if shared else ()):
+        for begin, batch in _batches(*file, ["id", *columns]):
+            for row, name in enumerate(_ids(batch), start=begin):
+                if name and hash(name) in shared and is_record(data := batch.slice(row - begin, 1).to_pylist()[0]):
+                    earlier = first.setdefault(name, (number, row, where(number, row, data)))
+                    if earlier[:2] != (number, row):
+                        doubles[number][row] = earlier[2]
+    return doubles
+
+
+def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Those of the columns that the file has, some rows at a time, each time with the number of the first."""
+    with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        first = 0
+        there = [column for column in columns if column in parquet.schema_arrow.names]
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
+            yield first, batch
+            first += batch.num_rows
+
+
+def _ids(batch: pa.RecordBatch) -> list[str]:
+    """Each row's id as records have it, "" where there is none."""
+    return [(name or "").strip() for name in batch.column("id").to_pylist()]
+
+
+def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has."""
+    with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+        there = [name for name in columns if name in parquet.schema_arrow.names]
+        skip, left, number = shard.skip, shard.rows, shard.first
+        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+                continue
+            some = batch.slice(skip, left)
+            skip = 0
+            yield number, some.to_pylist()
+            number, left = number + some.num_rows, left - some.num_rows
+            if not left:
+                return

@@ -1,0 +1,152 @@
+"""What one worker does: a shard of the input becomes a file of the output, in an actor of Ray Data or in process."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agggen.errors import AggGenError
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.storage.folder import Folder
+
+ATTEMPTS = 3
+"""How many workers may die over one shard."""
+_ATTEMPTS = ".attempts"
+
+
+class Tally:
+    """Numbers that add up: base of the dataclasses that say what became of some rows."""
+
+    def add(self, other: Self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)  # type: ignore[call-overload]
+
+
+C = TypeVar("C", bound=Tally)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[C]):
+    """A finished shard."""
+
+    part: str
+    counts: C
+    found: bool
+    """Whether an earlier run had done it."""
+    again: int
+    """How often it had been begun before it was done, as far as the run that did it knows: workers died over it."""
+    seconds: float
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str, counts: type[C]) -> Done[C]:
+        data = json.loads(text)
+        return cls(**data | {"counts": counts(**data["counts"])})
+
+
+class Worker(ABC, Generic[C]):
+    """Does one shard a call. What a kind of job does with rows is in `fill`."""
+
+    key: ClassVar[bytes]
+    """Under which a part says what it is, in its metadata."""
+    counts: ClassVar[type[Any]]
+    """The kind of `Tally`."""
+
+    def __init__(self, out: str, job: str) -> None:
+        self.out, self.job = Folder(out), job
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A batch of Ray Data: shards as JSON in, what became of them as JSON out."""
+        return {"done": [self.run(Shard.from_json(text)).as_json() for text in batch["shard"]]}
+
+    def run(self, shard: Shard) -> Done[C]:
+        """Does a shard, or finds that it was done before; what is not `final` is done again.
+
+        Raises:
+            AggGenError: the work cannot be done at all, or workers died over this shard before.
+        """
+        begin = time.monotonic()
+        found = self.find(shard)
+        if found is not None and self.is_final(found.counts):
+            return Done(shard.part, found.counts, True, found.again, time.monotonic() - begin)
+        again = self._count_attempt(shard)
+        with self.out.new(shard.part) as path, pq.ParquetWriter(path, self.schema(), compression="zstd") as writer:
+            counts = self.fill(shard, writer)
+            about = {"job": self.job, "shard": _identity(shard), "counts": counts.as_dict(), "again": again}
+            writer.add_key_value_metadata({self.key: json.dumps(about).encode()})
+        self.out.delete(shard.part + _ATTEMPTS)
+        return Done(shard.part, counts, False, again, time.monotonic() - begin)
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of a part."""
+
+    @abstractmethod
+    def fill(self, shard: Shard, writer: pq.ParquetWriter) -> C:
+        """Writes one row for each input row, or several; says what became of them."""
+
+    @abstractmethod
+    def expected_rows(self, shard: Shard, counts: C) -> int:
+        """How many rows a whole part of this shard has."""
+
+    @abstractmethod
+    def broken(self, shard: Shard) -> AggGenError:
+        """What to say of a shard over which `ATTEMPTS` workers died."""
+
+    def is_final(self, counts: C) -> bool:
+        """Whether doing a finished shard again would change nothing."""
+        return True
+
+    def close(self) -> None:
+        """Lets go of what is held; an actor that is killed does without."""
+
+    def find(self, shard: Shard) -> Done[C] | None:
+        """A shard that this job has finished; None where its file is missing, damaged or of another job."""
+        try:
+            with self.out.open(shard.part) as file, pq.ParquetFile(file) as parquet:
+                about = json.loads((parquet.metadata.metadata or {}).get(self.key, b"{}"))
+                rows = parquet.metadata.num_rows
+        except (FileNotFoundError, pa.ArrowException):
+            return None
+        if about.get("job") != self.job or about.get("shard") != _identity(shard):
+            return None
+        counts: C = self.counts(**about["counts"])
+        return (
+            Done(shard.part, counts, True, about["again"], 0.0) if rows == self.expected_rows(shard, counts) else None
+        )
+
+    def _count_attempt(self, shard: Shard) -> int:
+        """Ray replaces a worker that dies and has its shard done again: a row that kills every worker ends the job."""
+        attempts = int(self.out.read(shard.part + _ATTEMPTS) or 0)
+        if attempts == ATTEMPTS:
+            raise self.broken(shard)
+        self.out.write(shard.part + _ATTEMPTS, str(attempts + 1).encode())
+        return attempts
+
+
+def forget_attempts(out: Folder) -> int:
+    """Removes what workers of a killed run noted of shards that they did not finish; how often they had begun one.
+
+    For who alone writes to `out`.
+    """
+    begun = 0
+    for name in out.names():
+        if name.endswith(_ATTEMPTS):
+            begun += int(out.read(name) or 0)
+            out.delete(name)
+    return begun
+
+
+def _identity(shard: Shard) -> list[Any]:
+    return [shard.part, list(shard.groups), shard.skip, shard.first, shard.rows]
