@@ -91,6 +91,7 @@ class LimitsConfig:
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream
+    stream_buffer_bytes: int = 256 << 20  # of all streams' bodies that wait in an ingress replica
     stream_records: int = 100_000
     line_bytes: int = 1 << 20  # of one line of a stream
     records: int = 256  # of one request
