@@ -23,7 +23,7 @@ _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", f
 _TAGS = ("as-list", "as-object")  # parts of pydantic's places that the body does not have
 
 EXAMPLE_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
-EXAMPLE_RECORD = {"id": "Si", "triples": EXAMPLE_TRIPLES}
+EXAMPLE_RECORD: dict[str, Any] = {"id": "Si", "triples": EXAMPLE_TRIPLES}
 
 
 class _Body(BaseModel):
@@ -56,10 +56,12 @@ class RecordIn(_Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD]})
 
-    id: str | int | None = Field(None, description="returned with the answer; once in a request; default: the index")
+    id: str | int | None = Field(
+        default=None, description="returned with the answer; once in a request; default: the index"
+    )
     triples: list[TripleIn] = Field(min_length=1)
-    references: list[Any] | None = Field(None, description="ignored")
-    category: str | None = Field(None, description="ignored")
+    references: list[Any] | None = Field(default=None, description="ignored")
+    category: str | None = Field(default=None, description="ignored")
 
 
 class GenerateRecord(RecordIn):
@@ -67,7 +69,7 @@ class GenerateRecord(RecordIn):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD | {"plan": "[category symbol]"}]})
 
-    plan: str | None = Field(None, min_length=1, description="like `[category symbol] [namedAfter]`")
+    plan: str | None = Field(default=None, min_length=1, description="like `[category symbol] [namedAfter]`")
 
 
 class RealiseRecord(RecordIn):
@@ -87,7 +89,9 @@ class AlignRecord(RecordIn):
 
     text: str = Field(min_length=1)
     facts: list[str] | None = Field(
-        None, min_length=1, description="pieces that concatenate to `text`; without them it is cut as in training"
+        default=None,
+        min_length=1,
+        description="pieces that concatenate to `text`; without them it is cut as in training",
     )
 
 
@@ -97,13 +101,13 @@ Verify = Literal["flag", "refuse"]
 class RealiseOptions(_Body):
     """How texts for given plans are written. What is left out is as the model's own settings say (`GET /v1/model`)."""
 
-    n_best: int = Field(1, ge=1, description="texts for each record, best first")
-    beam: int | None = Field(None, ge=1, description="hypotheses of the beam search")
+    n_best: int = Field(default=1, ge=1, description="texts for each record, best first")
+    beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
     complete: bool = Field(
         False, description="let the model add the predicates that a plan omits; else that is an error"
     )
     verify: Verify = Field(
-        "flag",
+        default="flag",
         description="`flag`: every text says whether its facts mention the values of all their triples (`fulfilled`, "
         "`missing`). `refuse`: only texts that do are returned, the best `n_best` of all that the search wrote; "
         "a record without one is an error of the type `unfulfilled`",
@@ -114,20 +118,20 @@ class GenerateOptions(RealiseOptions):
     """How plans are searched and texts written. What is left out is as the model's own settings say."""
 
     level: int | None = Field(
-        None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
+        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
     )
-    plans: int | None = Field(None, ge=1, description="plans that are written out for each record")
+    plans: int | None = Field(default=None, ge=1, description="plans that are written out for each record")
     planner: Literal["exact", "two-stage"] | None = None
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
-    seed: int | None = Field(None, ge=0, le=LARGEST_SEED, description="of the ablation random-order")
+    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="of the ablation random-order")
 
 
 class PlanOptions(_Body):
     """How plans are searched."""
 
-    k: int = Field(5, ge=1, description="plans for each record, best first")
+    k: int = Field(default=5, ge=1, description="plans for each record, best first")
     level: int | None = Field(
-        None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
+        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
     )
 
 
@@ -149,28 +153,28 @@ class GenerateRequest(_Body):
     """Records to write about."""
 
     records: list[GenerateRecord] = Field(min_length=1)
-    options: GenerateOptions = Field(default_factory=GenerateOptions)
+    options: GenerateOptions = GenerateOptions()
 
 
 class PlanRequest(_Body):
     """Records to plan."""
 
     records: list[RecordIn] = Field(min_length=1)
-    options: PlanOptions = Field(default_factory=PlanOptions)
+    options: PlanOptions = PlanOptions()
 
 
 class RealiseRequest(_Body):
     """Records and the plans by which to say them."""
 
     records: list[RealiseRecord] = Field(min_length=1)
-    options: RealiseOptions = Field(default_factory=RealiseOptions)
+    options: RealiseOptions = RealiseOptions()
 
 
 class AlignRequest(_Body):
     """Records and texts about them."""
 
     records: list[AlignRecord] = Field(min_length=1)
-    options: AlignOptions = Field(default_factory=AlignOptions)
+    options: AlignOptions = AlignOptions()
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -184,11 +188,11 @@ class ProblemBody(BaseModel):
     status: int
     detail: str
     retryable: bool = Field(description="whether the same request may succeed later")
-    record: str | None = Field(None, description="id of the record")
-    index: int | None = Field(None, ge=0, description="place of the record in the request, from 0")
-    field: str | None = Field(None, examples=["triples.2.object", "options.n_best"])
+    record: str | None = Field(default=None, description="id of the record")
+    index: int | None = Field(default=None, ge=0, description="place of the record in the request, from 0")
+    field: str | None = Field(default=None, examples=["triples.2.object", "options.n_best"])
     request_id: str | None = None
-    errors: list[ProblemBody] | None = Field(None, description="one for each record, where all failed")
+    errors: list[ProblemBody] | None = Field(default=None, description="one for each record, where all failed")
 
 
 class FactOut(BaseModel):
@@ -198,7 +202,7 @@ class FactOut(BaseModel):
     end: int
     text: str
     predicates: list[str]
-    missing: list[str] | None = Field(None, description="predicates whose values the piece does not mention")
+    missing: list[str] | None = Field(default=None, description="predicates whose values the piece does not mention")
 
 
 class TextOut(BaseModel):
@@ -294,7 +298,7 @@ class StreamEnd(BaseModel):
     records: int
     ok: int
     errors: int
-    error: ProblemBody | None = Field(None, description="why the rest of the input was not read")
+    error: ProblemBody | None = Field(default=None, description="why the rest of the input was not read")
 
 
 class ModelResponse(BaseModel):
