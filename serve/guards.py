@@ -8,7 +8,6 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from agggen_platform.serving.config import ServeConfig
-from serve.errors import Unexpected
 from serve.idempotency import AnswerStore, Idempotency
 from serve.limits import Admission, BodyLimit, Pace
 from serve.observe import Metrics, RequestContext
@@ -51,7 +50,6 @@ def guards(
                 expose_headers=_SHOWN,
             )
         )
-    stack.append(Middleware(Unexpected))
     if keys is None:
         stack.append(Middleware(LocalOnly, origins=security.cors_origins, hosts=security.hosts))
     else:
@@ -65,8 +63,8 @@ def guards(
             )
         )
     stack.append(Middleware(Admission, limits.queue, open_paths=open_paths | {metrics_path}))
-    stack.append(Middleware(Pace, limits))
     stack.append(Middleware(BodyLimit, limits, stream_paths=stream_paths))
+    stack.append(Middleware(Pace, limits))
     if answers is not None and security.idempotency_seconds and security.idempotency_bytes:
         stack.append(Middleware(Idempotency, answers, repeatable_paths))
     return stack

@@ -56,19 +56,26 @@ class BodyLimit:
 
     A body is refused by its Content-Length before any of it is read, and else as soon as more has come than may.
     `receive` raises the Problem then, so that an answer that has begun can tell it too.
+
+    Serve takes in whatever a client sends, however slowly it is worked on. So bodies of streams are read ahead here,
+    where they are counted: with `limits.stream_buffer_bytes` of all waiting, the stream that brings more ends (429).
     """
 
     def __init__(self, app: ASGIApp, limits: LimitsConfig, stream_paths: Collection[str] = ()) -> None:
         """`stream_paths`: their bodies may have `limits.stream_bytes`, all others `limits.body_bytes`."""
         self.app, self.limits, self.stream_paths = app, limits, frozenset(stream_paths)
+        self.waiting = 0  # bytes of streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = self.limits.stream_bytes if route_path(scope) in self.stream_paths else self.limits.body_bytes
+        streams = route_path(scope) in self.stream_paths
+        most = self.limits.stream_bytes if streams else self.limits.body_bytes
         if problem := self._bad_head(scope, most):
             await refuse(problem, "size" if problem.kind.status == 413 else "head", scope, receive, send)
+        elif streams:
+            await _ReadAhead(self, scope, receive, send).run(self.app)
         else:
             await _Counted(most, scope, receive, send).run(self.app)
 
@@ -101,6 +108,54 @@ class _Counted(_Exchange):
             if self.received > self.most:
                 raise Problem("too-large", f"the body has more than {self.most} bytes")
         return message
+
+
+class _ReadAhead(_Exchange):
+    def __init__(self, guard: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__("size", scope, receive, send)
+        self.all, self.limits = guard, guard.limits
+        self.received = self.waiting = 0  # bytes
+        self.queue: asyncio.Queue[Message | Exception] = asyncio.Queue()  # bounded by its bytes
+        self.failure: Problem | None = None  # comes before what still waits
+        self.end: Message | None = None  # the client went away
+
+    async def run(self, app: ASGIApp) -> None:
+        reading = asyncio.create_task(self._read())
+        try:
+            await super().run(app)
+        finally:
+            reading.cancel()
+            self.all.waiting -= self.waiting
+
+    async def next(self) -> Message:
+        if self.end is not None and self.queue.empty():
+            return self.end
+        message = await self.queue.get() if self.failure is None else self.failure
+        if isinstance(message, Exception):
+            raise self.failure or message
+        self._hold(-len(message.get("body", b"")))
+        return message
+
+    async def _read(self) -> None:
+        try:
+            while self.end is None and self.failure is None:
+                message = await self._receive()
+                size = len(message.get("body", b""))
+                self.received += size
+                if self.received > self.limits.stream_bytes:
+                    self.failure = Problem("too-large", f"the body has more than {self.limits.stream_bytes} bytes")
+                elif self.waiting and self.all.waiting + size > self.limits.stream_buffer_bytes:
+                    self.failure = Problem("busy", "too much of this and other streams waits here: send it more slowly")
+                elif message["type"] != "http.request":
+                    self.end = message
+                self._hold(size)
+                self.queue.put_nowait(self.failure or message)
+        except Exception as error:
+            self.queue.put_nowait(error)
+
+    def _hold(self, size: int) -> None:
+        self.waiting += size
+        self.all.waiting += size
 
 
 class Pace:
