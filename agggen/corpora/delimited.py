@@ -11,7 +11,7 @@ rows of one subject form a record), ``text`` holds reference texts, ``category``
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -19,6 +19,9 @@ from agggen.corpora.lines import Source, open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Reference, Triple
+
+NEEDED = ("subject", "predicate", "object")
+"""Columns that a user's file must have."""
 
 Row = tuple[int, dict[str, str]]
 """The number of a row's first line, and its fields by column name."""
@@ -75,51 +78,79 @@ def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: s
         raise CorpusError(f"{name} holds no header; its first line must name {', '.join(needed)}")
 
 
+def identifier_of(row: Mapping[str, str]) -> str:
+    """The id of the record that a row belongs to: its own, or its subject where the file has no ids; may be empty."""
+    return (row["id"] if "id" in row else row["subject"]).strip()
+
+
 @dataclass(slots=True)
-class _Group:
-    line: int
+class RowGroup:
+    """The rows of one record, taken in one after the other."""
+
+    identifier: str
+    line: int = 0
+    """Of the first good row."""
     triples: list[Triple] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     category: str | None = None
+    plan: str | None = None
+    bad: bool = False
+    """Whether a row was refused."""
+
+    def take(self, line: int, row: Mapping[str, str]) -> None:
+        """
+        Raises:
+            RecordError: the row holds no triple, or has no id.
+        """
+        try:
+            if not self.identifier:
+                raise RecordError("the id is empty")
+            triple = Triple(row["subject"], row["predicate"], row["object"])
+        except RecordError:
+            self.bad = True
+            raise
+        self.line = self.line or line
+        if triple not in self.triples:  # a row may repeat the triple to bring a further text
+            self.triples.append(triple)
+        if (text := row.get("text", "").strip()) and text not in self.texts:
+            self.texts.append(text)
+        self.category = self.category or row.get("category", "").strip() or None
+        self.plan = self.plan or row.get("plan", "").strip() or None
+
+    def record(self) -> Record:
+        """The record of all rows; one bad row refuses it: a record must not silently lose a triple.
+
+        Raises:
+            AggGenError: there is none.
+        """
+        if self.bad:
+            raise RecordError("another row of this record was rejected")
+        references = tuple(Reference(text) for text in self.texts)
+        return Record(self.identifier, tuple(self.triples), references, self.category)
 
 
 def read_csv(source: Source, name: str | None = None, delimiter: str = ",") -> Iterator[Record | Reject]:
     """Reads the user's own records; rows of one record need not be contiguous, records come in order of appearance.
 
-    One bad row rejects its whole record: a record must not silently lose a triple.
+    One bad row rejects its whole record.
 
     Raises:
         CorpusError: the file is missing, empty, not UTF-8, or lacks subject, predicate or object.
     """
-    groups: dict[str, _Group] = {}
-    bad: set[str] = set()
+    groups: dict[str, RowGroup] = {}
     with open_source(source, name) as (stream, label):
-        for item in read_rows(stream, label, ("subject", "predicate", "object"), delimiter):
+        for item in read_rows(stream, label, NEEDED, delimiter):
             if isinstance(item, Reject):
                 yield item
                 continue
             line, row = item
-            identifier = (row["id"] if "id" in row else row["subject"]).strip()
+            identifier = identifier_of(row)
             try:
-                if not identifier:
-                    raise RecordError("the id is empty")
-                triple = Triple(row["subject"], row["predicate"], row["object"])
+                groups.setdefault(identifier, RowGroup(identifier)).take(line, row)
             except RecordError as error:
-                bad.add(identifier)
                 yield Reject(label, line, identifier or None, str(error))
-                continue
-            group = groups.setdefault(identifier, _Group(line))
-            if triple not in group.triples:  # a row may repeat the triple to bring a further text
-                group.triples.append(triple)
-            if (text := row.get("text", "").strip()) and text not in group.texts:
-                group.texts.append(text)
-            group.category = group.category or row.get("category", "").strip() or None
-    for identifier, group in groups.items():
-        if identifier in bad:
-            yield Reject(label, group.line, identifier, "another row of this record was rejected")
-            continue
+    for group in sorted((group for group in groups.values() if group.triples), key=lambda group: group.line):
         try:
-            references = tuple(Reference(text) for text in group.texts)
-            yield Record(identifier, tuple(group.triples), references, group.category)
+            yield group.record()
         except AggGenError as error:
-            yield Reject(label, group.line, identifier, str(error))
+            yield Reject(label, group.line, group.identifier, str(error))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from agggen.corpora.lines import Source, open_source, read_lines
 from agggen.corpora.rejects import Reject
@@ -23,34 +24,53 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
     """
     seen: dict[str, int] = {}
     with open_source(source, name) as (stream, label):
-        for item in read_lines(stream, label):
+        for item in read_values(stream, label):
             if isinstance(item, Reject):
                 yield item
                 continue
-            line, text = item
-            if not text.strip():
+            line, value = item
+            try:
+                record = Record.of(value, str(line))
+            except ValueError as error:  # a RecordError or PlanError
+                yield Reject(label, line, None, str(error))
                 continue
-            record, reason = _parse(text.rstrip(), str(line))
-            if record is None:
-                yield Reject(label, line, None, reason)
-            elif record.id in seen:
+            if record.id in seen:
                 yield Reject(label, line, record.id, f"line {seen[record.id]} has the same id")
             else:
                 seen[record.id] = line
                 yield record
 
 
-def _parse(text: str, default_id: str) -> tuple[Record | None, str]:
+def read_values(stream: BinaryIO, name: str) -> Iterator[tuple[int, Any] | Reject]:
+    """The JSON value of each line and the line's number, one line held at a time; blank lines are skipped.
+
+    Raises:
+        CorpusError: the stream is empty or not UTF-8.
+    """
+    for item in read_lines(stream, name):
+        if isinstance(item, Reject):
+            yield item
+            continue
+        line, text = item
+        if not text.strip():
+            continue
+        try:
+            yield line, _parse(text.rstrip())
+        except ValueError as error:
+            yield Reject(name, line, None, str(error))
+
+
+def _parse(text: str) -> Any:
+    """The value; a ValueError says what is wrong with it."""
     try:
-        data = json.loads(text)
+        value = json.loads(text)
         if "\\u" in text:  # the only way to half a surrogate pair, which no file can hold
-            json.dumps(data, ensure_ascii=False).encode()
-        return Record.of(data, default_id), ""
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except json.JSONDecodeError as error:
-        return None, f"not JSON at column {error.colno}: {error.msg}"
+        raise ValueError(f"not JSON at column {error.colno}: {error.msg}") from error
     except UnicodeEncodeError as error:
-        return None, f"holds {error.object[error.start]!r}, half of a surrogate pair and no Unicode character"
-    except RecursionError:
-        return None, "the JSON is nested too deeply"
-    except ValueError as error:  # a RecordError or PlanError, or an integer of thousands of digits
-        return None, str(error)
+        wrong = error.object[error.start]
+        raise ValueError(f"holds {wrong!r}, half of a surrogate pair and no Unicode character") from error
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error

@@ -53,15 +53,22 @@ _SECTION = object()  # the value of a setting that only says: this section exist
 
 
 def load_config(
-    cls: type[T], preset: str | Path | None = None, overrides: Sequence[str] = (), presets_package: str = PRESETS
+    cls: type[T],
+    preset: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    presets_package: str = PRESETS,
+    defaults: Sequence[str] = (),
 ) -> T:
     """An instance of the dataclass `cls` from a preset (a name, or the path of a YAML or JSON file) and overrides.
+
+    Args:
+        defaults: settings written like overrides that even the preset wins over.
 
     Raises:
         ConfigError: an unknown preset or key (with the nearest that exists), a value of the wrong type, broken YAML, a
             required value that nobody sets, or whatever the dataclass refuses in ``__post_init__``.
     """
-    settings: list[_Setting] = []
+    settings = [setting for default in defaults for setting in _read_override(cls, default)]
     if preset is not None:
         settings += _read_preset(cls, preset, presets_package, None, ())
     for override in overrides:

@@ -18,9 +18,10 @@ from agggen.corpora.prepared import schema
 from agggen.errors import AggGenError
 from agggen.facts import FactSegmenter, check_facts
 from agggen.facts.sentences import sentence_starts
-from agggen.records import Fact, Plan, Record, Reference, Triple
+from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
+from agggen_platform.sharded.shards import bare_record, triples_of
 from agggen_platform.sharded.worker import Tally
 
 
@@ -201,15 +202,6 @@ class RowSegmenter:
         ]
 
 
-def bare_record(row: Mapping[str, Any]) -> Record:
-    """The record of a prepared row, without its references.
-
-    Raises:
-        RecordError: the row is no record.
-    """
-    return Record(row["id"], _triples(row), (), row.get("category"))
-
-
 def good_records(rows: Sequence[dict[str, Any]]) -> Iterator[Record]:
     """The records among segmented rows, each with its good references."""
     for row in rows:
@@ -223,7 +215,7 @@ def good_records(rows: Sequence[dict[str, Any]]) -> Iterator[Record]:
                 for reference in row["references"]
                 if reference["error"] is None
             ]
-            yield Record(row["id"], _triples(row), tuple(references), row["category"])
+            yield Record(row["id"], triples_of(row), tuple(references), row["category"])
 
 
 def rejected(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[int, str | None, str]]:
@@ -257,10 +249,6 @@ def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
         return reference
     except (AggGenError, UnicodeError) as error:
         return str(error)
-
-
-def _triples(row: Mapping[str, Any]) -> tuple[Triple, ...]:
-    return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
 
 
 def _names(predicates: list[str] | None) -> tuple[str, ...] | None:

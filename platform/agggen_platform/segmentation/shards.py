@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from agggen.corpora.prepared import schema
-from agggen.errors import CorpusError, RecordError
-from agggen_platform.segmentation.rows import bare_record
+from agggen.errors import RecordError
 from agggen_platform.sharded import shards
-from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.shards import Shard, bare_record
 from agggen_platform.storage.folder import Folder
 
 _NEEDED = ("id", "triples", "references")
@@ -30,6 +28,8 @@ class Source:
     rows: int
     fingerprint: str
     """Of the file's content."""
+    groups: tuple[int, ...]
+    """The rows of each row group."""
 
     @property
     def address(self) -> str:
@@ -42,20 +42,10 @@ def open_source(folder: Folder, name: str) -> Source:
     Raises:
         CorpusError: it is missing, no Parquet, or has not the columns of a prepared corpus.
     """
-    where = folder.at(name)
-    try:
-        with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            shards.check_columns(parquet.schema_arrow, _readable(), _NEEDED, where)
-            said = parquet.metadata.metadata or {}
-            rows = parquet.metadata.num_rows
-        split = said.get(b"agggen.split", b"").decode() or name.rsplit("/", 1)[-1].removesuffix(".parquet")
-        corpus = said.get(b"agggen.corpus", b"").decode() or split
-        fingerprint = said.get(b"agggen.fingerprint", b"").decode() or folder.sha256(name)
-    except FileNotFoundError as error:
-        raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
-    except pa.ArrowException as error:
-        raise CorpusError(f"{where} is not a Parquet file ({error})") from error
-    return Source(folder.address, name, split, corpus, rows, fingerprint)
+    opened = shards.open_parquet(folder, name, _readable(), _NEEDED)
+    split = opened.said.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
+    corpus = opened.said.get("corpus") or split
+    return Source(folder.address, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
 
 
 def _readable() -> pa.Schema:
@@ -70,7 +60,7 @@ def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
     (doubles,) = shards.find_doubles(
         [(folder, source.name)], ["triples", "category"], _is_record, lambda _, row, __: row
     )
-    return shards.cut(folder, source.name, rows_a_shard, f"facts/{source.split}/{{}}.parquet", doubles=doubles)
+    return shards.cut(folder, source.name, source.groups, rows_a_shard, f"facts/{source.split}/{{}}.parquet", doubles)
 
 
 def _is_record(row: dict[str, Any]) -> bool:

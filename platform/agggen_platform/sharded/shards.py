@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.errors import CorpusError
+from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
+_OURS = "agggen."
 PARTS_OF_A_GROUP = 16
 """Each part of a row group decodes the group up to its own end; more parts would cost more than they save."""
 _IDS_AT_ONCE = 1 << 16
@@ -60,18 +62,47 @@ def file_at(address: str) -> tuple[Folder, str]:
     return Folder(parent or ("/" if address.startswith("/") else ".")), name
 
 
-def check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
-    """Passes if a file of the columns `found` can be read as one of `wanted`; only the `needed` must be there.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A Parquet file with records."""
+
+    rows: int
+    groups: tuple[int, ...]
+    """The rows of each row group."""
+    said: dict[str, str]
+    """What ``agggen.corpora.prepared`` wrote about it, without ``agggen.``; empty for anybody else's file."""
+    fingerprint: str
+    """Of its content."""
+
+
+def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[str]) -> Opened:
+    """Looks at a Parquet file; only the `needed` columns of the `wanted` must be there.
 
     Raises:
-        CorpusError: names the first column that is missing or of another type.
+        CorpusError: it is missing, no Parquet, or has other columns.
     """
+    where = folder.at(name)
+    try:
+        with folder.open(name) as file, pq.ParquetFile(file) as parquet:
+            _check_columns(parquet.schema_arrow, wanted, needed, where)
+            metadata = parquet.metadata
+            groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+            pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
+    except FileNotFoundError as error:
+        raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
+    except pa.ArrowException as error:
+        raise CorpusError(f"{where} is not a Parquet file ({error})") from error
+    said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
+    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))
+
+
+def _check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
     for name in needed:
         if name not in found.names:
             raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
     for field in found:
-        if field.name in wanted.names and not _fits(field.type, type_ := wanted.field(field.name).type):
-            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {type_}")
+        if field.name in wanted.names and not _fits(field.type, right := wanted.field(field.name).type):
+            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -87,21 +118,22 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)
 
 
-def group_sizes(folder: Folder, name: str) -> list[int]:
-    """The rows of each row group of a Parquet file."""
-    with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-        return [parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)]
-
-
 def cut(
-    folder: Folder, name: str, rows_a_shard: int, part: str, first_index: int = 0, doubles: Mapping[int, Where] = {}
+    folder: Folder,
+    name: str,
+    sizes: Sequence[int],
+    rows_a_shard: int,
+    part: str,
+    doubles: Mapping[int, int | str],
+    first_index: int = 0,
 ) -> list[Shard]:
     """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
 
     Args:
+        sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        first_index: the number of the first shard.
         doubles: what `find_doubles` found in this file.
+        first_index: the number of the first shard.
     """
     shards: list[Shard] = []
     pairs = sorted(doubles.items())
@@ -114,7 +146,7 @@ def cut(
         )
 
     first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
-    for group, size in enumerate(group_sizes(folder, name)):
+    for group, size in enumerate(sizes):
         if held + size <= rows_a_shard:
             waiting.append(group)
             held += size
@@ -126,7 +158,7 @@ def cut(
             waiting, held = [group], size
             continue
         parts = min(PARTS_OF_A_GROUP, -(-size // rows_a_shard))
-        bounds = [size * part_ // parts for part_ in range(parts + 1)]
+        bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
         first += size
@@ -179,6 +211,19 @@ def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tupl
 def _ids(batch: pa.RecordBatch) -> list[str]:
     """Each row's id as records have it, "" where there is none."""
     return [(name or "").strip() for name in batch.column("id").to_pylist()]
+
+
+def bare_record(row: Mapping[str, Any]) -> Record:
+    """The record of a prepared row, without its references.
+
+    Raises:
+        RecordError: the row is no record.
+    """
+    return Record(row["id"], triples_of(row), (), row.get("category"))
+
+
+def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
+    return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
 
 
 def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
