@@ -1,0 +1,54 @@
+"""A client of the endpoint, blocking and asynchronous; it needs httpx and neither torch nor Ray.
+
+from agggen_platform.client import Client
+
+with Client("http://127.0.0.1:8000") as client:
+    (answer,) = client.generate([{"triples": [["Aromi", "food", "English"], ["Aromi", "area", "city centre"]]}])
+    for answer in client.stream(records, n_best=2):
+        ...
+"""
+
+from agggen_platform.client.answers import (
+    AlignedAnswer,
+    ErrorAnswer,
+    GenerateOptions,
+    ModelDict,
+    PlanOptions,
+    PlansAnswer,
+    RealiseOptions,
+    RecordLike,
+    TextsAnswer,
+)
+from agggen_platform.client.client import AsyncClient, Client
+from agggen_platform.client.errors import (
+    AnswerError,
+    DeadlineError,
+    EndpointError,
+    FailedError,
+    Problem,
+    RefusedError,
+    UnavailableError,
+)
+from agggen_platform.client.retry import Retry
+
+__all__ = [
+    "AlignedAnswer",
+    "AnswerError",
+    "AsyncClient",
+    "Client",
+    "DeadlineError",
+    "EndpointError",
+    "ErrorAnswer",
+    "FailedError",
+    "GenerateOptions",
+    "ModelDict",
+    "PlanOptions",
+    "PlansAnswer",
+    "Problem",
+    "RealiseOptions",
+    "RecordLike",
+    "RefusedError",
+    "Retry",
+    "TextsAnswer",
+    "UnavailableError",
+]

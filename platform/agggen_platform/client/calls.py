@@ -1,0 +1,271 @@
+"""What the endpoint is asked for, written once for the blocking and the asynchronous client."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from agggen_platform.client.errors import AnswerError, EndpointError, Problem, RefusedError, UnavailableError
+from agggen_platform.client.retry import Attempts
+from agggen_platform.client.transport import Request, Transport
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of a stream's records as lines, and the place of the first in the whole stream."""
+
+    start: int
+    lines: list[bytes]
+    nameless: set[int]  # places in the piece of records without an id
+
+    def told(self, answer: Answer, place: int) -> Answer:
+        """The answer to the record at `place`, with its place in the whole stream."""
+        return _placed(answer, self.start + place, place in self.nameless)
+
+
+class Calls:
+    """The calls of a client; all coroutines."""
+
+    def __init__(self, transport: Transport, piece_records: int, piece_bytes: int) -> None:
+        self._transport, self._piece_records, self._piece_bytes = transport, piece_records, piece_bytes
+
+    async def get(self, path: str, deadline: float | None = None) -> Answer:
+        """The object at `path`."""
+        return await self._transport.answer(Request("GET", path), self._transport.attempts(deadline))
+
+    async def is_ready(self) -> bool:
+        """Whether the endpoint answers and its model is loaded; asked once."""
+        try:
+            attempts = self._transport.attempts()
+            async with self._transport.opened(Request("GET", "/readyz"), attempts):
+                return True
+        except UnavailableError:
+            return False
+
+    # --- one request --------------------------------------------------------------------------------------------------
+
+    async def batch(
+        self,
+        path: str,
+        records: Iterable[Mapping[str, Any]],
+        options: Mapping[str, Any],
+        key: str | None,
+        deadline: float | None,
+    ) -> list[Answer]:
+        """An answer for each record, in their order. Those with a retryable error are asked for again.
+
+        Raises:
+            EndpointError: there is no answer to any record.
+        """
+        asked = [_object(record, place) for place, record in enumerate(records)]
+        attempts = self._transport.attempts(deadline)
+        answers = await self._once(path, asked, options, key or new_key(), attempts)
+        while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
+            cause = _unavailable(answers[failed[0]])
+            try:
+                await self._transport.pause(attempts, cause)
+                again = await self._once(path, [asked[place] for place in failed], options, new_key(), attempts)
+            except EndpointError:
+                break  # the errors that the records have stay theirs
+            for place, answer in zip(failed, again, strict=True):
+                answers[place] = _placed(answer, place, asked[place].get("id") is None)
+        return answers
+
+    async def _once(
+        self, path: str, records: Sequence[Any], options: Mapping[str, Any], key: str, attempts: Attempts
+    ) -> list[Answer]:
+        body = _json({"records": records, "options": options}, "the request")
+        headers = {"content-type": JSON, "idempotency-key": key}
+        found = await self._transport.answer(Request("POST", path, body, headers), attempts)
+        answers = found.get("answers")
+        if not isinstance(answers, list) or len(answers) != len(records):
+            count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
+            raise AnswerError(f"POST {self._transport.settings.url}{path}: {count} to {len(records)} records")
+        if not all(isinstance(answer, dict) and answer.get("status") in ("ok", "error") for answer in answers):
+            raise AnswerError(f"POST {self._transport.settings.url}{path}: answers without a status")
+        return answers
+
+    # --- any number of records ----------------------------------------------------------------------------------------
+
+    async def stream(
+        self,
+        path: str,
+        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        options: Mapping[str, Any],
+        deadline: float | None,
+    ) -> AsyncGenerator[Answer, None]:
+        """An answer for each record, in their order, each exactly once; `index` counts the whole stream.
+
+        A stream that is cut off is resumed behind its last answer; records with a retryable error are asked for again,
+        and keep the answers behind them waiting, at most those of one piece.
+
+        Raises:
+            EndpointError: the records from here on have no answer.
+        """
+        address = path + (f"?{urlencode(_parameters(options))}" if options else "")
+        attempts = self._transport.attempts(deadline)
+        async with aclosing(self._pieces(records)) as pieces:
+            async for piece in pieces:
+                attempts.restart()  # the time that the records took to come is not the endpoint's
+                async with aclosing(self._answered(address, piece, attempts)) as answers:
+                    async for answer in answers:
+                        yield answer
+                        attempts.restart()  # nor is the reader's
+
+    async def _pieces(
+        self, records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
+    ) -> AsyncGenerator[Piece, None]:
+        piece, size = Piece(0, [], set()), 0
+        async with aclosing(_each(records)) as each:
+            async for record in each:
+                place = piece.start + len(piece.lines)
+                line = _json(_object(record, place), f"record {place}")
+                if piece.lines and (len(piece.lines) == self._piece_records or size + len(line) > self._piece_bytes):
+                    yield piece
+                    piece, size = Piece(place, [], set()), 0
+                if record.get("id") is None:
+                    piece.nameless.add(len(piece.lines))
+                piece.lines.append(line)
+                size += len(line) + 1
+        if piece.lines:
+            yield piece
+
+    async def _answered(self, address: str, piece: Piece, attempts: Attempts) -> AsyncGenerator[Answer, None]:
+        """The answers to a piece, by as many requests as it takes."""
+        open_places = list(range(len(piece.lines)))  # that have no final answer
+        final: dict[int, Answer] = {}  # behind an open one
+        failed: dict[int, Answer] = {}  # retryable errors of open ones
+        emitted = 0
+        while open_places:
+            cause: UnavailableError | None = None
+            try:
+                async with aclosing(self._lines(address, piece, open_places, attempts)) as answers:
+                    async for place, answer in answers:
+                        if _is_retryable(answer):
+                            failed[place] = answer
+                            continue
+                        final[place] = answer
+                        attempts.restart()
+                        while emitted in final:
+                            yield piece.told(final.pop(emitted), emitted)
+                            emitted += 1
+            except UnavailableError as error:
+                cause = error
+            open_places = [place for place in open_places if place >= emitted and place not in final]
+            if not open_places:
+                continue
+            try:
+                await self._transport.pause(attempts, cause or _unavailable(failed[open_places[0]]))
+            except EndpointError:
+                if not all(place in failed for place in open_places):
+                    raise
+                final |= {place: failed[place] for place in open_places}
+                open_places = []
+        for place in sorted(final):
+            yield piece.told(final[place], place)
+
+    async def _lines(
+        self, address: str, piece: Piece, places: Sequence[int], attempts: Attempts
+    ) -> AsyncGenerator[tuple[int, Answer], None]:
+        """The answers of one request for some records of a piece, with their places in the piece.
+
+        Raises:
+            UnavailableError: the stream was cut off, or says that it could not read all; another may.
+            RefusedError: the endpoint does not take the rest.
+            AnswerError: the lines are not such answers.
+        """
+        content = b"".join(piece.lines[place] + b"\n" for place in places)
+        request = Request("POST", address, content, {"content-type": NDJSON, "accept": NDJSON})
+        what = f"POST {self._transport.settings.url}{address}"
+        count, end = 0, None
+        async with self._transport.opened(request, attempts) as response:
+            async for line in self._transport.lines(response, attempts):
+                answer = _line(line, what)
+                if end is not None:
+                    raise AnswerError(f"{what}: a line behind the end: {line[:60]!r}")
+                if answer["status"] == "end":
+                    end = answer
+                    continue
+                if count == len(places) or answer.get("index") != count:
+                    raise AnswerError(f"{what}: answer {count} is out of order: {line[:60]!r}")
+                yield places[count], answer
+                count += 1
+        if end is None:
+            raise UnavailableError(f"{what}: cut off after {count} of {len(places)} answers")
+        if (problem := end.get("error")) is not None:
+            found = Problem.of(problem)
+            raise (UnavailableError if found.retryable else RefusedError)(f"{what}: {found}", found)
+        if count < len(places):
+            raise AnswerError(f"{what}: {count} answers to {len(places)} records")
+
+
+def new_key() -> str:
+    """An Idempotency-Key that nobody has used."""
+    return uuid.uuid4().hex
+
+
+async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+    if isinstance(records, AsyncIterable):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record
+
+
+def _object(record: object, place: int) -> dict[str, Any]:
+    if not isinstance(record, Mapping):
+        raise RefusedError(f"record {place} must be an object with triples, not {type(record).__name__}")
+    return dict(record)
+
+
+def _json(value: object, what: str) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:  # UnicodeEncodeError is one: half of a surrogate pair
+        raise RefusedError(f"{what} cannot be written as JSON: {error}") from error
+
+
+def _parameters(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+
+
+def _line(line: bytes, what: str) -> Answer:
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or answer.get("status") not in ("ok", "error", "end"):
+        raise AnswerError(f"{what}: no answer but {line[:60]!r}; is this the endpoint?")
+    return answer
+
+
+def _is_retryable(answer: Answer) -> bool:
+    return answer["status"] == "error" and Problem.of(answer["error"]).retryable
+
+
+def _unavailable(answer: Answer) -> UnavailableError:
+    problem = Problem.of(answer["error"])
+    return UnavailableError(str(problem), problem)
+
+
+def _placed(answer: Answer, place: int, nameless: bool) -> Answer:
+    """The answer to the record at `place`, which the endpoint saw at another; a record without an id goes by it."""
+    if answer["index"] == place:
+        return answer
+    name = {"id": str(place)} if nameless else {}
+    placed = {**answer, "index": place, **name}
+    if answer["status"] == "error":
+        record = {"record": str(place)} if nameless else {}
+        placed["error"] = {**answer["error"], "index": place, **record}
+    return placed

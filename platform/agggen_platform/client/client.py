@@ -1,0 +1,290 @@
+"""`Client` and `AsyncClient`: the endpoint as an object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Generic, TypeVar, Unpack, cast
+
+import httpx
+
+from agggen_platform.client.answers import (
+    AlignedAnswer,
+    ErrorAnswer,
+    GenerateOptions,
+    ModelDict,
+    PlanOptions,
+    PlansAnswer,
+    RealiseOptions,
+    RecordLike,
+    TextsAnswer,
+)
+from agggen_platform.client.calls import Calls
+from agggen_platform.client.errors import RefusedError
+from agggen_platform.client.io import Blocking, Io, Suspending, completed, iterated
+from agggen_platform.client.retry import Retry
+from agggen_platform.client.transport import Settings, Transport
+
+KEY_VARIABLE = "AGGGEN_API_KEY"
+
+
+AnyTransport = TypeVar("AnyTransport", httpx.BaseTransport, httpx.AsyncBaseTransport)
+
+
+class _Base(Generic[AnyTransport]):
+    """What both clients are made with."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = 75.0,
+        deadline: float = 300.0,
+        retry: Retry | None = None,
+        piece_records: int = 1000,
+        piece_bytes: int = 1 << 20,
+        transport: AnyTransport | None = None,
+    ) -> None:
+        """
+        Args:
+            url: of the endpoint, like http://127.0.0.1:8000.
+            api_key: sent with every request; None: the environment's AGGGEN_API_KEY, if there is one.
+            timeout: seconds to connect, and without a byte of an answer; the endpoint is asked to answer in nine tenths
+                of it.
+            deadline: seconds of a call, all attempts and waits together; of a stream: from one answer to the next.
+            retry: how often and how fast failed attempts are repeated.
+            piece_records: records that `stream` sends by one request; it keeps at most so many in memory.
+            piece_bytes: likewise; a longer record goes alone.
+            transport: httpx's, for certificates, proxies or sockets of one's own.
+
+        Raises:
+            RefusedError: the address is none, or the key cannot be sent.
+            ValueError: a number is out of range.
+        """
+        key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
+        if timeout <= 0 or piece_records < 1 or piece_bytes < 1:
+            raise ValueError("timeout, piece_records and piece_bytes must be above 0")
+        self.url = _checked(url)
+        settings = Settings(self.url, _headers(key), timeout, deadline, retry or Retry())
+        self._do = Calls(Transport(settings, self._connect(transport)), piece_records, piece_bytes)
+
+    def _connect(self, transport: AnyTransport | None) -> Io:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"  # never the key
+
+
+class Client(_Base[httpx.BaseTransport]):
+    """Calls the endpoint and waits. Safe to share between threads; a context manager that closes its connections.
+
+    Calls are repeated as `Retry` says when the endpoint cannot be reached, is busy, or lost the work, under one
+    Idempotency-Key each, so that a repeated call has one answer. Every call raises:
+
+    - RefusedError: the request is wrong; `error.problem` says which record and field.
+    - UnavailableError: there was no answer at any attempt; the same call may succeed later.
+    - DeadlineError: the time was over.
+    - FailedError: something broke inside the endpoint.
+    - AnswerError: what answers is not this endpoint.
+
+    A record that cannot be worked on while others can is no such error but an answer with ``status`` "error".
+    """
+
+    def _connect(self, transport: httpx.BaseTransport | None) -> Io:
+        self._http = httpx.Client(transport=transport)
+        return Blocking(self._http)
+
+    def generate(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[TextsAnswer | ErrorAnswer]:
+        """Texts for records by one request; `stream` takes any number. A record may carry a ``plan`` to follow."""
+        found = self._do.batch("/v1/generate", records, options, idempotency_key, deadline)
+        return cast(list[TextsAnswer | ErrorAnswer], completed(found))
+
+    def plan(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+        **options: Unpack[PlanOptions],
+    ) -> list[PlansAnswer | ErrorAnswer]:
+        """The k most likely plans of each record, with their probabilities."""
+        found = self._do.batch("/v1/plan", records, options, idempotency_key, deadline)
+        return cast(list[PlansAnswer | ErrorAnswer], completed(found))
+
+    def realise(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+        **options: Unpack[RealiseOptions],
+    ) -> list[TextsAnswer | ErrorAnswer]:
+        """Texts for records by the ``plan`` that each carries."""
+        found = self._do.batch("/v1/realise", records, options, idempotency_key, deadline)
+        return cast(list[TextsAnswer | ErrorAnswer], completed(found))
+
+    def align(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+    ) -> list[AlignedAnswer | ErrorAnswer]:
+        """The triples behind each fact of the ``text`` that each record carries."""
+        found = self._do.batch("/v1/align", records, {}, idempotency_key, deadline)
+        return cast(list[AlignedAnswer | ErrorAnswer], completed(found))
+
+    def stream(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        deadline: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
+        """Texts for any number of records, in their order, each answered exactly once, as they come.
+
+        Records are read as they are needed, `piece_records` at a time. A stream that breaks is resumed behind its last
+        answer. Close the iterator (or read it to its end) to give its connection back.
+        """
+        found = self._do.stream("/v1/generate:stream", records, options, deadline)
+        return cast(Generator[TextsAnswer | ErrorAnswer, None, None], iterated(found))
+
+    def model(self, *, deadline: float | None = None) -> ModelDict:
+        """What is served, its settings, and what a request may ask for."""
+        return cast(ModelDict, completed(self._do.get("/v1/model", deadline)))
+
+    def ready(self) -> bool:
+        """Whether the endpoint answers and its model is loaded; asked once."""
+        return completed(self._do.is_ready())
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class AsyncClient(_Base[httpx.AsyncBaseTransport]):
+    """`Client` for asyncio and trio: the same calls, awaited; `stream` is an asynchronous iterator."""
+
+    def _connect(self, transport: httpx.AsyncBaseTransport | None) -> Io:
+        self._http = httpx.AsyncClient(transport=transport)
+        return Suspending(self._http)
+
+    async def generate(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[TextsAnswer | ErrorAnswer]:
+        """As `Client.generate`."""
+        found = await self._do.batch("/v1/generate", records, options, idempotency_key, deadline)
+        return cast(list[TextsAnswer | ErrorAnswer], found)
+
+    async def plan(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+        **options: Unpack[PlanOptions],
+    ) -> list[PlansAnswer | ErrorAnswer]:
+        """As `Client.plan`."""
+        found = await self._do.batch("/v1/plan", records, options, idempotency_key, deadline)
+        return cast(list[PlansAnswer | ErrorAnswer], found)
+
+    async def realise(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+        **options: Unpack[RealiseOptions],
+    ) -> list[TextsAnswer | ErrorAnswer]:
+        """As `Client.realise`."""
+        found = await self._do.batch("/v1/realise", records, options, idempotency_key, deadline)
+        return cast(list[TextsAnswer | ErrorAnswer], found)
+
+    async def align(
+        self,
+        records: Iterable[RecordLike],
+        *,
+        idempotency_key: str | None = None,
+        deadline: float | None = None,
+    ) -> list[AlignedAnswer | ErrorAnswer]:
+        """As `Client.align`."""
+        found = await self._do.batch("/v1/align", records, {}, idempotency_key, deadline)
+        return cast(list[AlignedAnswer | ErrorAnswer], found)
+
+    def stream(
+        self,
+        records: Iterable[RecordLike] | AsyncIterable[RecordLike],
+        *,
+        deadline: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[TextsAnswer | ErrorAnswer, None]:
+        """As `Client.stream`; the records may come asynchronously too."""
+        found = self._do.stream("/v1/generate:stream", records, options, deadline)
+        return cast(AsyncGenerator[TextsAnswer | ErrorAnswer, None], found)
+
+    async def model(self, *, deadline: float | None = None) -> ModelDict:
+        """As `Client.model`."""
+        return cast(ModelDict, await self._do.get("/v1/model", deadline))
+
+    async def ready(self) -> bool:
+        """As `Client.ready`."""
+        return await self._do.is_ready()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _checked(url: str) -> str:
+    """The address without a slash at its end; one with a password in it is refused."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise RefusedError(f"this is no address: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise RefusedError("the endpoint's address is like http://127.0.0.1:8000 or https://texts.example.org")
+    if parsed.userinfo or parsed.query or parsed.fragment:
+        raise RefusedError("the endpoint's address takes no user, query or fragment; the key goes into api_key")
+    return str(parsed).rstrip("/")
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    try:
+        own = version("agggen")
+    except PackageNotFoundError:
+        own = "source"
+    headers = {"user-agent": f"agggen/{own}", "accept": "application/json"}
+    if key:
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise RefusedError(f"the API key ({KEY_VARIABLE}) holds blanks or characters that no header takes")
+        headers["authorization"] = f"Bearer {key}"
+    return headers

@@ -1,0 +1,119 @@
+"""What can go wrong with a call, with the endpoint's own account of it where it gave one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agggen.errors import AggGenError
+
+_TYPE = "urn:agggen:problem:"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem document (RFC 9457) of the endpoint: of a request, or of one record of it."""
+
+    status: int
+    code: str
+    """Its kind, for programs: ``record``, ``plan``, ``busy``, ... (the last part of the document's type)."""
+    detail: str
+    record: str | None = None  # its id
+    index: int | None = None  # its place in the request, from 0
+    field: str | None = None  # of the record or the request, in dotted form
+    retryable: bool = False  # the same request may succeed later
+    request_id: str | None = None
+    errors: tuple[Problem, ...] = ()
+    """Of each record, where there are several."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Problem:
+        """Reads the JSON form; members that are missing or of another type are left at their defaults."""
+
+        def text(name: str) -> str | None:
+            value = document.get(name)
+            return value if isinstance(value, str) else None
+
+        index, status, errors = document.get("index"), document.get("status"), document.get("errors")
+        kind = text("type") or ""
+        return cls(
+            status=status if isinstance(status, int) else 500,
+            code=kind.rpartition(":")[2] if kind.startswith(_TYPE) else kind,
+            detail=text("detail") or text("title") or "no reason given",
+            record=text("record"),
+            index=index if isinstance(index, int) else None,
+            field=text("field"),
+            retryable=document.get("retryable") is True,
+            request_id=text("request_id"),
+            errors=tuple(cls.of(one) for one in errors if isinstance(one, Mapping)) if isinstance(errors, list) else (),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For output as JSON, without what is not known."""
+        names = ("status", "code", "detail", "record", "index", "field", "retryable", "request_id")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def __str__(self) -> str:
+        named = self.record is None or repr(self.record) in self.detail
+        place = [] if named else [f"record {self.record!r}"]
+        place += [] if self.field is None else [f"field {self.field}"]
+        where = f"{', '.join(place)}: " if place else ""
+        request = f", request {self.request_id}" if self.request_id else ""
+        return f"{where}{self.detail} ({self.code or 'no code'}, {self.status}{request})"
+
+
+class EndpointError(AggGenError):
+    """A call got no answer that is of use."""
+
+    exit_code = 10
+
+    def __init__(
+        self,
+        message: str,
+        problem: Problem | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.request_id = request_id or (problem.request_id if problem else None)
+        """Names the request in the endpoint's logs."""
+        self.retry_after = retry_after
+        """Seconds that the endpoint asked to wait."""
+
+    @property
+    def status(self) -> int | None:
+        return self.problem.status if self.problem else None
+
+    @property
+    def record(self) -> str | None:
+        """The id of the record that it is about."""
+        return self.problem.record if self.problem else None
+
+    @property
+    def field(self) -> str | None:
+        """The field of the request that it is about."""
+        return self.problem.field if self.problem else None
+
+
+class RefusedError(EndpointError):
+    """The endpoint refuses the request as it is: sent again, it would be refused again."""
+
+    exit_code = 2
+
+
+class UnavailableError(EndpointError):
+    """The endpoint cannot be reached, is busy or lost the work, as often as it was tried; later it may answer."""
+
+
+class FailedError(EndpointError):
+    """Something failed inside the endpoint; its log has the reason under the request id."""
+
+
+class DeadlineError(EndpointError):
+    """The time for the call is over."""
+
+
+class AnswerError(EndpointError):
+    """What answered is not this endpoint, or a version of it that this client does not know."""

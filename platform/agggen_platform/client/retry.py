@@ -1,0 +1,98 @@
+"""When a call is sent again, and after how long."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from agggen_platform.client.errors import DeadlineError, EndpointError
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how fast. Waits double from `first_wait`, are drawn from the upper half (jitter), and are never
+    shorter than what the endpoint asks for (Retry-After)."""
+
+    attempts: int = 10  # in a row without an answer; 1: never again
+    first_wait: float = 0.25  # seconds
+    longest_wait: float = 10.0  # seconds; an endpoint may ask for longer
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {self.attempts}")
+        if self.first_wait < 0 or self.longest_wait < self.first_wait:
+            raise ValueError(f"waits must rise from 0 or more, not {self.first_wait} to {self.longest_wait}")
+
+    def wait(self, attempt: int, asked: float | None, draw: float) -> float:
+        """Seconds before the attempt after the `attempt`-th; `draw` is from 0 to 1, `asked` what Retry-After says."""
+        full = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
+        return max(full * (0.5 + draw / 2), (asked or 0.0) + self.first_wait * draw if asked is not None else 0.0)
+
+
+class Attempts:
+    """The attempts of one call, or of one stream between two answers, and the time that they may take together."""
+
+    def __init__(
+        self,
+        retry: Retry,
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """`deadline`: seconds from now."""
+        self._retry, self._seconds, self._clock, self._draw = retry, deadline, clock, draw
+        self.restart()
+
+    def restart(self) -> None:
+        """An answer came: attempts and time are counted anew."""
+        self._made, self._end = 0, self._clock() + self._seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline; 0 when it has passed."""
+        return max(0.0, self._end - self._clock())
+
+    def check(self, cause: EndpointError | None = None) -> None:
+        """Raises DeadlineError once the time is over; `cause` is what went wrong last."""
+        if not self.left:
+            raise self._late(cause)
+
+    def next_wait(self, cause: EndpointError) -> float:
+        """Seconds to wait before the next attempt.
+
+        Raises:
+            EndpointError: `cause`, when this was the last attempt.
+            DeadlineError: the wait would end after the deadline.
+        """
+        self._made += 1
+        if self._made >= self._retry.attempts:
+            raise cause
+        wait = self._retry.wait(self._made, cause.retry_after, self._draw())
+        if wait >= self.left:
+            raise self._late(cause) from cause
+        return wait
+
+    def _late(self, cause: EndpointError | None) -> DeadlineError:
+        why = f"; the last attempt: {cause}" if cause else ""
+        problem, request_id = (cause.problem, cause.request_id) if cause else (None, None)
+        return DeadlineError(f"no answer within {self._seconds:g} s{why}", problem, request_id)
+
+
+def seconds_of(retry_after: str | None, now: datetime | None = None) -> float | None:
+    """What a Retry-After header asks for (RFC 9110, section 10.2.3): seconds or a date; None if it is neither."""
+    if retry_after is None:
+        return None
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())

@@ -1,0 +1,187 @@
+"""One request at a time: what is sent, what comes back, and which failures may be tried again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from agggen_platform.client.errors import (
+    AnswerError,
+    EndpointError,
+    FailedError,
+    Problem,
+    RefusedError,
+    UnavailableError,
+)
+from agggen_platform.client.io import Io
+from agggen_platform.client.retry import Attempts, Retry, seconds_of
+
+_TRY_AGAIN = (408, 429, 502, 503, 504)
+_LONGEST_ERROR = 1 << 20  # bytes of an error's body that are read
+_SHARE = 0.9  # of the time that we wait, the endpoint gets for its work: it should say that it is late, not we
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What every call of a client has in common."""
+
+    url: str  # of the endpoint, without credentials or a slash at its end
+    headers: Mapping[str, str] = field(repr=False)  # the key is among them
+    timeout: float  # seconds to connect, and without a byte of an answer
+    deadline: float  # seconds of a call, all its attempts together; of a stream: between two answers
+    retry: Retry
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one attempt sends."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Transport:
+    """Sends requests of a client over its `Io`."""
+
+    def __init__(self, settings: Settings, io: Io) -> None:
+        self.settings, self._io = settings, io
+
+    def attempts(self, deadline: float | None = None) -> Attempts:
+        """The attempts of a new call; `deadline` in seconds, None: the client's."""
+        seconds = self.settings.deadline if deadline is None else deadline
+        if not 0 < seconds < math.inf:
+            raise ValueError(f"the deadline must be a number of seconds above 0, not {seconds}")
+        return Attempts(self.settings.retry, seconds)
+
+    async def pause(self, attempts: Attempts, cause: EndpointError) -> None:
+        """Waits before the next attempt; raises where there is none."""
+        await self._io.sleep(attempts.next_wait(cause))
+
+    async def answer(self, request: Request, attempts: Attempts) -> dict[str, Any]:
+        """The JSON object that the endpoint answers; sent again as the attempts allow.
+
+        Raises:
+            RefusedError, UnavailableError, DeadlineError, AnswerError
+        """
+        while True:
+            try:
+                async with self.opened(request, attempts) as response:
+                    body = bytearray()
+                    async with aclosing(self.pieces(response, attempts)) as pieces:
+                        async for piece in pieces:
+                            body += piece
+            except UnavailableError as error:
+                await self.pause(attempts, error)
+                continue
+            return self._object(request, response, bytes(body))
+
+    @asynccontextmanager
+    async def opened(self, request: Request, attempts: Attempts) -> AsyncIterator[httpx.Response]:
+        """A successful response, its body still to be read.
+
+        Raises:
+            UnavailableError: not reached, cut off, or a status after which the same request may succeed.
+            RefusedError, AnswerError: another one.
+            DeadlineError: the time was over before.
+        """
+        attempts.check()
+        settings = self.settings
+        patience = min(settings.timeout, attempts.left)
+        sent = httpx.Request(
+            request.method,
+            settings.url + request.path,
+            content=request.content,
+            headers={**settings.headers, **request.headers, "x-deadline-seconds": f"{_SHARE * patience:.3f}"},
+            extensions={"timeout": httpx.Timeout(patience).as_dict()},
+        )
+        what = f"{request.method} {settings.url}{request.path}"
+        try:
+            response = await self._io.open(sent)
+            try:
+                if response.status_code != 200:
+                    raise await self._failure(what, response)
+                yield response
+            finally:
+                await self._io.close(response)
+        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.TooManyRedirects) as error:
+            raise RefusedError(f"{what}: {error}") from error
+        except httpx.DecodingError as error:
+            raise AnswerError(f"{what}: the answer cannot be decompressed: {error}") from error
+        except httpx.TimeoutException as error:
+            attempts.check(UnavailableError(f"{what}: no word for {patience:.3g} s"))
+            raise UnavailableError(f"{what}: no word for {patience:.3g} s") from error
+        except httpx.TransportError as error:
+            raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
+
+    async def pieces(self, response: httpx.Response, attempts: Attempts) -> AsyncGenerator[bytes, None]:
+        """The body as it comes, no longer than the deadline."""
+        async with aclosing(self._io.pieces(response)) as pieces:
+            async for piece in pieces:
+                attempts.check()
+                yield piece
+
+    async def lines(self, response: httpx.Response, attempts: Attempts) -> AsyncGenerator[bytes, None]:
+        """The whole lines of a body; a last one without its end was cut off and is left out."""
+        rest = b""
+        async with aclosing(self.pieces(response, attempts)) as pieces:
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    yield line
+
+    async def _failure(self, what: str, response: httpx.Response) -> EndpointError:
+        """The error that a response other than 200 is."""
+        body = bytearray()
+        async with aclosing(self._io.pieces(response)) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > _LONGEST_ERROR:
+                    break
+        status, request_id = response.status_code, response.headers.get("x-request-id")
+        problem = _problem(response, bytes(body))
+        retry_after = seconds_of(response.headers.get("retry-after"))
+        message = f"{what}: {problem}" if problem else f"{what}: status {status} of no problem document"
+        # A 5xx that is no problem document comes from a proxy, whose application died; a 409 with Retry-After says that
+        # the first request under this Idempotency-Key is still worked on.
+        again = (
+            status in _TRY_AGAIN
+            or (problem is not None and problem.retryable)
+            or (problem is None and status >= 500)
+            or (status == 409 and retry_after is not None)
+        )
+        if again:
+            return UnavailableError(message, problem, request_id, retry_after)
+        if problem is None and not 400 <= status < 500:
+            return AnswerError(message, problem, request_id)
+        return (FailedError if status >= 500 else RefusedError)(message, problem, request_id)
+
+    def _object(self, request: Request, response: httpx.Response, body: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(body)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            start = body[:60].decode(errors="replace")
+            what = f"{request.method} {self.settings.url}{request.path}"
+            request_id = response.headers.get("x-request-id")
+            raise AnswerError(f"{what}: no JSON object but {start!r}; is this the endpoint?", request_id=request_id)
+        return value
+
+
+def _problem(response: httpx.Response, body: bytes) -> Problem | None:
+    """The problem document of a response, None where it holds none."""
+    if response.headers.get("content-type", "").split(";")[0].strip().lower() != "application/problem+json":
+        return None
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return Problem.of({"status": response.status_code, **document}) if isinstance(document, dict) else None

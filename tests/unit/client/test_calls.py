@@ -1,0 +1,309 @@
+"""Single requests of both clients: what is sent, what is repeated, and what errors say."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from agggen_platform.client import (
+    AnswerError,
+    AsyncClient,
+    Client,
+    DeadlineError,
+    EndpointError,
+    FailedError,
+    RefusedError,
+    UnavailableError,
+)
+from tests.unit.client.conftest import QUICK, RECORD, URL, Make, answered, asked, error, problem, text
+
+
+class Script:
+    """Answers by a list, one a request; the last one answers all further ones."""
+
+    def __init__(self, *answers: httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]) -> None:
+        self.answers, self.requests = list(answers), list[httpx.Request]()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, httpx.Response):  # a copy: a response can be read once
+            return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+        return answer(request)
+
+    def header(self, name: str) -> list[str | None]:
+        return [request.headers.get(name) for request in self.requests]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "path"),
+    [
+        ("generate", {"n_best": 2, "verify": "refuse"}, "/v1/generate"),
+        ("plan", {"k": 3}, "/v1/plan"),
+        ("realise", {"beam": 4}, "/v1/realise"),
+        ("align", {}, "/v1/align"),
+    ],
+)
+def test_a_call_sends_records_and_options(either: Make, name: str, options: dict[str, Any], path: str) -> None:
+    script = Script(answered)
+    found = either(script).call(name, iter([RECORD]), **options)
+    (request,) = script.requests
+    assert (request.method, request.url.path, request.headers["content-type"]) == ("POST", path, "application/json")
+    assert json.loads(request.content) == {"records": [RECORD], "options": options}
+    assert found == [text(0, "a")]
+
+
+def test_the_model_is_what_the_endpoint_says(either: Make) -> None:
+    script = Script(httpx.Response(200, json={"fingerprint": "ab"}))
+    assert either(script).call("model") == {"fingerprint": "ab"}
+    assert (script.requests[0].method, script.requests[0].url.path) == ("GET", "/v1/model")
+
+
+TRANSIENT = [
+    httpx.ConnectError("connection refused"),
+    httpx.ReadError("reset"),
+    httpx.RemoteProtocolError("cut off"),
+    httpx.ReadTimeout("slow"),
+    problem(429, "busy", retryable=True),
+    problem(503, "lost", retryable=True),
+    problem(504, "deadline", retryable=True),
+    httpx.Response(502, text="Bad Gateway"),
+    httpx.Response(503, text="no server"),
+    httpx.Response(408),
+    problem(409, "conflict", retryable=True, headers={"retry-after": "0"}),
+    httpx.Response(500, text="Internal Server Error"),  # of Serve's proxy, whose application died
+]
+
+
+@pytest.mark.parametrize("failure", TRANSIENT, ids=lambda failure: repr(failure)[:40])
+def test_what_may_pass_is_sent_again_under_the_same_key(
+    either: Make, waits: list[float], failure: httpx.Response | Exception
+) -> None:
+    script = Script(failure, failure, answered)
+    assert either(script).call("generate", [RECORD]) == [text(0, "a")]
+    keys = script.header("idempotency-key")
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+    assert len({request.content for request in script.requests}) == 1
+    assert len(waits) == 2
+
+
+def test_each_call_has_a_key_of_its_own_unless_told(either: Make) -> None:
+    script = Script(answered)
+    client = either(script)
+    for options in ({}, {}, {"idempotency_key": "mine"}):
+        client.call("generate", [RECORD], **options)
+    first, second, third = script.header("idempotency-key")
+    assert first != second
+    assert third == "mine"
+
+
+LASTING = [
+    (problem(422, "record", record="a", index=0, field="triples.0.object"), RefusedError, "field triples.0.object"),
+    (problem(401, "unauthorized"), RefusedError, "it is unauthorized"),
+    (problem(413, "too-large"), RefusedError, "413"),
+    (problem(409, "conflict"), RefusedError, "409"),
+    (problem(500, "internal"), FailedError, "it is internal"),
+    (httpx.Response(404, text="nothing"), RefusedError, "status 404 of no problem document"),
+    (httpx.Response(302, headers={"location": "/login"}), AnswerError, "status 302"),
+    (httpx.Response(200, text="<html>hello"), AnswerError, "no JSON object but '<html>hello'"),
+    (httpx.Response(200, json={"answers": []}), AnswerError, "0 answers to 1 records"),
+    (httpx.Response(200, json={"answers": [{"index": 0}]}), AnswerError, "without a status"),
+    (httpx.Response(200, json={"hello": 1}), AnswerError, "no answers"),
+    (httpx.UnsupportedProtocol("no such scheme"), RefusedError, "no such scheme"),
+]
+
+
+@pytest.mark.parametrize(("failure", "kind", "says"), LASTING, ids=lambda value: repr(value)[:40])
+def test_what_would_fail_again_is_not_sent_again(
+    either: Make, waits: list[float], failure: httpx.Response | Exception, kind: type[EndpointError], says: str
+) -> None:
+    script = Script(failure)
+    with pytest.raises(kind, match=r"POST http://127\.0\.0\.1:8000/v1/generate") as caught:
+        either(script).call("generate", [RECORD])
+    assert says in str(caught.value)
+    assert len(script.requests) == 1
+    assert not waits
+
+
+def test_an_error_carries_the_problem(either: Make) -> None:
+    each = [{"type": "urn:agggen:problem:plan", "detail": "no", "status": 422, "record": "b", "retryable": False}]
+    failure = problem(422, "plan", record="a", index=3, field="plan", errors=each)
+    with pytest.raises(RefusedError) as caught:
+        either(Script(failure)).call("generate", [RECORD])
+    found = caught.value
+    assert (found.status, found.record, found.field, found.request_id) == (422, "a", "plan", "r-1")
+    assert found.problem is not None
+    assert (found.problem.code, found.problem.index) == ("plan", 3)
+    assert [(one.code, one.record) for one in found.problem.errors] == [("plan", "b")]
+    assert found.exit_code == 2
+
+
+def test_a_problem_of_odd_members_is_still_told(either: Make) -> None:
+    odd = httpx.Response(
+        422,
+        content=b'{"type": 7, "detail": null, "errors": 3, "index": "x", "record": []}',
+        headers={"content-type": "application/problem+json; charset=utf-8", "x-request-id": "r-2"},
+    )
+    with pytest.raises(RefusedError, match="no reason given") as caught:
+        either(Script(odd)).call("plan", [RECORD])
+    assert caught.value.request_id == "r-2"
+
+
+def test_retry_after_is_waited_for(either: Make, waits: list[float]) -> None:
+    busy = problem(429, "busy", retryable=True, headers={"retry-after": "7"})
+    either(Script(busy, answered)).call("generate", [RECORD])
+    (wait,) = waits
+    assert 7 <= wait <= 7 + QUICK.first_wait
+
+
+def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(either: Make, waits: list[float]) -> None:
+    busy = problem(429, "rate", retryable=True, headers={"retry-after": "60"})
+    with pytest.raises(DeadlineError, match="it is rate") as caught:
+        either(Script(busy)).call("generate", [RECORD], deadline=5)
+    assert caught.value.problem is not None
+    assert caught.value.problem.code == "rate"
+    assert not waits
+
+
+def test_attempts_end(either: Make, waits: list[float]) -> None:
+    script = Script(problem(503, "lost", retryable=True))
+    with pytest.raises(UnavailableError, match="it is lost"):
+        either(script).call("generate", [RECORD])
+    assert len(script.requests) == QUICK.attempts
+    with pytest.raises(UnavailableError, match="connection refused"):
+        either(Script(httpx.ConnectError("connection refused"))).call("model")
+
+
+def test_the_deadline_holds_for_all_attempts_together(either: Make) -> None:
+    def slow(request: httpx.Request) -> httpx.Response:
+        time.sleep(0.05)
+        return problem(503, "lost", retryable=True)
+
+    script = Script(slow)
+    with pytest.raises(DeadlineError, match=r"no answer within 0\.12 s"):
+        either(script, deadline=0.12, retry=None).call("generate", [RECORD])
+    assert len(script.requests) == 1
+
+
+def test_an_attempt_gets_no_more_time_than_the_call_has(either: Make) -> None:
+    script = Script(answered)
+    either(script, timeout=50).call("generate", [RECORD], deadline=8)
+    either(script, timeout=5).call("generate", [RECORD], deadline=8)
+    first, second = (request.extensions["timeout"]["read"] for request in script.requests)
+    assert 0 < first <= 8
+    assert second == 5
+    assert script.header("x-deadline-seconds")[1] == "4.500"  # so that it is the endpoint that says that it is late
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf")])
+def test_a_deadline_is_a_number_above_0(either: Make, deadline: float) -> None:
+    with pytest.raises(ValueError, match="deadline"):
+        either(Script(answered)).call("generate", [RECORD], deadline=deadline)
+
+
+THREE = [{"id": "a", "triples": []}, {"triples": []}, {"id": "c", "triples": []}]
+
+
+def test_records_that_were_lost_are_asked_for_again(either: Make, waits: list[float]) -> None:
+    partly = [text(0, "a"), error(1, "1", "lost", True), error(2, "c", "plan", False)]
+    script = Script(httpx.Response(200, json={"answers": partly}), answered)
+    found = either(script).call("generate", THREE, n_best=2)
+    assert found == [text(0, "a"), text(0, "0") | {"index": 1, "id": "1"}, error(2, "c", "plan", False)]
+    assert asked(script.requests[1]) == [{"triples": []}]
+    assert json.loads(script.requests[1].content)["options"] == {"n_best": 2}
+    first, second = script.header("idempotency-key")
+    assert first != second
+    assert len(waits) == 1
+
+
+def test_records_that_stay_lost_keep_their_error(either: Make, waits: list[float]) -> None:
+    partly = [text(0, "a"), error(1, "1", "lost", True), text(2, "c")]
+    script = Script(httpx.Response(200, json={"answers": partly}), problem(503, "lost", retryable=True))
+    found = either(script).call("generate", THREE)
+    assert found == partly
+    assert len(script.requests) == QUICK.attempts
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ({"triples": [["a", "b", float("nan")]]}, "cannot be written as JSON"),
+        ({"triples": [["a", "b", {1, 2}]]}, "cannot be written as JSON"),
+        ({"id": "\ud800", "triples": []}, "cannot be written as JSON"),
+        ("text", "record 0 must be an object"),
+    ],
+)
+def test_what_is_no_json_is_refused_before_it_is_sent(either: Make, record: Any, says: str) -> None:
+    script = Script(answered)
+    with pytest.raises(RefusedError, match=says):
+        either(script).call("generate", [record])
+    assert not script.requests
+
+
+def test_ready_asks_once(either: Make, waits: list[float]) -> None:
+    script = Script(httpx.Response(200, json={"status": "ready"}))
+    assert either(script).call("ready") is True
+    assert script.requests[0].url.path == "/readyz"
+    for failure in (problem(503, "unavailable", retryable=True), httpx.ConnectError("refused")):
+        script = Script(failure)
+        assert either(script).call("ready") is False
+        assert len(script.requests) == 1
+    with pytest.raises(RefusedError):
+        either(Script(problem(401, "unauthorized"))).call("ready")
+
+
+KEY = "agk_secret-of-ours"
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_the_key_is_sent_and_never_shown(
+    kind: type, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AGGGEN_API_KEY", raising=False)
+    client = kind(URL, KEY)
+    held = [client, vars(client), client._do._transport.settings]
+    assert not any(KEY in repr(one) or KEY in str(one) for one in held)
+    assert "127.0.0.1:8000" in repr(client)
+    with caplog.at_level(logging.DEBUG):
+        script = Script(problem(500, "internal"))
+        with Client(URL, KEY, transport=httpx.MockTransport(script)) as blocking, pytest.raises(FailedError) as caught:
+            blocking.generate([RECORD])
+    assert script.header("authorization") == [f"Bearer {KEY}"]
+    assert KEY not in caplog.text + str(caught.value) + repr(caught.value)
+
+
+def test_the_key_may_come_from_the_environment(either: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_API_KEY", KEY)
+    script = Script(answered)
+    either(script).call("generate", [RECORD])
+    either(script, api_key="").call("generate", [RECORD])
+    assert script.header("authorization") == [f"Bearer {KEY}", None]
+
+
+@pytest.mark.parametrize("key", ["a b", "new\nline", "kéy"])
+def test_a_key_that_no_header_takes_is_refused_unquoted(key: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        Client(URL, key)
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://u:p@h", "http://h/?a=1"])
+def test_addresses_that_are_none_are_refused(url: str) -> None:
+    with pytest.raises(RefusedError):
+        Client(url)
+
+
+def test_an_address_may_have_a_prefix_and_a_slash(either: Make) -> None:
+    script = Script(answered)
+    with Client("https://texts.example.org/agggen/", transport=httpx.MockTransport(script)) as client:
+        client.generate([RECORD])
+    assert str(script.requests[0].url) == "https://texts.example.org/agggen/v1/generate"

@@ -1,0 +1,96 @@
+"""When attempts are repeated, and how long is waited between them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen_platform.client import DeadlineError, Problem, Retry, UnavailableError
+from agggen_platform.client.retry import Attempts, seconds_of
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("3", 3.0),
+        (" 120 ", 120.0),
+        ("Thu, 01 Jan 2026 12:00:07 GMT", 7.0),
+        ("Thu, 01 Jan 2026 11:00:00 GMT", 0.0),
+        ("soon", None),
+        ("-1", None),
+        ("1.5", None),
+        ("", None),
+        ("9" * 400, 999999999.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert seconds_of(header, NOW) == seconds
+
+
+@given(st.integers(1, 10_000), st.none() | st.floats(0, 1000), st.floats(0, 1))
+def test_waits_grow_to_a_bound_and_are_never_shorter_than_asked(attempt: int, asked: float | None, draw: float) -> None:
+    retry = Retry(first_wait=0.25, longest_wait=10)
+    wait = retry.wait(attempt, asked, draw)
+    assert wait >= (asked or 0)
+    assert 0.125 <= wait <= max(10, (asked or 0) + 0.25)
+    assert retry.wait(attempt + 1, asked, draw) >= wait
+
+
+def test_waits_double_and_are_drawn_from_the_upper_half() -> None:
+    retry = Retry(first_wait=1, longest_wait=5)
+    assert [retry.wait(n, None, 1) for n in range(1, 5)] == [1, 2, 4, 5]
+    assert [retry.wait(n, None, 0) for n in range(1, 5)] == [0.5, 1, 2, 2.5]
+
+
+@pytest.mark.parametrize("settings", [{"attempts": 0}, {"first_wait": -1}, {"first_wait": 3, "longest_wait": 1}])
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Retry(**settings)  # type: ignore[arg-type]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+CAUSE = UnavailableError("busy", Problem(429, "busy", "too much"), "r-9", retry_after=30)
+
+
+def test_the_last_attempt_fails_with_its_own_error() -> None:
+    attempts = Attempts(Retry(attempts=3, first_wait=1), 100, Clock(), lambda: 1.0)
+    plain = UnavailableError("gone")
+    assert [attempts.next_wait(plain), attempts.next_wait(plain)] == [1, 2]
+    with pytest.raises(UnavailableError) as caught:
+        attempts.next_wait(plain)
+    assert caught.value is plain
+
+
+def test_an_answer_starts_the_count_and_the_time_anew() -> None:
+    clock = Clock()
+    attempts = Attempts(Retry(attempts=2, first_wait=1), 10, clock, lambda: 1.0)
+    for _ in range(5):
+        clock.now += 8
+        attempts.check()
+        assert attempts.next_wait(UnavailableError("gone")) == 1
+        attempts.restart()
+    assert attempts.left == 10
+
+
+def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
+    clock = Clock()
+    attempts = Attempts(Retry(), 20, clock, lambda: 0.0)
+    with pytest.raises(DeadlineError, match=r"within 20 s; the last attempt: busy") as caught:
+        attempts.next_wait(CAUSE)
+    assert caught.value.problem is CAUSE.problem
+    assert caught.value.request_id == "r-9"
+    clock.now += 20
+    with pytest.raises(DeadlineError, match="no answer within 20 s"):
+        attempts.check()
