@@ -28,6 +28,7 @@ from agggen_platform.cli import (
     runs,
     score,
     segment,
+    serve,
     serve_key,
     srl,
     sweep,
@@ -62,6 +63,7 @@ app.command("plan", short_help="Find the most likely plans of records.")(write.p
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
 app.command("inspect")(write.inspect)
 app.add_typer(models.app, name="models")
+app.command("serve", short_help="Answer over HTTP.")(serve.serve)
 app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
 app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)

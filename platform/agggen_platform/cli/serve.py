@@ -1,0 +1,89 @@
+"""`agggen serve`: an endpoint over HTTP, on this machine or a Ray cluster, as long as the command runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+
+if TYPE_CHECKING:
+    from agggen_platform.serving.config import ServeConfig
+
+_LOOK_SECONDS = 0.25
+
+
+def serve(
+    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder, s3://..., or models:/NAME@ALIAS")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say http.port=8080 generator.cpus=4")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or auto. [default: one of its own]")
+    ] = None,
+    follow: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Look so often where the alias points. [default: never]")
+    ] = 0,
+    preset: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings from a YAML file.")] = None,
+    print_config: Annotated[bool, typer.Option(help="Print a file for `serve deploy` instead.")] = False,
+) -> None:
+    """Serve a model over HTTP until Ctrl-C or SIGTERM, which finish what is being worked on.
+
+    It listens on 127.0.0.1:8000. Beyond this machine it wants keys (http.host=0.0.0.0 security.keys_file=FILE; agggen
+    serve-key makes them). With --follow, a bundle that an alias is moved to replaces the one before without a failed
+    request, if it passes its self-test.
+
+    \b
+        agggen serve runs/elements-1/bundle
+        agggen serve models:/agggen@champion --follow 30
+        agggen serve models:/agggen@champion --address auto generator.max_replicas=4 generator.gpus=1
+        curl -H 'Content-Type: application/json' localhost:8000/v1/generate \\
+            -d '{"records": [{"triples": [["Aromi", "food", "English"]]}]}'
+    """
+    import json
+    from pathlib import Path
+
+    from agggen_platform.config import load_config
+    from agggen_platform.serving.config import ServeConfig
+    from agggen_platform.serving.deploy import deploy_file
+    from agggen_platform.serving.target import find_target
+
+    settings = [f"bundle={json.dumps(bundle)}", *(overrides or ())]
+    config = load_config(ServeConfig, preset and Path(preset), settings)
+    if print_config:
+        console.say(deploy_file(config, find_target(config)))
+        return
+    raise typer.Exit(_run(config, address, follow))
+
+
+def _run(config: ServeConfig, address: str | None, follow: float) -> int:
+    """Serves until a signal comes; the exit code of a process that it ended."""
+    import time
+
+    from agggen_platform.serving.deploy import Stopped, endpoint
+    from agggen_platform.serving.follow import Follower, check_followed
+    from agggen_platform.serving.target import find_target
+    from agggen_platform.training.stopping import StopRequest
+
+    if follow:
+        check_followed(config)
+    target = find_target(config)
+    with endpoint(config, address, console.note) as served, StopRequest() as stop:
+        try:
+            console.note(f"Starting the replicas of {target.shown} ({target.fingerprint[:12]})")
+            served.deploy(target, stop)
+            console.say(served.url)
+            console.note("Ready. Ctrl-C ends it when what is being worked on is done.")
+            follower = Follower(config, served, console.note) if follow else None
+            due = time.monotonic() + follow
+            while not stop():
+                time.sleep(_LOOK_SECONDS)
+                served.watch()
+                if follower is not None and time.monotonic() >= due:
+                    follower.look(stop)
+                    due = time.monotonic() + follow
+        except Stopped:
+            pass
+        console.note("Finishing what is being worked on; once more ends it at once")
+    return 128 + (stop.signal or 0)

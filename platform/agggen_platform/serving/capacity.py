@@ -1,0 +1,107 @@
+"""Whether a cluster has room for an endpoint: Serve itself would wait for ever, and say so only in its logs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agggen_platform.serving.config import ReplicaConfig, ServeConfig
+from agggen_platform.serving.errors import CapacityError
+
+
+@dataclass(frozen=True)
+class Room:
+    """CPUs and GPUs, of a node or of all."""
+
+    cpus: float = 0.0
+    gpus: float = 0.0
+
+    def __add__(self, other: Room) -> Room:
+        return Room(self.cpus + other.cpus, self.gpus + other.gpus)
+
+    def holds(self, other: Room) -> bool:
+        """Whether `other` fits in; Ray counts in units of 1/10,000."""
+        return other.cpus <= self.cpus + 1e-6 and other.gpus <= self.gpus + 1e-6
+
+    def __str__(self) -> str:
+        return f"{self.cpus:g} CPUs" + (f" and {self.gpus:g} GPUs" if self.gpus else "")
+
+    @classmethod
+    def of(cls, resources: Mapping[str, float]) -> Room:
+        """That of Ray's resources."""
+        return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
+
+
+def deployments(config: ServeConfig) -> dict[str, ReplicaConfig]:
+    """The deployments that book something, by the names of their settings."""
+    return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
+
+
+def least(config: ServeConfig) -> Room:
+    """What the endpoint books with as few replicas as it may have."""
+    return sum((_times(one, max(1, one.min_replicas)) for one in deployments(config).values()), Room())
+
+
+def most(config: ServeConfig) -> Room:
+    """What it books with as many as it may have."""
+    return sum((_times(one, one.max_replicas) for one in deployments(config).values()), Room())
+
+
+def local_cpus(config: ServeConfig) -> int:
+    """The CPUs that a local cluster offers, at least the machine's.
+
+    Enough for all replicas twice: while a bundle replaces another both are there. What Ray counts limits no replica's
+    use of the machine.
+
+    Raises:
+        CapacityError: the fewest replicas ask for more than the machine has.
+    """
+    machine = os.cpu_count() or 1
+    needed = least(config)
+    if needed.cpus > max(machine, 2):
+        raise CapacityError(f"the endpoint needs {needed.cpus:g} CPUs, and this machine has {machine}: {_mend(config)}")
+    return max(machine, math.ceil(2 * most(config).cpus))
+
+
+def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
+    """Passes if a cluster of these nodes (the resources of each) can hold the endpoint when nothing else runs there.
+
+    Raises:
+        CapacityError: a replica is too large for every node, or the fewest replicas together for all of them.
+    """
+    rooms = [Room.of(node) for node in nodes]
+    for name, one in deployments(config).items():
+        replica = _times(one, 1)
+        if not any(room.holds(replica) for room in rooms):
+            largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if one.gpus else (room.cpus, room.gpus))
+            raise CapacityError(
+                f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
+                f"{largest}): set {name}.cpus and {name}.gpus"
+            )
+    total, needed = sum(rooms, Room()), least(config)
+    if not total.holds(needed):
+        raise CapacityError(f"the endpoint needs {needed}, and the cluster has {total}: {_mend(config)}")
+
+
+def update_room(config: ServeConfig, free: Mapping[str, float]) -> str | None:
+    """Why an update beside the old replicas has to wait, where only `free` is left; None where there is room."""
+    if config.update != "beside":
+        return None
+    for name, one in deployments(config).items():
+        if not Room.of(free).holds(_times(one, 1)):
+            return (
+                f"the cluster has {Room.of(free)} free, and an update starts a new {name} ({_times(one, 1)}) before it "
+                "stops the old one: it waits for room (update=replace stops the old one first)"
+            )
+    return None
+
+
+def _times(one: ReplicaConfig, replicas: int) -> Room:
+    return Room(one.cpus * replicas, one.gpus * replicas)
+
+
+def _mend(config: ServeConfig) -> str:
+    parts = (f"{name}.cpus={one.cpus:g} x {max(1, one.min_replicas)}" for name, one in deployments(config).items())
+    return f"lower {', '.join(parts)}"

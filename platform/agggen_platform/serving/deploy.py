@@ -1,0 +1,293 @@
+"""An endpoint from the outside: Serve is started where none runs, the application deployed, updated, and taken down.
+
+The application is named by its import path and built by Serve on the cluster, as ``serve deploy`` does it: the same
+arguments again change nothing, others are built (and the bundle tested) before any replica is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agggen.errors import ConfigError
+from agggen_platform.config import resolved
+from agggen_platform.ray_cluster import connected
+from agggen_platform.serving.capacity import check_fits, local_cpus, update_room
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.errors import CapacityError, DeployError, PortError
+from agggen_platform.serving.proxies import check_proxy, choose_proxy, ports
+from agggen_platform.serving.target import Target
+
+IMPORT_PATH = "serve.app:app"
+"""Of the application; this package does not import it."""
+_POLL_SECONDS = 0.25
+_SECONDS_BETWEEN_NOTES = 15.0
+_SECONDS_BETWEEN_LOOKS = 2.0
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+Say = Callable[[str], None]
+Stop = Callable[[], bool]
+
+
+class Stopped(Exception):
+    """Somebody asked to stop while something was waited for."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What Serve says of the application."""
+
+    status: str
+    """NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING."""
+    reason: str
+    """Why it failed, in one line; empty where it did not."""
+
+
+@contextmanager
+def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
+    """Serve on a cluster of its own, or on the one at `address`, for the block; `Endpoint.deploy` puts a bundle there.
+
+    At the end no new request is taken, those that are worked on are finished, and what was started here is stopped.
+
+    Raises:
+        ConfigError: the endpoint could be reached by others without keys; or `http.proxy` cannot be chosen any more.
+        PortError: a port is taken.
+        CapacityError: the cluster is too small.
+        ClusterError: there is no cluster at the address, or none starts.
+    """
+    config = _checked(config)
+    local = (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
+    if local:
+        _check_local(config)
+        os.environ.setdefault("RAY_SERVE_SHUTDOWN_TIER_TIMEOUT_S", str(config.limits.longest_deadline_s))
+    choose_proxy(config.http)
+    with connected(address, cpus=local_cpus(config) if local else None) as cluster:
+        import ray
+
+        check_fits(config, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        if not cluster.local:
+            check_proxy(config.http)
+        endpoint = Endpoint(config, cluster.local, say)
+        try:
+            yield endpoint
+        finally:
+            endpoint.take_down()
+
+
+class Endpoint:
+    """The application on a cluster that this process is connected to; made by `endpoint`."""
+
+    def __init__(self, config: ServeConfig, local: bool, say: Say) -> None:
+        from ray import serve
+        from ray.serve.context import _get_global_client  # Serve's only way to deploy by import path without HTTP
+
+        self.config, self.target = config, None
+        self._say = say
+        self._begun = False  # a deployment
+        self._last, self._look_again = "", 0.0  # for `watch`
+        self._own = _get_global_client(raise_if_no_controller_running=False) is None
+        if self._own:
+            # No request timeout: a stream may take as long as it has records. Each record has its deadline.
+            http = {"host": config.http.host, "port": config.http.port}
+            serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
+        self._client: Any = _get_global_client()
+        found = self._client.http_config
+        self.url = _url(found.host, found.port)
+        self._check_listening(found.host, found.port)
+
+    target: Target | None
+    """What is served; None before the first deployment has succeeded."""
+
+    def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
+        """Serves the bundle; returns when its replicas do. What was served before serves until then.
+
+        If the new replicas do not start, what was served before is put back where it was replaced already.
+
+        Raises:
+            DeployError: the bundle does not pass its self-test on the cluster, or its replicas do not start.
+            CapacityError: another application answers at this address.
+            Stopped: `stop` said so.
+        """
+        before = self.target
+        if before is not None and (waits := update_room(self.config, self._free())):
+            self._say(waits)
+        self._apply(target)
+        try:
+            self._wait(stop)
+        except DeployError:
+            if before is not None:
+                self._apply(before)
+                self._wait(stop)
+            raise
+        self.target = target
+
+    def state(self) -> State:
+        """What Serve says of the application now."""
+        from ray import serve
+
+        found = serve.status().applications.get(self.config.name)
+        if found is None:
+            return State("NOT_STARTED", "")
+        messages = [one.message for one in found.deployments.values() if one.status in ("DEPLOY_FAILED", "UNHEALTHY")]
+        return State(found.status.value, _reason(next(iter(messages), found.message)))
+
+    def take_down(self) -> None:
+        """Takes no more requests, and returns when those that are worked on are done."""
+        import ray
+
+        if not ray.is_initialized():
+            return
+        seconds = self.config.limits.longest_deadline_s + 60
+        if self._own and not self._others():
+            self._client.shutdown(timeout_s=seconds)
+        elif self._begun:
+            self._client.delete_apps([self.config.name], blocking=False)
+            until = time.monotonic() + seconds
+            while self.state().status != "NOT_STARTED" and time.monotonic() < until:
+                time.sleep(_POLL_SECONDS)
+
+    def watch(self) -> None:
+        """Says it when the application is no longer well, and when it is again; to be called again and again."""
+        now = time.monotonic()
+        if now < self._look_again:
+            return
+        self._look_again = now + _SECONDS_BETWEEN_LOOKS
+        state = self.state()
+        if state.status != self._last:
+            if state.status != "RUNNING":
+                self._say(f"the endpoint is {state.status}" + (f": {state.reason}" if state.reason else ""))
+            elif self._last:
+                self._say("the endpoint is RUNNING again")
+        self._last = state.status
+
+    # --- deploying --------------------------------------------------------------------------------------------------
+
+    def _apply(self, target: Target) -> None:
+        from ray.serve.schema import ServeDeploySchema
+
+        others = self._others()
+        for name, (route, _) in others.items():
+            if route == "/":
+                raise CapacityError(
+                    f"the application {name!r} answers at {self.url} already: `serve delete {name}` takes it down"
+                )
+        application = application_of(target.fixed(self.config))
+        # What was deployed so before and is left out is taken down.
+        kept = [deployed for _, deployed in others.values() if deployed is not None]
+        self._client.deploy_apps(ServeDeploySchema.model_validate({"applications": [*kept, application]}))
+        self._begun = True
+
+    def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
+        """Other applications: the route of each, and its configuration if it was deployed by one."""
+        found = self._client.get_serve_details()["applications"]
+        return {
+            name: (one["route_prefix"], one.get("deployed_app_config"))
+            for name, one in found.items()
+            if name != self.config.name
+        }
+
+    def _wait(self, stop: Stop) -> None:
+        noted = time.monotonic()
+        while (state := self.state()).status != "RUNNING":
+            if stop():
+                raise Stopped
+            if state.status == "DEPLOY_FAILED":
+                raise DeployError(f"the endpoint does not start: {state.reason}")
+            if time.monotonic() - noted > _SECONDS_BETWEEN_NOTES:
+                noted = time.monotonic()
+                self._say(f"replicas are starting ({self._waiting_for()})")
+            time.sleep(_POLL_SECONDS)
+        self._client.wait_for_proxies_serving()
+
+    def _waiting_for(self) -> str:
+        from ray import serve
+
+        found = serve.status().applications.get(self.config.name)
+        if found is None or not found.deployments:
+            return "the bundle is tested"
+        states = (
+            f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in one.replica_states.items())
+            for name, one in found.deployments.items()
+        )
+        return "; ".join(states)
+
+    def _free(self) -> dict[str, float]:
+        import ray
+
+        return dict(ray.available_resources())
+
+    def _check_listening(self, host: str, port: int) -> None:
+        """The Serve of a joined cluster listens where it was told to."""
+        wanted = self.config.http
+        if (host, port) != (wanted.host, wanted.port):
+            self._say(f"Serve runs on this cluster already and listens at {self.url}; http.host and http.port stay so")
+        _check_keys(replace(self.config, http=replace(wanted, host=host)))
+
+
+def application_of(config: ServeConfig) -> dict[str, Any]:
+    """The application's part of a ``serve deploy`` file; `config` names the bundle by its place."""
+    return {"name": config.name, "route_prefix": "/", "import_path": IMPORT_PATH, "args": resolved(config)}
+
+
+def deploy_file(config: ServeConfig, target: Target) -> str:
+    """The YAML file for ``serve deploy`` that serves this bundle with these settings."""
+    import yaml
+
+    config = target.fixed(_checked(config))
+    content = {
+        "proxy_location": "EveryNode",
+        "http_options": {"host": config.http.host, "port": config.http.port},
+        "applications": [application_of(config)],
+    }
+    return yaml.safe_dump(content, sort_keys=False).rstrip()
+
+
+def _checked(config: ServeConfig) -> ServeConfig:
+    _check_keys(config)
+    keys = config.security.keys_file
+    if keys is None:
+        return config
+    return replace(config, security=replace(config.security, keys_file=str(Path(keys).absolute())))
+
+
+def _check_keys(config: ServeConfig) -> None:
+    if not config.http.is_loopback and config.security.keys_file is None:
+        raise ConfigError(
+            f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
+            "of keys: agggen serve-key NAME --file FILE makes one"
+        )
+
+
+def _check_local(config: ServeConfig) -> None:
+    """What this machine can be asked before anything is started."""
+    keys = config.security.keys_file
+    if keys is not None and not Path(keys).is_file():
+        raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} makes one")
+    local_cpus(config)
+    for what, host, port in ports(config.http):
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+                one.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+                )  # as servers do
+                one.bind((host, port))
+        except OSError as error:
+            raise PortError(f"{what} {host}:{port} cannot be listened at ({error.strerror})") from error
+
+
+def _url(host: str, port: int) -> str:
+    shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
+
+
+def _reason(message: str) -> str:
+    """The line of one of Serve's messages that says why: the last of a traceback, without the error's class."""
+    lines = [line.strip() for line in _ANSI.sub("", message).splitlines() if line.strip()]
+    return re.sub(r"^(ray\.exceptions\.)?[\w.]*(Error|Exception)(\([^)]*\))?: ", "", lines[-1]) if lines else ""

@@ -1,0 +1,71 @@
+"""An alias that moves while it is served: its new bundle is rolled out, if it works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agggen.errors import AggGenError, ConfigError
+from agggen_platform.registry import Registry, is_model_address, parse_address
+from agggen_platform.registry.address import SCHEME, ModelAddress
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.deploy import Endpoint, Say, Stop
+from agggen_platform.serving.target import check_target, find_target
+
+
+class Follower:
+    """Looks where an alias points, and lets an endpoint serve what is there."""
+
+    def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
+        """`config.bundle` is the alias.
+
+        Raises:
+            ConfigError: it is none, so it cannot move.
+        """
+        self._address = check_followed(config)
+        self._config, self._endpoint, self._say = config, endpoint, say
+        self._refused: str | None = None  # a version that does not work
+        self._said = ""
+
+    def look(self, stop: Stop = lambda: False) -> bool:
+        """Serves the alias's bundle if it is another one; whether it did. What goes wrong is said, once, and served is
+        what was served before."""
+        trouble = ""
+        try:
+            address = f"{SCHEME}{Registry().version(self._address)}"
+            served = self._endpoint.target
+            if address == self._refused or (served is not None and address == served.shown):
+                return False
+            try:
+                return self._roll(address, stop)
+            except AggGenError:
+                self._refused = address
+                raise
+        except AggGenError as error:
+            trouble = f"{error}; what was served before is served"
+            return False
+        finally:
+            if trouble and trouble != self._said:
+                self._say(trouble)
+            self._said = trouble or self._said
+
+    def _roll(self, address: str, stop: Stop) -> bool:
+        target = find_target(replace(self._config, bundle=address))
+        check_target(target)  # here first: nothing on the cluster notices a broken one
+        self._say(f"{self._config.bundle} is {address} now")
+        self._endpoint.deploy(target, stop)
+        self._refused = None
+        self._say(f"serving {address} ({target.fingerprint[:12]})")
+        return True
+
+
+def check_followed(config: ServeConfig) -> ModelAddress:
+    """The alias that can be followed.
+
+    Raises:
+        ConfigError: the bundle's address is no alias, or it is held to one fingerprint.
+    """
+    if not is_model_address(config.bundle) or not (address := parse_address(config.bundle)).alias:
+        raise ConfigError(f"--follow takes an alias that may move, like models:/agggen@champion; not {config.bundle}")
+    if config.fingerprint is not None or config.shown_as is not None:
+        raise ConfigError("--follow serves whatever the alias names: set neither fingerprint nor shown_as")
+    return address
