@@ -144,7 +144,7 @@ class _ReadAhead(_Exchange):
                 self.received += size
                 if self.received > self.limits.stream_bytes:
                     self.failure = Problem("too-large", f"the body has more than {self.limits.stream_bytes} bytes")
-                elif self.waiting and self.all.waiting + size > self.limits.stream_buffer_bytes:
+                elif size and self.waiting and self.all.waiting + size > self.limits.stream_buffer_bytes:
                     self.failure = Problem("busy", "too much of this and other streams waits here: send it more slowly")
                 elif message["type"] != "http.request":
                     self.end = message
