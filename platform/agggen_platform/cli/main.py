@@ -3,8 +3,9 @@
 Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
 or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system or the
 store refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has not got everything; 7 no
-Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 130 and 143 interrupted by
-SIGINT and SIGTERM. ``AGGGEN_DEBUG=1`` shows the traceback of every error.
+Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 10 an endpoint that does not
+answer, or not as it should; 130 and 143 interrupted by SIGINT and SIGTERM. ``AGGGEN_DEBUG=1`` shows the traceback of
+every error.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import typer
 
 from agggen.errors import AggGenError
 from agggen_platform.cli import (
+    ask,
     console,
     corpora,
     demo,
@@ -64,6 +66,7 @@ app.command("align", short_help="Find which triples each fact of a text says.")(
 app.command("inspect")(write.inspect)
 app.add_typer(models.app, name="models")
 app.command("serve", short_help="Answer over HTTP.")(serve.serve)
+app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
 app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
 app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)

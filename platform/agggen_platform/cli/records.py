@@ -110,6 +110,11 @@ class Rejected:
         if block:
             yield block
 
+    def refuse(self, source: str, record: str, reason: str) -> None:
+        """Sets aside a record that a block held after all; whoever was asked about it refused it."""
+        self.used -= 1
+        self.rejects.append(Reject(source, None, record, reason))
+
     def report(self, output: str) -> None:
         """Says how many were rejected and where they are written.
 

@@ -1,0 +1,70 @@
+"""`agggen ask`: texts from an endpoint, for as many records as there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agggen_platform.cli.records import Input, Output, Rejected, output_lines, write_line
+
+if TYPE_CHECKING:
+    from agggen_platform.client import GenerateOptions
+
+
+def ask(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
+    input: Input = "-",  # noqa: A002 - the option's name
+    output: Output = "-",
+    plan: Annotated[str | None, typer.Option(help="A plan for every record, followed exactly.")] = None,
+    complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
+    level: Annotated[int | None, typer.Option(min=1, help="The largest number of triples in one fact.")] = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
+    verify: Annotated[bool, typer.Option(help="Reject records of which no text mentions all values.")] = False,
+    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
+) -> None:
+    """Write texts for records by an endpoint (`agggen serve`).
+
+    Lines and rejects are those of `agggen generate`. What breaks on the way is repeated: each record has one text. The
+    endpoint's key, where it asks for one, is taken from AGGGEN_API_KEY.
+
+    \b
+        agggen ask http://127.0.0.1:8000 -i records.jsonl -o texts.jsonl
+        echo '{"triples": [["Aromi", "food", "English"]]}' | agggen ask http://127.0.0.1:8000
+    """
+    from agggen.errors import ConfigError
+    from agggen.records import Plan
+    from agggen_platform.client import Client
+
+    human = {} if plan is None else {"plan": str(Plan.parse(plan))}
+    if complete and not human:
+        raise ConfigError("--complete goes with --plan")
+    if human and level is not None:
+        raise ConfigError("--level does not go with --plan, which leaves nothing to choose")
+    options: GenerateOptions = {"n_best": n_best, "verify": "refuse" if verify else "flag"}
+    if complete:
+        options["complete"] = True
+    if level is not None:
+        options["level"] = level
+    rejected = Rejected()
+
+    def records() -> Iterator[dict[str, Any]]:
+        for block in rejected.blocks(input, lambda record: None):
+            for record in block:
+                triples = [[triple.subject, triple.predicate, triple.object] for triple in record.triples]
+                yield {"id": record.id, "triples": triples, **human}
+
+    with (
+        output_lines(output, input) as file,
+        Client(url, deadline=deadline) as client,
+        closing(client.stream(records(), **options)) as answers,
+    ):
+        for answer in answers:
+            if answer["status"] == "error":
+                rejected.refuse(input, answer["id"], answer["error"]["detail"])
+                continue
+            for rank, text in enumerate(answer["texts"], start=1):
+                write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
+        rejected.report(output)

@@ -1,0 +1,99 @@
+"""`agggen ask` against the endpoint's own application behind a real server of this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from agggen.corpora.elements import elements_records
+from agggen_platform.serving.config import ServeConfig
+from serve.api import api
+from serve.engine import Engine
+from tests.command import Run, command
+from tests.processes import free_ports
+
+run = pytest.fixture(command)
+RECORDS = list(elements_records("dev"))[:5]
+
+
+@pytest.fixture
+def endpoint(engine: Engine) -> Iterator[str]:
+    """The address of a server that runs as long as the test."""
+    (port,) = free_ports(1)
+    config = uvicorn.Config(api(engine, ServeConfig("bundle")), port=port, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    end = time.monotonic() + 60
+    while not server.started and time.monotonic() < end:
+        time.sleep(0.01)
+    assert server.started
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(60)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Five records with a bad line and one of too many triples between them."""
+    lines = [json.dumps(record.as_dict()) for record in RECORDS]
+    lines.insert(2, "{no json")
+    lines.insert(4, json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}))
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def exact(line: dict[str, Any]) -> dict[str, Any]:
+    """A line without its log-probabilities, which depend on the batch."""
+    return {name: value for name, value in line.items() if not isinstance(value, float)}
+
+
+def test_it_writes_what_generate_writes(
+    run: Run, endpoint: str, source: Path, tmp_path: Path, bundle_path: Path
+) -> None:
+    ours, theirs = tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"
+    code, out, err = run("ask", endpoint, "-i", source, "-o", ours, "--n-best", 2)
+    assert (code, out) == (0, "")
+    assert "2 of 7 records rejected" in err
+    rejects = [json.loads(line) for line in Path(f"{ours}.rejects.jsonl").read_text().splitlines()]
+    assert [(reject["line"], reject["id"]) for reject in rejects] == [(3, None), (None, "long")]
+    assert "99 triples" in rejects[1]["reason"]
+    assert run("generate", bundle_path, "-i", source, "-o", theirs, "--n-best", 2)[0] == 0
+    mine, other = ([json.loads(line) for line in path.read_text().splitlines()] for path in (ours, theirs))
+    assert len(mine) == 10
+    assert [exact(line) for line in mine] == [exact(line) for line in other]
+    assert [line["score"] for line in mine] == pytest.approx([line["score"] for line in other], abs=1e-3)
+
+
+def test_a_plan_for_all(run: Run, endpoint: str, tmp_path: Path) -> None:
+    source = tmp_path / "one.jsonl"
+    source.write_text(json.dumps({"triples": [["Aromi", "food", "English"], ["Aromi", "area", "centre"]]}))
+    code, out, _ = run("ask", endpoint, "-i", source, "--plan", "[area] [food]")
+    assert code == 0
+    assert json.loads(out)["plan"] == "[area] [food]"
+    code, _, err = run("ask", endpoint, "-i", source, "--plan", "[area]")
+    assert code == 2
+    assert "food" in err
+
+
+def test_an_endpoint_that_is_not_there(run: Run, source: Path, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    output = tmp_path / "texts.jsonl"
+    code, _, err = run("ask", f"http://127.0.0.1:{port}", "-i", source, "-o", output, "--deadline", "0.3")
+    assert code == 10
+    assert "refused" in err
+    assert not output.exists()
+
+
+def test_options_that_exclude_each_other(run: Run, source: Path) -> None:
+    assert run("ask", "http://127.0.0.1:1", "-i", source, "--complete")[0] == 2
+    assert run("ask", "http://127.0.0.1:1", "-i", source, "--plan", "[a]", "--level", 1)[0] == 2
+    assert run("ask", "nowhere", "-i", source)[0] == 2
