@@ -240,20 +240,30 @@ class Idempotency:
             await refuse(problem, "idempotency", scope, receive, send)
 
     async def _first(self, key: str, owner: str, scope: Scope, receive: Receive, send: Send) -> None:
-        copy = _Copy(self.most_bytes)
+        copy, settled = _Copy(self.most_bytes), False
 
         async def copying(message: Message) -> None:
-            if (answer := copy.add(message)) and not set(info_of(scope).outcomes) & set(RETRYABLE):
-                with suppress(StoreUnavailable):  # before the client has it all, so that it finds the answer if it asks
-                    await self.store.finish(key, owner, answer)
+            nonlocal settled
+            if copy.add(message):  # before the client has it all: it may ask again at once
+                settled = True
+                lost = set(info_of(scope).outcomes) & set(RETRYABLE)
+                await self._settle(key, owner, None if lost else copy.answer)
             await send(message)
 
         renewing = asyncio.create_task(self._renew(key, owner))
         try:
             await self.app(scope, receive, copying)
+        except asyncio.CancelledError:  # the client went away, and nothing may be waited for
+            self._later(self._settle(key, owner, None))
+            raise
+        except Exception:
+            await self._settle(key, owner, None)
+            raise
+        else:
+            if not settled:
+                await self._settle(key, owner, None)
         finally:
             renewing.cancel()
-            self._later(self._drop(key, owner))  # also when the client went away and this is cancelled
 
     async def _renew(self, key: str, owner: str) -> None:
         while True:
@@ -261,9 +271,9 @@ class Idempotency:
             with suppress(StoreUnavailable):
                 await self.store.renew(key, owner)
 
-    async def _drop(self, key: str, owner: str) -> None:
+    async def _settle(self, key: str, owner: str, answer: Answer | None) -> None:
         with suppress(StoreUnavailable):
-            await self.store.drop(key, owner)
+            await (self.store.drop(key, owner) if answer is None else self.store.finish(key, owner, answer))
 
     def _later(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -278,21 +288,24 @@ class _Copy:
         self._most, self._body = most_bytes, bytearray()
         self._start: Message = {}
 
-    def add(self, message: Message) -> Answer | None:
-        """The answer, with its last message, if it is one to be remembered."""
+    def add(self, message: Message) -> bool:
+        """Whether this is the last message."""
         if message["type"] == "http.response.start":
             self._start = message
-            return None
-        status = self._start.get("status", 500)
-        if message["type"] != "http.response.body" or status >= 500 or status in _NOT_REMEMBERED:
-            return None
+        if message["type"] != "http.response.body":
+            return False
         if len(self._body) <= self._most:
             self._body += message.get("body", b"")
-        if message.get("more_body", False) or len(self._body) > self._most:
+        return not message.get("more_body", False)
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer, if it is one to be remembered."""
+        status = self._start["status"]
+        if status >= 500 or status in _NOT_REMEMBERED or len(self._body) > self._most:
             return None
-        lines = tuple((bytes(name), bytes(value)) for name, value in self._start.get("headers", ()))
-        lines = tuple((name, value) for name, value in lines if name.lower() not in _OF_ONE_ANSWER)
-        return Answer(status, lines, bytes(self._body))
+        lines = ((bytes(name), bytes(value)) for name, value in self._start.get("headers", ()))
+        return Answer(status, tuple(line for line in lines if line[0].lower() not in _OF_ONE_ANSWER), bytes(self._body))
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
