@@ -128,7 +128,7 @@ class _ReadAhead(_Exchange):
             self.all.waiting -= self.waiting
 
     async def next(self) -> Message:
-        if self.end is not None and self.queue.empty():
+        if self.end is not None:  # nobody waits for what came before it
             return self.end
         message = await self.queue.get() if self.failure is None else self.failure
         if isinstance(message, Exception):

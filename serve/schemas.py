@@ -20,7 +20,7 @@ from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-_TAGS = ("as-list", "as-object")  # parts of pydantic's places that the body does not have
+_TAGS = ("as-list", "as-object", "str", "int")  # parts of pydantic's places that the body does not have
 
 EXAMPLE_TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
 EXAMPLE_RECORD: dict[str, Any] = {"id": "Si", "triples": EXAMPLE_TRIPLES}
@@ -104,7 +104,7 @@ class RealiseOptions(_Body):
     n_best: int = Field(default=1, ge=1, description="texts for each record, best first")
     beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
     complete: bool = Field(
-        False, description="let the model add the predicates that a plan omits; else that is an error"
+        default=False, description="let the model add the predicates that a plan omits; else that is an error"
     )
     verify: Verify = Field(
         default="flag",
@@ -341,10 +341,13 @@ def checked(model: type[_Model], data: Any, prefix: str = "", strict: bool = Tru
         return model.model_validate(data, strict=strict)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join([prefix] * bool(prefix) + [str(part) for part in first["loc"] if part not in _TAGS])
+        unknown = first["type"] == "extra_forbidden"
+        *parts, last = first["loc"]
+        path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
+        place = ".".join(map(str, [prefix, *path] if prefix else path))
         detail = first["msg"]
-        if first["type"] == "extra_forbidden":
-            name, known = str(first["loc"][-1]), list(model.model_fields)
+        if unknown:
+            name, known = str(last), list((TripleObject if parts else model).model_fields)
             near = get_close_matches(name, known, 1)
             detail = f"there is no {name!r} here; " + (f"did you mean {near[0]!r}?" if near else f"known: {known}")
         raise Problem(code, f"{place or what}: {detail}", field=place or None) from None

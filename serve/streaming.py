@@ -14,6 +14,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -136,8 +137,10 @@ class Stream(Response):
         if entries:
             await self._begin(entries)
         self._ready.put_nowait(None)
-        await until_disconnected(receive)
-        raise ClientDisconnect
+        with suppress(Problem):  # the one that stopped it, again
+            await until_disconnected(receive)
+            raise ClientDisconnect
+        await asyncio.get_running_loop().create_future()  # until the answers are written
 
     def _entry(self, line: bytes | Problem) -> Entry:
         index = self._counts["records"]

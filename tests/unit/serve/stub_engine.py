@@ -1,0 +1,81 @@
+"""An engine that does as it is told, for what a real one does seldom: failing, waiting, dying."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
+from agggen.generation.results import WrittenFact
+from agggen.records import Plan
+from serve.engine import Failure, Job, ModelCard, Text
+
+CARD = ModelCard("ab12", "toy", "corpus", 3, InferenceConfig(), 4, {"loss": 1.5, "odd": float("nan")}, {"width": 16})
+
+
+class StubEngine:
+    """Answers each record with its id; `failures` by id, `error` for whole calls, `hold` keeps calls waiting."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, Failure] = {}
+        self.error: Exception | None = None
+        self.hold: asyncio.Event | None = None
+        self.fulfilled: list[bool] = [True]  # of the texts of a record, best first
+        self.calls: list[list[Any]] = []
+        self.begun = self.cancelled = 0  # records
+
+    @asynccontextmanager
+    async def _call(self, work: Sequence[Any]) -> Any:
+        self.calls.append(list(work))
+        self.begun += len(work)
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+        except asyncio.CancelledError:
+            self.cancelled += len(work)
+            raise
+        if self.error is not None:
+            raise self.error
+        yield
+
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
+        async with self._call(jobs):
+            return [self.failures.get(job.record.id) or self._texts(job) for job in jobs]
+        raise AssertionError
+
+    def _texts(self, job: Job) -> list[Generation]:
+        plan = job.plan or Plan((job.record.predicates,))
+        return [
+            Generation(
+                job.record.id,
+                f"{job.record.id}-{number}",
+                plan,
+                -0.5,
+                -1.5,
+                -2.0 - number,
+                (WrittenFact(0, len(job.record.id) + 2, plan.predicates, () if good else plan.predicates[:1]),),
+            )
+            for number, good in enumerate(self.fulfilled)
+        ][: job.n_best]
+
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+        async with self._call(jobs):
+            plans = [[PlannedRecord(Plan((job.record.predicates,)), None)] * k for job in jobs]
+            return [self.failures.get(job.record.id) or found for job, found in zip(jobs, plans, strict=True)]
+        raise AssertionError
+
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+        async with self._call(texts):
+            return [
+                self.failures.get(text.record.id)
+                or AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
+                for text in texts
+            ]
+        raise AssertionError
+
+    async def card(self) -> ModelCard:
+        if self.error is not None:
+            raise self.error
+        return CARD

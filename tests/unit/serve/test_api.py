@@ -1,0 +1,444 @@
+"""The HTTP interface: what is asked reaches the engine, what it answers the client, and who is to blame for errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from serve import answering
+from serve.api import ROUTES, api
+from serve.engine import Engine, EngineError, Failure
+from serve.idempotency import Answers
+from tests.unit.serve.http_calls import Server, client, part, problem, scope
+from tests.unit.serve.stub_engine import StubEngine
+
+SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
+CONFIG = ServeConfig(bundle="toy")
+
+Ask = Callable[..., httpx.Response]
+
+
+def asking(app: ASGIApp) -> Ask:
+    """Asks the application once: ``ask(method, address, ...)`` as in httpx."""
+
+    def ask(method: str, address: str, **request: Any) -> httpx.Response:
+        async def once() -> httpx.Response:
+            async with client(app) as http:
+                return await http.request(method, address, **request)
+
+        return asyncio.run(once())
+
+    return ask
+
+
+@pytest.fixture
+def ask(engine: Engine, serve_config: ServeConfig) -> Ask:
+    """Asks an endpoint with the tiny bundle."""
+    return asking(api(engine, serve_config))
+
+
+@pytest.fixture
+def stub() -> StubEngine:
+    return StubEngine()
+
+
+@pytest.fixture
+def ask_stub(stub: StubEngine) -> Ask:
+    return asking(api(stub, CONFIG))
+
+
+def records(*ids: str) -> list[dict[str, Any]]:
+    return [SILICON | {"id": name} for name in ids]
+
+
+# --- texts ----------------------------------------------------------------------------------------------------------
+
+
+def test_texts_follow_their_plans_and_say_what_they_miss(ask: Ask) -> None:
+    human = SILICON | {"id": "h", "plan": "[category] [symbol]"}
+    response = ask("POST", "/v1/generate", json={"records": [SILICON, human], "options": {"n_best": 2}})
+    assert response.status_code == 200
+    found, by_plan = response.json()["answers"]
+    assert (found["index"], found["id"], found["status"]) == (0, "Si", "ok")
+    assert (by_plan["index"], by_plan["id"], by_plan["status"]) == (1, "h", "ok")
+    assert len(found["texts"]) == 2
+    assert found["texts"][0]["score"] >= found["texts"][1]["score"]
+    assert {text["plan"] for text in by_plan["texts"]} == {"[category] [symbol]"}
+    for text in found["texts"] + by_plan["texts"]:
+        assert "".join(fact["text"] for fact in text["facts"]) == text["text"]
+        assert text["fulfilled"] == (not any("missing" in fact for fact in text["facts"]))
+
+
+def test_plans_are_probabilities_best_first(ask: Ask) -> None:
+    response = ask("POST", "/v1/plan", json={"records": [SILICON], "options": {"k": 4}})
+    (answer,) = response.json()["answers"]
+    probabilities = [plan["probability"] for plan in answer["plans"]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) == pytest.approx(1.0)  # two triples have four plans
+    assert [math.log(p) for p in probabilities] == pytest.approx([plan["log_probability"] for plan in answer["plans"]])
+    apart = ask("POST", "/v1/plan?level=1&k=4", json={"records": [SILICON]}).json()["answers"][0]["plans"]
+    assert {plan["plan"] for plan in apart} == {"[symbol] [category]", "[category] [symbol]"}
+
+
+def test_a_plan_is_realised_and_completed_only_on_request(ask: Ask) -> None:
+    part_of = SILICON | {"plan": "[category]"}
+    refused = ask("POST", "/v1/realise", json={"records": [part_of]})
+    assert problem(refused)["type"] == "urn:agggen:problem:plan"
+    assert "symbol" in problem(refused)["detail"]
+    done = ask("POST", "/v1/realise", json={"records": [part_of], "options": {"complete": True}})
+    assert done.json()["answers"][0]["texts"][0]["plan"] == "[category] [symbol]"
+    planless = ask("POST", "/v1/realise", json={"records": [SILICON]})
+    assert (planless.status_code, problem(planless)["field"]) == (422, "plan")
+
+
+def test_facts_of_a_text_are_aligned_with_triples(ask: Ask) -> None:
+    text, facts = "Silicon is a metalloid with the symbol Si.", ["Silicon is a metalloid", " with the symbol Si."]
+    response = ask(
+        "POST",
+        "/v1/align",
+        json={"records": [SILICON | {"text": text, "facts": facts}, SILICON | {"id": "2", "text": text}]},
+    )
+    given, cut = response.json()["answers"]
+    assert [fact["text"] for fact in given["facts"]] == facts
+    for fact in given["facts"]:
+        assert [triple[1] for triple in fact["triples"]] == fact["predicates"]
+        assert 0 < fact["posterior"] <= 1
+    assert "".join(fact["text"] for fact in cut["facts"]) == text
+    wrong = ask("POST", "/v1/align", json={"records": [SILICON | {"text": text, "facts": facts[:1]}]})
+    assert (wrong.status_code, problem(wrong)["field"]) == (422, "facts")
+    wordless = ask("POST", "/v1/align", json={"records": [SILICON | {"text": "..."}]})
+    assert wordless.status_code in (200, 422)
+
+
+CSV = b"id,subject,predicate,object\nSi,Silicon,symbol,Si\nSi,Silicon,category,metalloid\n"
+TURTLE = b'@prefix e: <http://e.org/> .\n<Si> e:symbol "Si" ; e:category e:metalloid .'
+
+
+@pytest.mark.parametrize(("kind", "body"), [("text/csv", CSV), ("text/turtle; charset=UTF-8", TURTLE)])
+def test_records_are_read_from_other_formats(ask: Ask, kind: str, body: bytes) -> None:
+    response = ask("POST", "/v1/plan?k=1", content=body, headers={"Content-Type": kind})
+    same = SILICON | {"triples": [["Si", "symbol", "Si"], ["Si", "category", "metalloid"]]} if b"@" in body else SILICON
+    assert response.json() == ask("POST", "/v1/plan?k=1", json={"records": [same]}).json()
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_engine(ask_stub: Ask, stub: StubEngine) -> None:
+    options = {"n_best": 3, "level": 2, "plans": 7, "planner": "two-stage", "ablation": "random-order", "beam": 4}
+    ask_stub("POST", "/v1/generate?seed=9&complete=true", json={"records": [SILICON], "options": options})
+    ((job,),) = stub.calls
+    config = job.config
+    assert (job.n_best, job.complete) == (3, True)
+    assert (config.level, config.plans, config.planner, config.ablation) == (2, 7, "two-stage", "random-order")
+    assert (config.beam.beam, config.seed) == (4, 9)
+
+
+def test_what_is_not_asked_is_the_models_own(ask_stub: Ask, stub: StubEngine) -> None:
+    ask_stub("POST", "/v1/generate", json={"records": [SILICON]})
+    ((job,),) = stub.calls
+    assert job.config == (asyncio.run(stub.card())).inference
+    assert (job.n_best, job.complete, job.plan) == (1, False, None)
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "field", "says"),
+    [
+        ("/v1/generate", {"n_best": 11}, "options.n_best", "at most 10"),
+        ("/v1/generate", {"n_best": 0}, "options.n_best", "greater than or equal to 1"),
+        ("/v1/generate", {"beam": 21}, "options.beam", "at most 20"),
+        ("/v1/generate", {"plans": 10**30}, "options.plans", "at most 50"),
+        ("/v1/generate", {"level": 4}, "options.level", "at most 3"),
+        ("/v1/generate", {"seed": -1}, "options.seed", "0"),
+        ("/v1/generate", {"n_best": "2"}, "options.n_best", "integer"),
+        ("/v1/generate", {"complete": 1}, "options.complete", "boolean"),
+        ("/v1/generate", {"planner": "best"}, "options.planner", "'exact' or 'two-stage'"),
+        ("/v1/generate", {"levle": 1}, "options.levle", "did you mean 'level'"),
+        ("/v1/plan", {"k": 51}, "options.k", "at most 50"),
+        ("/v1/plan", {"n_best": 1}, "options.n_best", "known: ['k', 'level']"),
+        ("/v1/align", {"beam": 1}, "options.beam", "known: []"),
+        ("/v1/generate?n_best=many", {}, "query.n_best", "integer"),
+        ("/v1/generate?n_best=1", {"n_best": 1}, "options.n_best", "both"),
+        ("/v1/generate?n_best=1&n_best=2", {}, "query", "twice"),
+    ],
+)
+def test_impossible_options_are_named(
+    ask_stub: Ask, stub: StubEngine, address: str, options: dict[str, Any], field: str, says: str
+) -> None:
+    response = ask_stub("POST", address, json={"records": [SILICON], "options": options})
+    found = problem(response)
+    assert (response.status_code, found["field"], found["retryable"]) == (422, field, False)
+    assert says in found["detail"]
+    assert not stub.calls
+
+
+def test_texts_that_miss_values_are_flagged_or_refused(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.fulfilled = [False, True, False, True]
+    body: dict[str, Any] = {"records": [SILICON], "options": {"n_best": 2}}
+    flagged = ask_stub("POST", "/v1/generate", json=body).json()["answers"][0]["texts"]
+    assert [(text["text"], text["fulfilled"]) for text in flagged] == [("Si-0", False), ("Si-1", True)]
+    body["options"]["verify"] = "refuse"
+    kept = ask_stub("POST", "/v1/generate", json=body).json()["answers"][0]["texts"]
+    assert [text["text"] for text in kept] == ["Si-1", "Si-3"]
+    stub.fulfilled = [False, False]
+    refused = ask_stub("POST", "/v1/generate", json=body)
+    assert (refused.status_code, problem(refused)["type"]) == (422, "urn:agggen:problem:unfulfilled")
+
+
+# --- who is to blame ------------------------------------------------------------------------------------------------
+
+
+def test_a_records_error_is_the_requests_only_if_nothing_else_is_answered(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.failures["bad"] = Failure("plan", "it does not fit", "plan")
+    alone = ask_stub("POST", "/v1/generate", json={"records": records("bad")})
+    among = ask_stub("POST", "/v1/generate", json={"records": records("a", "bad", "c")})
+    assert alone.status_code == 422
+    assert among.status_code == 200
+    first, error, last = among.json()["answers"]
+    assert [first["status"], error["status"], last["status"]] == ["ok", "error", "ok"]
+    assert [error["index"], error["id"]] == [1, "bad"]
+    told = problem(alone)
+    unlike = {"request_id", "index"}
+    assert {k: v for k, v in error["error"].items() if k not in unlike} == {
+        k: v for k, v in told.items() if k not in unlike
+    }
+    assert (told["record"], told["field"], told["detail"], told["index"]) == ("bad", "plan", "it does not fit", 0)
+
+
+@pytest.mark.parametrize(("code", "status"), [("busy", 429), ("deadline", 504), ("lost", 503)])
+def test_what_may_succeed_later_says_so(ask_stub: Ask, stub: StubEngine, code: str, status: int) -> None:
+    stub.failures = {name: Failure(code, "later") for name in ("a", "b")}
+    response = ask_stub("POST", "/v1/generate", json={"records": records("a", "b")})
+    found = problem(response)
+    assert (response.status_code, found["retryable"]) == (status, True)
+    assert int(response.headers["Retry-After"]) >= 1
+    assert [error["record"] for error in found["errors"]] == ["a", "b"]
+    partly = ask_stub("POST", "/v1/generate", json={"records": records("a", "c")})
+    assert partly.status_code == 200
+    assert partly.json()["answers"][0]["error"]["retryable"] is True
+
+
+def test_a_retry_may_help_if_it_may_help_one_record(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.failures = {"a": Failure("record", "bad"), "b": Failure("busy", "later")}
+    assert ask_stub("POST", "/v1/generate", json={"records": records("a", "b")}).status_code == 429
+
+
+def test_what_fails_inside_is_not_told(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.failures["a"] = Failure("internal", "secret of the house")
+    response = ask_stub("POST", "/v1/generate", json={"records": records("a")})
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    stub.failures, stub.error = {}, None
+
+    async def broken(*_: object) -> None:
+        raise KeyError("secret of the house")
+
+    stub.generate = broken  # type: ignore[method-assign, assignment]
+    response = ask_stub("POST", "/v1/generate", json={"records": records("a")})
+    assert problem(response)["status"] == 500
+    assert "secret" not in response.text and "Traceback" not in response.text
+    assert response.headers["X-Request-Id"] == problem(response)["request_id"]
+
+
+def test_an_engine_that_cannot_answer_is_not_ready_but_alive(ask_stub: Ask, stub: StubEngine) -> None:
+    assert ask_stub("GET", "/readyz").json() == {"status": "ready", "model": "ab12"}
+    stub.error = EngineError("no planner is ready")
+    assert ask_stub("GET", "/healthz").status_code == 200
+    for response in (ask_stub("GET", "/readyz"), ask_stub("POST", "/v1/generate", json={"records": records("a")})):
+        assert (response.status_code, problem(response)["retryable"]) == (503, True)
+        assert "Retry-After" in response.headers
+
+
+def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
+    given = [*records("a", "b", "a"), {"triples": SILICON["triples"]}, {"triples": SILICON["triples"]}]
+    answers = ask_stub("POST", "/v1/generate", json={"records": given}).json()["answers"]
+    assert [answer["status"] for answer in answers] == ["ok", "ok", "error", "ok", "ok"]
+    assert "record 0" in answers[2]["error"]["detail"]
+    assert answers[2]["error"]["field"] == "id"
+    assert [answer["id"] for answer in answers] == ["a", "b", "a", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        ({"triples": []}, "triples"),
+        ({}, "triples"),
+        ({"triples": [["a", "b"]]}, "triples.0"),
+        ({"triples": [["a", "b", "c"], ["a", "b", 3]]}, "triples.1.2"),
+        ({"triples": [["a", "b", "c"], ["a", "b", " "]]}, "triples.1"),
+        ({"triples": [{"subject": "a", "predicate": "b"}]}, "triples.0.object"),
+        ({"triples": [["a", "b", "\u0000"]]}, "triples.0"),
+        ({"triples": [["a", "b", "c" * 2001]]}, "triples.0.object"),
+        ({"triples": [["a", f"p{i}", "c"] for i in range(25)]}, "triples"),
+        ({"id": True, "triples": [["a", "b", "c"]]}, "id"),
+        ({"id": "\u0000", "triples": [["a", "b", "c"]]}, "id"),
+        ({"triples": [["a", "b", "c"]], "plan": "[b"}, "plan"),
+        ({"triples": [["a", "b", "c"]], "plan": 3}, "plan"),
+        ({"triples": [["a", "b", "c"]], "plna": "[b]"}, "plna"),
+        (7, None),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_named(ask_stub: Ask, record: Any, field: str | None) -> None:
+    alone = ask_stub("POST", "/v1/generate", json={"records": [record]})
+    assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
+    among = ask_stub("POST", "/v1/generate", json={"records": [SILICON, record]})
+    assert [answer["status"] for answer in among.json()["answers"]] == ["ok", "error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 400, "empty"),
+        (b"  \n", 400, "empty"),
+        (b"{", 400, "line 1, column 2"),
+        (b'{"records": [], "records": []}', 400, "'records' twice"),
+        (b"[]", 422, "must be an object, not a list"),
+        (b"{}", 422, "records"),
+        (b'{"records": []}', 422, "at least 1"),
+        (b'{"records": {}}', 422, "list"),
+        (b'{"record": []}', 422, "records"),
+        (b'{"records": [1], "options": []}', 422, "options"),
+    ],
+)
+def test_a_body_without_records_is_refused(ask_stub: Ask, body: bytes, status: int, says: str) -> None:
+    response = ask_stub("POST", "/v1/generate", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == status
+    assert says in problem(response)["detail"]
+
+
+def test_too_many_records_are_refused(stub: StubEngine) -> None:
+    ask = asking(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(records=2))))
+    assert ask("POST", "/v1/generate", json={"records": records("a", "b")}).status_code == 200
+    response = ask("POST", "/v1/generate", json={"records": records("a", "b", "c")})
+    assert (response.status_code, problem(response)["field"]) == (413, "records")
+    assert len(stub.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16"]
+)
+def test_formats_that_are_not_read_are_named(ask_stub: Ask, kind: str) -> None:
+    response = ask_stub("POST", "/v1/generate", content=b"{}", headers={"Content-Type": kind} if kind else {})
+    assert problem(response)["status"] == 415
+    assert ask_stub("POST", "/v1/align", content=CSV, headers={"Content-Type": "text/csv"}).status_code == 415
+
+
+def test_other_addresses_and_methods_are_problems(ask_stub: Ask) -> None:
+    assert problem(ask_stub("GET", "/v1/nothing"))["status"] == 404
+    wrong = ask_stub("GET", "/v1/generate")
+    assert (problem(wrong)["status"], wrong.headers["Allow"]) == (405, "POST")
+
+
+# --- time -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "GRACE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("_no_grace")
+def test_what_takes_too_long_is_cancelled(stub: StubEngine) -> None:
+    async def run() -> httpx.Response:
+        stub.hold = asyncio.Event()
+        async with client(api(stub, CONFIG)) as http:
+            return await http.post(
+                "/v1/generate", json={"records": records("a", "b")}, headers={"X-Deadline-Seconds": "0.05"}
+            )
+
+    response = asyncio.run(run())
+    assert (response.status_code, problem(response)["retryable"]) == (504, True)
+    assert stub.cancelled == 2
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon", ""])
+def test_a_deadline_is_a_positive_number(ask_stub: Ask, value: str) -> None:
+    response = ask_stub("POST", "/v1/plan", json={"records": [SILICON]}, headers={"X-Deadline-Seconds": value})
+    assert (response.status_code, problem(response)["field"]) == (422, "X-Deadline-Seconds")
+
+
+@pytest.mark.parametrize(("asked", "given"), [(None, 60.0), ("5", 5.0), ("9999", 600.0)])
+def test_a_deadline_is_bounded(stub: StubEngine, asked: str | None, given: float) -> None:
+    seen = []
+
+    async def generate(jobs: Any, seconds: float) -> list[Failure]:
+        seen.append(seconds)
+        return [Failure("busy", "later")] * len(jobs)
+
+    stub.generate = generate  # type: ignore[method-assign, assignment]
+    headers = {} if asked is None else {"X-Deadline-Seconds": asked}
+    asking(api(stub, CONFIG))("POST", "/v1/generate", json={"records": [SILICON]}, headers=headers)
+    assert seen == [given]
+
+
+def test_a_client_that_goes_away_cancels_the_work(stub: StubEngine) -> None:
+    async def run() -> None:
+        stub.hold = asyncio.Event()
+        body = json.dumps({"records": records("a", "b")}).encode()
+        server = Server(part(body, more=False))
+        head = scope(headers=[(b"content-type", b"application/json")])
+        call = asyncio.create_task(api(stub, CONFIG)(head, server.receive, server.send))
+        while not stub.begun:
+            await asyncio.sleep(0.001)
+        assert not stub.cancelled
+        server.coming.put_nowait({"type": "http.disconnect"})
+        await asyncio.wait_for(call, 10)
+
+    asyncio.run(run())
+    assert stub.cancelled == 2
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_the_model_is_described_with_this_servers_limits(ask_stub: Ask) -> None:
+    found = ask_stub("GET", "/v1/model").json()
+    assert (found["fingerprint"], found["largest_group"], found["inference"]["plans"]) == ("ab12", 3, 5)
+    assert found["metrics"] == {"loss": 1.5, "odd": None}
+    assert found["limits"]["records"] == 256
+
+
+def test_records_are_counted_by_what_became_of_them(stub: StubEngine) -> None:
+    stub.failures["bad"] = Failure("plan", "it does not fit")
+    ask = asking(api(stub, CONFIG))
+    ask("POST", "/v1/generate", json={"records": records("a", "bad", "c")})
+    ask("POST", "/v1/generate", json={"records": records("bad")})
+    text = ask("GET", "/metrics").text
+    assert 'agggen_records_total{outcome="ok",replica="-",route="/v1/generate"} 2.0' in text
+    assert 'agggen_records_total{outcome="plan",replica="-",route="/v1/generate"} 2.0' in text
+    assert 'fingerprint="ab12"' in text
+
+
+def test_a_retry_with_its_key_gets_the_same_answer_without_work(stub: StubEngine) -> None:
+    ask = asking(api(stub, CONFIG, answers=Answers(1 << 20, 60.0)))
+    first, again = (
+        ask("POST", "/v1/generate", json={"records": records("a")}, headers={"Idempotency-Key": "k"}) for _ in range(2)
+    )
+    assert first.content == again.content
+    assert len(stub.calls) == 1
+
+
+def test_every_address_is_documented(ask_stub: Ask) -> None:
+    found = ask_stub("GET", "/openapi.json").json()
+    assert set(found["paths"]) == set(ROUTES) - {"/openapi.json"}
+    schemas = found["components"]["schemas"]
+    assert schemas["GenerateRequest"]["properties"]["records"]["maxItems"] == 256
+    named = {name.rsplit("/", 1)[1] for name in _values(found, "$ref")}
+    assert named == set(schemas)
+
+
+def _values(value: Any, key: str) -> list[str]:
+    if isinstance(value, list):
+        return [found for part in value for found in _values(part, key)]
+    if isinstance(value, dict):
+        own = [value[key]] if isinstance(value.get(key), str) else []
+        return own + [found for part in value.values() for found in _values(part, key)]
+    return []

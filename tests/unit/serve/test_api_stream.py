@@ -1,0 +1,294 @@
+"""Streams of records: a line for each in its order, little in flight, and no work for clients that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Message
+
+from agggen_platform.serving.config import BatchConfig, LimitsConfig, ServeConfig
+from serve.api import api
+from serve.engine import Engine, EngineError, Failure
+from serve.errors import Problem
+from serve.streaming import line_groups
+from tests.unit.serve.http_calls import Server, client, part, pieces, problem, scope
+from tests.unit.serve.stub_engine import StubEngine
+
+TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
+CONFIG = ServeConfig(bundle="toy", limits=LimitsConfig(window=16, line_bytes=1000), batch=BatchConfig(records=4))
+NDJSON = {"Content-Type": "application/x-ndjson"}
+HEAD = [(b"content-type", b"application/x-ndjson")]
+
+
+@pytest.fixture
+def stub() -> StubEngine:
+    return StubEngine()
+
+
+def line(name: object, **more: Any) -> bytes:
+    return json.dumps({"id": str(name), "triples": TRIPLES} | more).encode() + b"\n"
+
+
+def stream(
+    engine: Engine, body: bytes | AsyncIterator[bytes], config: ServeConfig = CONFIG, query: str = ""
+) -> httpx.Response:
+    async def once() -> httpx.Response:
+        async with client(api(engine, config)) as http:
+            return await http.post(f"/v1/generate:stream{query}", content=body, headers=NDJSON)
+
+    return asyncio.run(once())
+
+
+def answers(response: httpx.Response) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/x-ndjson"
+    *found, end = map(json.loads, response.text.splitlines())
+    assert end["status"] == "end"
+    assert [answer["index"] for answer in found] == list(range(len(found)))
+    return found, end
+
+
+def test_a_stream_gives_what_requests_give(engine: Engine, serve_config: ServeConfig) -> None:
+    given = [{"id": str(i), "triples": TRIPLES[: 1 + i % 2]} for i in range(6)]
+
+    async def batch() -> Any:
+        async with client(api(engine, serve_config)) as http:
+            response = await http.post("/v1/generate?n_best=2", json={"records": given})
+            return response.json()["answers"]
+
+    body = b"".join(json.dumps(record).encode() + b"\n" for record in given)
+    found, end = answers(stream(engine, body, serve_config, "?n_best=2"))
+    assert _rounded(found) == _rounded(asyncio.run(batch()))
+    assert end == {"status": "end", "records": 6, "ok": 6, "errors": 0}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value
+
+
+BAD = {
+    7: (b"{]\n", "malformed"),
+    20: (b'{"id": "x\xff"}\n', "malformed"),
+    33: (b'{"id": 1e999}\n', "malformed"),
+    46: (b"[1]\n", "record"),
+    59: (line(59, plan="[nothing]"), "plan"),
+    72: (line(1), "record"),  # its id was there
+    85: (b'"' + b"x" * 1000 + b'"\n', "too-large"),
+    98: (b"[" * 900 + b"\n", "malformed"),
+}
+
+
+def test_bad_lines_do_not_stop_the_others(engine: Engine, serve_config: ServeConfig) -> None:
+    config = ServeConfig(bundle="toy", limits=CONFIG.limits)
+    body = b"".join(BAD[i][0] if i in BAD else line(i) for i in range(100))
+    found, end = answers(stream(engine, body, config, "?plans=1&beam=1"))
+    assert {a["index"] for a in found if a["status"] == "error"} == set(BAD)
+    for index, (_, code) in BAD.items():
+        assert found[index]["error"]["type"] == f"urn:agggen:problem:{code}"
+    assert (end["records"], end["ok"], end["errors"]) == (100, 92, 8)
+
+
+def test_blank_lines_do_not_count_and_the_last_needs_no_end(stub: StubEngine) -> None:
+    body = b"\xef\xbb\xbf" + line("a") + b"\n  \r\n" + line("b").replace(b"\n", b"\r\n") + line("c").rstrip()
+    found, end = answers(stream(stub, body))
+    assert [answer["id"] for answer in found] == ["a", "b", "c"]
+    assert end["records"] == 3
+    assert answers(stream(stub, b"\n\n")) == ([], {"status": "end", "records": 0, "ok": 0, "errors": 0})
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
+def test_lines_are_the_same_however_they_come(size: int) -> None:
+    body = b"a\n\nbb\n" + b"c" * 11 + b"\n" + b"d" * 10 + b"\ne\n" + b"f" * 30
+
+    async def read() -> list[Any]:
+        cut = pieces(*(body[i : i + size] for i in range(0, len(body), size)))
+        return [one for group in [group async for group in line_groups(cut, 10)] for one in group]
+
+    found = ["long" if isinstance(one, Problem) else one for one in asyncio.run(read())]
+    assert found == [b"a", b"bb", "long", b"d" * 10, b"e", "long"]
+
+
+def test_records_are_worked_on_together(stub: StubEngine) -> None:
+    answers(stream(stub, b"".join(map(line, range(100)))))
+    assert [len(call) for call in stub.calls] == [4] * 25
+    stub.calls.clear()
+    one_by_one = (line(i) for i in range(100))
+    answers(stream(stub, pieces(*one_by_one)))
+    assert len(stub.calls) < 50
+
+
+def test_options_are_the_querys_and_wrong_ones_are_refused_before_anything_is_read(stub: StubEngine) -> None:
+    answers(stream(stub, line("a"), query="?n_best=2&level=1"))
+    ((job,),) = stub.calls
+    assert (job.n_best, job.config.level) == (2, 1)
+    refused = stream(stub, line("a"), query="?level=9")
+    assert (problem(refused)["status"], problem(refused)["field"]) == (422, "options.level")
+    assert len(stub.calls) == 1
+
+
+def test_a_stream_ends_where_it_may_have_no_more(stub: StubEngine) -> None:
+    limits = LimitsConfig(stream_records=5, window=16)
+    found, end = answers(stream(stub, b"".join(map(line, range(9))), ServeConfig(bundle="toy", limits=limits)))
+    assert len(found) == 5
+    assert end["error"]["type"] == "urn:agggen:problem:too-large"
+    assert (end["records"], end["ok"]) == (5, 5)
+
+
+def test_an_engine_that_stops_answering_fails_its_records_only(stub: StubEngine) -> None:
+    stub.failures["3"] = Failure("lost", "its replica died")
+    generate = stub.generate
+
+    async def failing(jobs: Any, seconds: float) -> Any:
+        if any(job.record.id == "5" for job in jobs):
+            raise EngineError("nobody is there")
+        if any(job.record.id == "9" for job in jobs):
+            raise KeyError("secret")
+        return await generate(jobs, seconds)
+
+    stub.generate = failing  # type: ignore[method-assign]
+    response = stream(stub, b"".join(map(line, range(16))))
+    found, _ = answers(response)
+    codes = [a["error"]["type"].rsplit(":", 1)[1] if a["status"] == "error" else "ok" for a in found]
+    assert codes == ["ok"] * 3 + ["lost"] + ["unavailable"] * 4 + ["internal"] * 4 + ["ok"] * 4
+    assert [found[i]["error"]["retryable"] for i in (3, 5, 9)] == [True, True, False]
+    assert "secret" not in response.text
+
+
+# --- clients that are slow, or gone ---------------------------------------------------------------------------------
+
+
+class SlowServer(Server):
+    """The server's end of a request whose client takes parts of the answer only when it is told to."""
+
+    def __init__(self, *messages: Message) -> None:
+        super().__init__(*messages)
+        self.takes = asyncio.Semaphore(1)  # the head
+
+    async def send(self, message: Message) -> None:
+        await self.takes.acquire()
+        await super().send(message)
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+def _run(check: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await check()
+
+    asyncio.run(run())
+
+
+def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
+    found = [part(line(i)) for i in ids]
+    return found if more else [*found, part(b"", more=False)]
+
+
+def test_no_more_is_begun_than_the_window_while_nothing_is_taken(stub: StubEngine) -> None:
+    async def check() -> None:
+        server = SlowServer(*_parts(range(100), more=False))
+        call = asyncio.create_task(
+            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
+        )
+        await _until(lambda: stub.begun == 16)
+        await asyncio.sleep(0.05)
+        assert stub.begun == 16
+        server.takes.release()
+        await _until(lambda: stub.begun == 20)
+        for _ in range(100):
+            server.takes.release()
+        await asyncio.wait_for(call, 20)
+        assert len(server.body.splitlines()) == 101
+
+    _run(check)
+
+
+def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
+    async def check() -> None:
+        server = Server()
+        call = asyncio.create_task(
+            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
+        )
+        for number in range(3):
+            server.coming.put_nowait(part(line(number)))
+            await _until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
+        server.coming.put_nowait(part(b"", more=False))
+        await call
+        assert json.loads(server.body.splitlines()[-1])["ok"] == 3
+
+    _run(check)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["while sending", "while waiting"])
+def test_a_client_that_goes_away_stops_its_work(stub: StubEngine, whole: bool) -> None:
+    async def check() -> None:
+        stub.hold = asyncio.Event()
+        server = Server(*_parts(range(10), more=not whole))
+        call = asyncio.create_task(
+            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
+        )
+        await _until(lambda: stub.begun == 10)
+        server.coming.put_nowait({"type": "http.disconnect"})
+        await asyncio.wait_for(call, 20)
+        assert stub.cancelled == 10
+
+    _run(check)
+
+
+def test_a_client_that_goes_away_leaves_no_backlog(stub: StubEngine) -> None:
+    async def check() -> None:
+        stub.hold = asyncio.Event()
+        server = Server(*_parts(range(200), more=False))
+        call = asyncio.create_task(
+            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
+        )
+        await _until(lambda: stub.begun == 16)
+        server.coming.put_nowait({"type": "http.disconnect"})
+        await asyncio.sleep(0.01)
+        stub.hold.set()  # what it had sent before would now be worked on
+        await asyncio.wait_for(call, 20)
+        assert stub.begun <= 32
+
+    _run(check)
+
+
+def test_a_server_that_cancels_a_stream_cancels_its_work(stub: StubEngine) -> None:
+    async def check() -> None:
+        stub.hold = asyncio.Event()
+        server = Server(*_parts(range(10)))
+        call = asyncio.create_task(
+            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
+        )
+        await _until(lambda: stub.begun == 10)
+        call.cancel()
+        await asyncio.wait({call})
+        assert (call.cancelled(), stub.cancelled) == (True, 10)
+
+    _run(check)
+
+
+def test_a_slow_client_does_not_hold_others(stub: StubEngine) -> None:
+    async def check() -> None:
+        app = api(stub, CONFIG)
+        slow = SlowServer(*_parts(range(100)))
+        call = asyncio.create_task(app(scope("/v1/generate:stream", headers=HEAD), slow.receive, slow.send))
+        await _until(lambda: stub.begun == 16)
+        async with client(app) as http:
+            response = await http.post("/v1/generate:stream", content=b"".join(map(line, range(50))), headers=NDJSON)
+        assert len(answers(response)[0]) == 50
+        call.cancel()
+        await asyncio.wait({call})
+
+    _run(check)
