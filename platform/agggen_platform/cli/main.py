@@ -20,6 +20,7 @@ import typer
 
 from agggen.errors import AggGenError
 from agggen_platform.cli import (
+    bulk,
     ask,
     console,
     corpora,
@@ -61,6 +62,7 @@ app.command("sweep", short_help="Search a space of settings: many trainings, the
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
 app.add_typer(runs.app, name="runs")
 app.command("generate")(write.generate)
+app.command("bulk", short_help="Write texts for records by the million.")(bulk.bulk)
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
 app.command("inspect")(write.inspect)

@@ -1,0 +1,12 @@
+"""Writes texts for records by the million: ``agggen bulk`` as a script that ``ray job submit`` takes.
+
+    ray job submit --working-dir . --runtime-env-json '{"env_vars": {"PYTHONPATH": "platform"}}' -- \
+        python jobs/generate.py models:/agggen@champion s3://corpora/catalogue.jsonl --out s3://texts/catalogue
+"""
+
+import sys
+
+from agggen_platform.cli.main import main
+
+if __name__ == "__main__":
+    main(["bulk", *sys.argv[1:]])

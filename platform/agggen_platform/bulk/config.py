@@ -1,0 +1,65 @@
+"""The configuration of a bulk generation job, and the fingerprint of what its texts follow from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agggen.errors import ConfigError
+from agggen.generation.config import InferenceConfig
+from agggen_platform.config import flatten
+from agggen_platform.sharded.config import JobError, ShardedConfig
+
+FORMAT = 1  # of the output and of the rules behind it
+
+
+class BulkError(JobError):
+    """The generation cannot go on, or its result cannot be accepted; what is done is kept."""
+
+
+@dataclass(frozen=True)
+class BulkConfig(ShardedConfig):
+    """How texts are written, and how the work is cut and spread."""
+
+    inference: InferenceConfig = field(kw_only=True)
+    """How plans are searched and texts chosen; `model.bulk_config` begins with the bundle's own."""
+    n_best: int = 1
+    """Texts a record at most, best first."""
+    complete: bool = False
+    """Let the model add the predicates that a record's own plan omits; otherwise that is a reject."""
+    format: Literal["parquet", "jsonl"] = "parquet"
+    """Of the texts."""
+    gpus_per_actor: float = 0.0
+    """0 works on CPUs, each actor with one thread."""
+    shard_rows: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_best < 1:
+            raise ConfigError(f"n_best must be at least 1, not {self.n_best}")
+        if self.gpus_per_actor < 0:
+            raise ConfigError(f"gpus_per_actor must be at least 0, not {self.gpus_per_actor}")
+
+
+def described(config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """What decides the texts: the bundle's fingerprint, name and fingerprint of each input, and the settings."""
+    settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
+    return {
+        "bundle": bundle,
+        "input": [digest for _, digest in inputs],
+        # Where there are several files, records without an id are called after theirs.
+        "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
+        "n_best": config.n_best,
+        "complete": config.complete,
+        "format": config.format,
+        **settings,
+    }
+
+
+def fingerprint(described: dict[str, Any]) -> str:
+    """Of a job. What changes only the speed is no part of it."""
+    content = {"format": FORMAT, "job": described}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,165 @@
+"""The driver of a bulk generation job: read the input, cut it into shards, have them written, publish the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from agggen.errors import CorpusError
+from agggen_platform.bulk.config import BulkConfig, BulkError, described, fingerprint
+from agggen_platform.bulk.inputs import InputFile, find_inputs, plan_shards, ready
+from agggen_platform.bulk.model import Model
+from agggen_platform.bulk.output import WORK, Output, Summary
+from agggen_platform.bulk.rows import Counts
+from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
+from agggen_platform.config import config_hash, flatten, resolved
+from agggen_platform.sharded import driver
+from agggen_platform.sharded.config import check_rejects
+from agggen_platform.sharded.driver import Work
+from agggen_platform.sharded.output import REJECTS
+from agggen_platform.storage.claim import claim
+from agggen_platform.storage.folder import Folder
+
+if TYPE_CHECKING:
+    from agggen_platform.tracking import Tracker
+
+Progress = driver.Progress[Counts]
+
+
+@dataclass(frozen=True)
+class BulkReport:
+    """A finished job."""
+
+    out: str
+    job: str
+    """Its fingerprint."""
+    summary: Summary
+    finished_before: bool
+    """Whether an earlier run had done it all."""
+    progress: Progress | None = None
+    """What this run did, unless `finished_before`."""
+    redone: int = 0
+    """How often a shard was begun that a killed run or a worker that died had begun before."""
+    seconds: float = 0.0
+    """That this run took."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """``report.json``."""
+        now = self.progress
+        shards = {"total": now.total, "found": now.found, "redone": self.redone} if now else {}
+        return {
+            "job": self.job,
+            **asdict(self.summary),
+            "fulfilled_share": self.summary.fulfilled_share,
+            "mean_plan_length": self.summary.mean_plan_length,
+            "shards": shards,
+            "run": {"records": now.counts.records, "seconds": self.seconds, **_speed(now)} if now else {},
+        }
+
+
+def generate(
+    model: Model,
+    source: str,
+    out: str,
+    config: BulkConfig,
+    *,
+    fresh: bool = False,
+    tracker: Callable[[str], Tracker] | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> BulkReport:
+    """Writes texts for all records at `source` into the folder `out`; continues what a run of the same job began.
+
+    Args:
+        model: see `open_model`.
+        source: a file of records (.parquet, .jsonl, .csv) or a folder of such, here or on S3.
+        out: a folder, here or on S3.
+        config: see `bulk_config`.
+        fresh: throw away what this or another bulk generation left in `out`.
+        tracker: makes the run log from the run's name, if there is work to do.
+        progress: is told after every shard.
+
+    Raises:
+        CorpusError: the input is not there or cannot be read, or `out` holds something else.
+        ClaimedError: another job works on `out`.
+        JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
+            kept for the next run.
+    """
+    inputs = find_inputs(source)
+    target = Folder(out)
+    if target.address in {file.folder.address for file in inputs}:
+        raise CorpusError(f"{out} is the folder of the input; give another --out")
+    about = described(config, model.fingerprint, [(file.name, file.fingerprint) for file in inputs])
+    output = Output(target, fingerprint(about))
+    begin = time.monotonic()
+    with claim(target) as check_claim, ExitStack() as stack:
+        if fresh:
+            output.clear()
+        if manifest := output.manifest():
+            output.tidy()
+            return BulkReport(out, output.job, Summary(**manifest["summary"]), True)
+        unfinished = output.begin(about, {})
+        log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
+        if log:
+            log.log_params(flatten(config) | _named(model, inputs) | {"config_hash": config_hash(config)})
+        files = ready(inputs, Folder(target.at(f"{WORK}/input")), config.shard_rows)
+        if not sum(file.rows for file in files):
+            raise CorpusError(f"{source} holds no record")
+        shards = plan_shards(files, config.shard_rows)
+        every = [shard for own in shards for shard in own]
+        settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
+        here = partial(BulkWorker, settings)
+        gpus = config.gpus_per_actor
+        done = driver.results(every, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
+        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed)
+        report: BulkReport | None = None
+
+        def accept(summary: Summary) -> tuple[dict[str, Any], dict[str, Any]]:
+            nonlocal report
+            check_claim()
+            total = summary.records + summary.rejects
+            why = target.at(REJECTS)
+            check_rejects(summary.rejects, total, config.max_reject_share, "records", why, BulkError)
+            now, seconds = work.progress(), time.monotonic() - begin
+            report = BulkReport(out, output.job, summary, False, now, unfinished + work.again, seconds)
+            said = {key: value for key, value in asdict(summary).items() if key != "seconds"}
+            inference = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
+            return {"summary": said, "config": inference, **_named(model, inputs)}, report.as_dict()
+
+        output.write(files, shards, config.format, work.wait, accept)
+        assert report is not None
+        if log:
+            log.log_metrics(work.metrics() | _metrics(report), step=len(every))
+    return report
+
+
+_DECISIVE = ("inference", "n_best", "complete", "format")
+
+
+def _named(model: Model, inputs: list[InputFile]) -> dict[str, str]:
+    return {"bundle": model.fingerprint, "bundle_address": model.address} | {
+        f"input/{file.name}": file.fingerprint for file in inputs
+    }
+
+
+def _speed(now: Progress) -> dict[str, float]:
+    return {
+        "records_per_second": now.counts.records / now.seconds,
+        "texts_per_second": now.counts.texts / now.seconds,
+    }
+
+
+def _metrics(report: BulkReport) -> dict[str, float]:
+    summary = report.summary
+    lengths = {f"plan_length/{length}": float(count) for length, count in summary.plan_lengths.items()}
+    return {
+        "fulfilled_share": summary.fulfilled_share,
+        "mean_plan_length": summary.mean_plan_length,
+        "redone_shards": report.redone,
+        "seconds": report.seconds,
+        "generator_seconds": summary.seconds,
+        **lengths,
+    }

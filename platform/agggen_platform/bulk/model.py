@@ -1,0 +1,79 @@
+"""The bundle that a job writes with: named once, the same in every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agggen.bundle import fingerprint, load_bundle
+from agggen.errors import ConfigError
+from agggen.generation.config import InferenceConfig
+from agggen.generation.generator import Generator
+from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.config import load_config, overrides_of
+from agggen_platform.registry import is_model_address, resolve
+from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.folder import Folder
+
+
+@dataclass(frozen=True)
+class Model:
+    """A bundle at an address that no alias moves."""
+
+    address: str
+    """A folder or ``s3://``, as every worker can read it."""
+    fingerprint: str
+    inference: InferenceConfig
+    """The bundle's own."""
+    largest_group: int
+    """L."""
+
+
+def open_model(address: str) -> Model:
+    """Looks up where a bundle is, and what it is.
+
+    Args:
+        address: a folder, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+
+    Raises:
+        BundleError: there is none, or it was changed after it was saved.
+        RegistryError: there is no such version or alias.
+        StorageError: the store refused or did not answer.
+    """
+    place = Folder(resolve(address) if is_model_address(address) else address).address
+    path = get_bundle(place)
+    bundle = load_bundle(path)
+    return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_state)
+
+
+def load_generator(address: str, wanted: str, device: str) -> Generator:
+    """The generator of the bundle at `address`, whose fingerprint must be `wanted`.
+
+    Raises:
+        BulkError: another bundle lies there now.
+        BundleError: none does.
+    """
+    path = get_bundle(address)
+    if (found := fingerprint(path)) != wanted:
+        raise BulkError(
+            f"the bundle at {address} is {found[:12]} here, the job's is {wanted[:12]}: it was replaced, or nodes see "
+            "different folders; give an address that is the same everywhere and never changes"
+        )
+    return load_bundle(path).generator(device)
+
+
+def bulk_config(model: Model, overrides: Sequence[str] = (), preset: str | Path | None = None) -> BulkConfig:
+    """A configuration that begins with the bundle's own inference settings.
+
+    Raises:
+        ConfigError: a key does not exist, a value is wrong, or the level exceeds the model's L.
+    """
+    defaults = [f"inference.{setting}" for setting in overrides_of(model.inference)]
+    config = load_config(BulkConfig, preset, overrides, defaults=defaults)
+    if config.inference.level > model.largest_group:
+        raise ConfigError(
+            f"inference.level {config.inference.level} exceeds this model's largest group of {model.largest_group} "
+            "predicates"
+        )
+    return config
