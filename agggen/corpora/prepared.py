@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,21 +69,31 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
     Raises:
         RecordError: a record holds text that is not Unicode (a lone surrogate); nothing is written then.
     """
+    return write_rows(path, (_row(record, corpus, split) for record in records), corpus, split)
+
+
+def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, split: str) -> int:
+    """As `write_records`, of records in the form that the file has, for who has checked them already.
+
+    Args:
+        rows: with exactly the fields of `schema`, of records that `Record` takes as they are: names without white space
+            around them, plans as ``str(plan)`` writes them.
+    """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
     count = 0
     try:
         with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
-            rows: list[dict[str, Any]] = []
-            for record in records:
-                digest.update(_canonical(record))
-                rows.append(_row(record, corpus, split))
+            held: list[dict[str, Any]] = []
+            for row in rows:
+                digest.update(_canonical(row))
+                held.append(row)
                 count += 1
-                if len(rows) == _ROWS:
-                    writer.write_table(pa.Table.from_pylist(rows, schema()))
-                    rows = []
-            writer.write_table(pa.Table.from_pylist(rows, schema()))
+                if len(held) == _ROWS:
+                    writer.write_table(pa.Table.from_pylist(held, schema()))
+                    held = []
+            writer.write_table(pa.Table.from_pylist(held, schema()))
             writer.add_key_value_metadata(
                 {
                     _FORMAT_KEY: FORMAT.encode(),
@@ -112,9 +122,10 @@ def read_records(path: Path | str) -> list[Record]:
         with pq.ParquetFile(path) as file:
             if not file.schema_arrow.equals(schema()):
                 raise CorpusError(f"{path} does not have the columns of a prepared corpus; prepare the corpus again")
-            for record in _records(file):
-                digest.update(_canonical(record))
-                records.append(record)
+            for batch in file.iter_batches(batch_size=_ROWS):
+                for row in batch.to_pylist():
+                    digest.update(_canonical(row))
+                    records.append(_record(row))
     except (pa.ArrowException, OSError, RecordError) as error:
         raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
     if digest.hexdigest() != expected:
@@ -152,12 +163,33 @@ def describe(path: Path | str) -> dict[str, str]:
     return {name: metadata[key].decode() for name, key in keys.items()}
 
 
-def _canonical(record: Record) -> bytes:
-    text = json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+def _canonical(row: dict[str, Any]) -> bytes:
+    """The line of a record's row that fingerprints are made of: the record's JSON form (`Record.as_dict`)."""
+    data: dict[str, Any] = {
+        "id": row["id"],
+        "triples": [[triple["subject"], triple["predicate"], triple["object"]] for triple in row["triples"]],
+    }
+    if row["references"]:
+        data["references"] = [_canonical_reference(reference) for reference in row["references"]]
+    if row["category"] is not None:
+        data["category"] = row["category"]
+    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError as error:
-        raise RecordError(f"record {record.id!r} holds {text[error.start]!r}, which is no Unicode character") from error
+        raise RecordError(f"record {row['id']!r} holds {text[error.start]!r}, which is no Unicode character") from error
+
+
+def _canonical_reference(reference: dict[str, Any]) -> str | dict[str, Any]:
+    facts, plan = reference["facts"], reference["plan"]
+    if facts is None and plan is None:
+        return reference["text"]
+    data = {"text": reference["text"]}
+    if facts is not None:
+        data["facts"] = [fact["text"] if fact["predicates"] is None else fact for fact in facts]
+    if plan is not None:
+        data["plan"] = plan
+    return data
 
 
 def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:
@@ -182,15 +214,13 @@ def _fact_row(fact: Fact) -> dict[str, Any]:
     return {"text": fact.text, "predicates": None if fact.predicates is None else list(fact.predicates)}
 
 
-def _records(file: pq.ParquetFile) -> Iterator[Record]:
-    for batch in file.iter_batches(batch_size=_ROWS):
-        for row in batch.to_pylist():
-            yield Record(
-                row["id"],
-                tuple(Triple(t["subject"], t["predicate"], t["object"]) for t in row["triples"]),
-                tuple(_reference(reference) for reference in row["references"]),
-                row["category"],
-            )
+def _record(row: dict[str, Any]) -> Record:
+    return Record(
+        row["id"],
+        tuple(Triple(t["subject"], t["predicate"], t["object"]) for t in row["triples"]),
+        tuple(_reference(reference) for reference in row["references"]),
+        row["category"],
+    )
 
 
 def _reference(row: dict[str, Any]) -> Reference:

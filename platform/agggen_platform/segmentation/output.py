@@ -10,10 +10,10 @@ from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
-from agggen.corpora.prepared import fingerprint, write_records
+from agggen.corpora.prepared import fingerprint, write_rows
 from agggen.corpora.rejects import Reject
-from agggen.records import Record
-from agggen_platform.segmentation.rows import good_records, rejected
+from agggen.records import Plan
+from agggen_platform.segmentation.rows import rejected
 from agggen_platform.segmentation.shards import Source
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
 from agggen_platform.sharded.shards import Shard
@@ -73,7 +73,7 @@ class Output(JobFolder):
                     tally = _Tally()
                     rows = self._rows(source, shards[source.split], wait, rejects, tally)
                     file = publish.enter_context(self.folder.new(f"{source.split}.parquet"))
-                    records = write_records(file, rows, source.corpus, source.split)
+                    records = write_rows(file, rows, source.corpus, source.split)
                     counts = (tally.references, tally.facts, tally.rejects, len(shards[source.split]))
                     size, digest = file.stat().st_size, fingerprint(file)
                     reports[source.split] = SplitReport(source.rows, records, *counts, size, digest)
@@ -88,20 +88,20 @@ class Output(JobFolder):
 
     def _rows(
         self, source: Source, shards: list[Shard], wait: Callable[[Shard], None], rejects: TextIO, tally: _Tally
-    ) -> Iterator[Record]:
+    ) -> Iterator[dict[str, Any]]:
         for shard in shards:
             wait(shard)
             with self.folder.open(shard.part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
                 for batch in parquet.iter_batches(_ROWS):
                     rows = batch.to_pylist()
-                    for row, identifier, reason in rejected(rows):
-                        reject = Reject(source.address, row, identifier, reason)
+                    for number, identifier, reason in rejected(rows):
+                        reject = Reject(source.address, number, identifier, reason)
                         rejects.write(json.dumps(asdict(reject)) + "\n")
                         tally.rejects += 1
-                    for record in good_records(rows):
-                        tally.references += len(record.references)
-                        tally.facts += sum(len(reference.facts or ()) for reference in record.references)
-                        yield record
+                    for row in good_rows(rows, source.corpus, source.split):
+                        tally.references += len(row["references"])
+                        tally.facts += sum(len(reference["facts"]) for reference in row["references"])
+                        yield row
 
 
 @dataclass(slots=True)
@@ -109,3 +109,28 @@ class _Tally:
     references: int = 0
     facts: int = 0
     rejects: int = 0
+
+
+def good_rows(rows: Sequence[dict[str, Any]], corpus: str, split: str) -> Iterator[dict[str, Any]]:
+    """The records among segmented rows, each with its good references, as `agggen.corpora.prepared` has them.
+
+    They were read as records when they were segmented, so they are not checked a second time.
+    """
+    for row in rows:
+        if row["error"] is None:
+            yield {
+                "id": row["id"].strip(),
+                "corpus": corpus,
+                "split": split,
+                "category": row["category"],
+                "triples": [{name: part.strip() for name, part in triple.items()} for triple in row["triples"]],
+                "references": [
+                    {
+                        "text": reference["text"],
+                        "facts": [{"text": f["text"], "predicates": f["predicates"]} for f in reference["facts"]],
+                        "plan": str(Plan.parse(reference["plan"])) if reference["plan"] else None,
+                    }
+                    for reference in row["references"]
+                    if reference["error"] is None
+                ],
+            }

@@ -18,10 +18,10 @@ from agggen.corpora.prepared import schema
 from agggen.errors import AggGenError
 from agggen.facts import FactSegmenter, check_facts
 from agggen.facts.sentences import sentence_starts
-from agggen.records import Fact, Plan, Record, Reference
+from agggen.records import Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
-from agggen_platform.sharded.shards import bare_record, triples_of
+from agggen_platform.sharded.shards import bare_record
 from agggen_platform.sharded.worker import Tally
 
 
@@ -97,7 +97,7 @@ class RowSegmenter:
         segmenter: FactSegmenter,
         cache: FactCache | None = None,
         alignment: AlignmentRule = "normal",
-        batch_size: int = 1024,
+        batch_size: int = 4096,
         doubles: Mapping[int, int | str] | None = None,
     ) -> None:
         """`doubles`: the records whose id an earlier record has, and that one's row."""
@@ -202,22 +202,6 @@ class RowSegmenter:
         ]
 
 
-def good_records(rows: Sequence[dict[str, Any]]) -> Iterator[Record]:
-    """The records among segmented rows, each with its good references."""
-    for row in rows:
-        if row["error"] is None:
-            references = [
-                Reference(
-                    reference["text"],
-                    tuple(Fact(f["text"], _names(f["predicates"])) for f in reference["facts"]),
-                    Plan.parse(reference["plan"]) if reference["plan"] else None,
-                )
-                for reference in row["references"]
-                if reference["error"] is None
-            ]
-            yield Record(row["id"], triples_of(row), tuple(references), row["category"])
-
-
 def rejected(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[int, str | None, str]]:
     """Row, id and reason of everything among segmented rows that has an error."""
     for row in rows:
@@ -249,7 +233,3 @@ def _reference(record: Record, row: dict[str, Any] | None) -> Reference | str:
         return reference
     except (AggGenError, UnicodeError) as error:
         return str(error)
-
-
-def _names(predicates: list[str] | None) -> tuple[str, ...] | None:
-    return None if predicates is None else tuple(predicates)
