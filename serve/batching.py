@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from agggen_platform.serving.config import BatchConfig
 from serve.engine import Failure
+from serve.meters import Meters
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +27,23 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
+class Measure(NamedTuple):
+    """What a batcher looks at in an item."""
+
+    work: str = "work"
+    """What is to be done with it. Items of one batch agree in this,"""
+    like: Hashable = None
+    """and in this,"""
+    length: int = 1
+    """and are close in this, which is 1 or more, where there is a choice."""
+    share: float = 0.0
+    """How much of a batch it fills by itself; a batch holds 1 in all, or a single item."""
+
+
 @dataclass(eq=False, slots=True)
 class _Waiting(Generic[T, A]):
     item: T
-    kind: Hashable
-    length: int
+    measure: Measure
     rank: int  # within its call
     number: int  # of arrival
     arrived: float
@@ -41,28 +54,29 @@ class _Waiting(Generic[T, A]):
 class Batcher(Generic[T, A]):
     """Collects items and works on them together, in one thread of its own, while the event loop stays free.
 
-    Every batch holds the item that has waited longest, so nothing starves; the rest of it are items of the same kind:
-    those of nearest length and, among these, the first of every call before the second of any, so a large call does
-    not keep a small one waiting. An item whose time is over, or whose caller went away, is dropped before it is worked
-    on.
+    Every batch holds the item that has waited longest, so nothing starves; the rest of it are items like it: those of
+    nearest length and, among these, the first of every call before the second of any, so a large call does not keep a
+    small one waiting. An item whose time is over, or whose caller went away, is dropped before it is worked on.
     """
 
     def __init__(
         self,
-        work: Callable[[Hashable, Sequence[T]], Sequence[A | Failure]],
+        work: Callable[[str, Sequence[T]], Sequence[A | Failure]],
         config: BatchConfig,
-        kind: Callable[[T], Hashable] = lambda item: None,
-        length: Callable[[T], int] = lambda item: 1,
+        measure: Callable[[T], Measure] = lambda item: Measure(),
+        meters: Meters | None = None,
     ) -> None:
         """
         Args:
-            work: answers items of one kind, in their order; it runs in the thread. If it raises, the batch is halved
-                until the items that make it raise are alone: they get a Failure "internal", the others their answers.
+            work: answers items whose `Measure.work` it is told, in their order; it runs in the thread. If it raises,
+                the batch is halved until the items that make it raise are alone: these get a Failure "internal", the
+                others their answers.
             config: how many items a batch may hold, how long it waits to fill, how many items may wait.
-            kind: what items must agree in to be worked on together.
-            length: what items should be close in; 1 or more.
+            measure: says what goes together.
+            meters: what is told of each batch.
         """
-        self._work, self._config, self._kind, self._length = work, config, kind, length
+        self._work, self._config, self._measure = work, config, measure
+        self._meters = meters or Meters()
         self._waiting: dict[int, _Waiting[T, A]] = {}  # by number of arrival, so in that order
         self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
@@ -94,6 +108,7 @@ class Batcher(Generic[T, A]):
         pending = [entry.answer for entry in entries if not entry.answer.done()]
         try:
             if pending:
+                self._wake()
                 await asyncio.wait(pending, timeout=seconds)
         finally:
             for entry in entries:
@@ -104,23 +119,26 @@ class Batcher(Generic[T, A]):
 
     def _entry(self, item: T, rank: int, now: float, deadline: float) -> _Waiting[T, A]:
         answer: asyncio.Future[A | Failure] = asyncio.get_running_loop().create_future()
-        length, number = max(self._length(item), 1), next(self._numbers)
-        entry = _Waiting(item, self._kind(item), length, rank, number, now, deadline, answer)
+        entry = _Waiting(item, self._measure(item), rank, next(self._numbers), now, deadline, answer)
         if deadline <= now:
             answer.set_result(too_late())
         elif len(self._waiting) >= self._config.queue:
             answer.set_result(Failure("busy", f"{self._config.queue} records wait already; try again later"))
         else:
-            self._waiting[number] = entry
-            self._wake()
+            self._waiting[entry.number] = entry
         return entry
 
     def _wake(self) -> None:
         if self._worker is None or self._worker.done():
             self._full = asyncio.Event()
             self._worker = asyncio.get_running_loop().create_task(self._run())
-        if len(self._waiting) >= self._config.records:
+        if self._is_full():
             self._full.set()
+
+    def _is_full(self) -> bool:
+        """Whether there is no reason to wait for more items."""
+        waiting = self._waiting
+        return len(waiting) >= self._config.records or sum(entry.measure.share for entry in waiting.values()) >= 1
 
     async def _run(self) -> None:
         """Works until nothing waits; the next item starts it again."""
@@ -131,12 +149,14 @@ class Batcher(Generic[T, A]):
             if not batch:
                 continue
             self._began = time.monotonic()
+            self._meters.queue(len(self._waiting))
+            waited = loop.time() - batch[0].arrived
             try:
-                answers = await loop.run_in_executor(
-                    self._thread, self._answers, batch[0].kind, [entry.item for entry in batch]
-                )
+                work, items = batch[0].measure.work, [entry.item for entry in batch]
+                answers = await loop.run_in_executor(self._thread, self._answers, work, items)
                 for entry, answer in zip(batch, answers, strict=True):
                     _settle(entry, answer)
+                self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
             finally:  # nobody waits for what can no longer be answered
                 self._began = None
                 for entry in batch:
@@ -145,7 +165,7 @@ class Batcher(Generic[T, A]):
     async def _company(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
         self._full.clear()
-        if self._waiting and len(self._waiting) < self._config.records:
+        if self._waiting and not self._is_full():
             oldest = next(iter(self._waiting.values()))
             left = oldest.arrived + self._config.wait_ms / 1000 - asyncio.get_running_loop().time()
             if left > 0:
@@ -161,18 +181,21 @@ class Batcher(Generic[T, A]):
         if not self._waiting:
             return []
         oldest = next(iter(self._waiting.values()))
+        work, like, length, _ = oldest.measure
 
         def distance(entry: _Waiting[T, A]) -> tuple[bool, int, int, int]:
-            apart = abs(math.log2(entry.length / oldest.length))
+            apart = abs(math.log2(entry.measure.length / length))
             return entry is not oldest, int(apart * 2), entry.rank, entry.number
 
-        alike = sorted((entry for entry in self._waiting.values() if entry.kind == oldest.kind), key=distance)
-        return [self._waiting.pop(entry.number) for entry in alike[: self._config.records]]
+        alike = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, like)), key=distance)
+        filled = itertools.accumulate(entry.measure.share for entry in alike[: self._config.records])
+        some = max(1, sum(share <= 1 + 1e-9 for share in filled))
+        return [self._waiting.pop(entry.number) for entry in alike[:some]]
 
-    def _answers(self, kind: Hashable, items: Sequence[T]) -> list[A | Failure]:
+    def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
         """What `work` says, item by item where it raises."""
         try:
-            answers = list(self._work(kind, items))
+            answers = list(self._work(work, items))
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
             self.failed_in_a_row = 0
@@ -183,7 +206,7 @@ class Batcher(Generic[T, A]):
                 self.failed_in_a_row += 1
                 return [broken()]
         middle = len(items) // 2
-        return self._answers(kind, items[:middle]) + self._answers(kind, items[middle:])
+        return self._answers(work, items[:middle]) + self._answers(work, items[middle:])
 
 
 def _settle(entry: _Waiting[T, A], answer: A | Failure) -> None:

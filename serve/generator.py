@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError, RecordError
@@ -12,10 +13,13 @@ from agggen.generation.planner import check_size
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
-from serve.batching import Batcher, logger
+from serve.batching import Batcher, Measure
 from serve.engine import Failure, Job, Text
+from serve.meters import meters
 from serve.planner import candidates_of, refusal
 from serve.replica import check, load
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class _Write:
     job: Job
     candidates: Candidates | None  # None: plan it here
 
+
+_ALIGNED = 16  # texts aligned together, as by `Generator.align`
 
 Work = _Write | Text
 Answer = list[Generation] | AlignedText
@@ -46,7 +52,7 @@ class GeneratorReplica:
         self._segmenter: FactSegmenter | None = None
         self._may_run_archives = config.run_archives
         self._longest = config.limits.longest_deadline_s
-        self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, kind=type, length=_length)
+        self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, meters())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
@@ -71,8 +77,18 @@ class GeneratorReplica:
     def _test(self) -> list[str]:
         return smoke(self._bundle, device=self._device)
 
-    def _work(self, kind: Hashable, items: Sequence[Work]) -> Sequence[Answer | Failure]:
-        if kind is Text:
+    def _measure(self, item: Work) -> Measure:
+        """Texts of one beam search go together, as many as it holds: more would only make others wait."""
+        record = item.record if isinstance(item, Text) else item.job.record
+        read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
+        if isinstance(item, Text):
+            return Measure("align", length=read + len(item.text), share=1 / _ALIGNED)
+        config = item.job.config or self._generator.config
+        plans = len(item.candidates.plans) if item.candidates else config.plans
+        return Measure("write", config.beam, read, plans * config.beam.beam / config.rows)
+
+    def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
+        if work == "align":
             return self._align([item for item in items if isinstance(item, Text)])
         return self._write([item for item in items if isinstance(item, _Write)])
 
@@ -139,10 +155,3 @@ class GeneratorReplica:
                 "send the text's facts with it",
                 "facts",
             )
-
-
-def _length(item: Work) -> int:
-    """Characters of what is read."""
-    record = item.record if isinstance(item, Text) else item.job.record
-    read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
-    return read + len(item.text) if isinstance(item, Text) else read

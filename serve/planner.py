@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from agggen.errors import AggGenError, PlanError
@@ -11,8 +11,9 @@ from agggen.generation.results import Candidates, PlannedRecord
 from agggen.planning import PlanScores
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
-from serve.batching import Batcher
+from serve.batching import Batcher, Measure
 from serve.engine import Failure, Job, ModelCard
+from serve.meters import meters
 from serve.replica import check, load
 
 Found = Candidates | list[PlannedRecord]
@@ -56,9 +57,7 @@ class PlannerReplica:
             asdict(bundle.model.config),
         )
         self._longest = config.limits.longest_deadline_s
-        self._batcher: Batcher[_Search, Found] = Batcher(
-            self._work, config.batch, length=lambda search: len(search.job.record.triples)
-        )
+        self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, meters())
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> PlannedJobs:
         """The plans of each job that are to be written out."""
@@ -86,7 +85,7 @@ class PlannerReplica:
             return [f"planning failed: {type(error).__name__}: {error}"]
         return []
 
-    def _work(self, kind: Hashable, searches: Sequence[_Search]) -> list[Found | Failure]:
+    def _work(self, work: str, searches: Sequence[_Search]) -> list[Found | Failure]:
         """Scores the transitions of all records at once, then plans one by one."""
         answers: list[Found | Failure | None] = [refusal(search.job, self._planner) for search in searches]
         fitting = [i for i, answer in enumerate(answers) if answer is None]
@@ -100,6 +99,10 @@ class PlannerReplica:
         if search.k is not None:
             return self._planner.plans_of(job.record, scores, search.k, config.level)
         return candidates_of(job, scores, self._planner)
+
+
+def _measure(search: _Search) -> Measure:
+    return Measure("plan", length=len(search.job.record.triples))
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:

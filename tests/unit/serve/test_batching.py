@@ -1,0 +1,360 @@
+"""The batcher: every item gets exactly one answer, in time or not at all, and nobody pays for another's mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen_platform.serving.config import BatchConfig
+from serve.batching import Batcher, Measure
+from serve.engine import Failure
+
+LONG = 60.0  # seconds; nothing here takes them
+
+
+class Worker:
+    """Doubles numbers, and remembers its batches; while it is held, it waits in the middle of one."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.works: list[str] = []
+        self.threads: set[int] = set()
+        self.begun = threading.Event()
+        self.free = threading.Event()
+        self.free.set()
+
+    def __call__(self, work: str, items: Sequence[int]) -> list[int | Failure]:
+        self.threads.add(threading.get_ident())
+        self.works.append(work)
+        self.batches.append(list(items))
+        self.begun.set()
+        assert self.free.wait(LONG)
+        if any(item < 0 for item in items):
+            raise RuntimeError("a secret")
+        return [Failure("record", "odd") if item == 13 else 2 * item for item in items]
+
+    async def held(self) -> None:
+        """Waits until it is in a batch."""
+        await asyncio.to_thread(self.begun.wait, LONG)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), LONG))
+
+
+def codes(answers: Sequence[int | Failure]) -> list[int | str]:
+    return [answer.code if isinstance(answer, Failure) else answer for answer in answers]
+
+
+def test_answers_are_in_the_order_of_the_items_and_the_work_is_in_one_other_thread() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=3, wait_ms=0))
+
+    async def test() -> None:
+        one, two = await asyncio.gather(batcher.submit([5, 13, 7, 8], LONG), batcher.submit([1, 2], LONG))
+        assert codes(one) == [10, "record", 14, 16]
+        assert two == [2, 4]
+        assert await batcher.submit([], LONG) == []
+
+    run(test)
+    assert len(worker.threads) == 1 and threading.get_ident() not in worker.threads
+    assert all(len(batch) <= 3 for batch in worker.batches)
+    assert sum(map(len, worker.batches)) == 6
+
+
+def test_requests_that_come_close_together_share_a_batch() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=4, wait_ms=60_000))
+
+    async def test() -> None:
+        answers = await asyncio.gather(*(batcher.submit([n], LONG) for n in range(4)))  # full: no longer a wait
+        assert answers == [[0], [2], [4], [6]]
+
+    run(test)
+    assert worker.batches == [[0, 1, 2, 3]]
+
+
+def test_who_comes_alone_is_not_kept_waiting_for_company() -> None:
+    batcher = Batcher(Worker(), BatchConfig(records=64, wait_ms=20))
+    run(lambda: expect(batcher.submit([3], LONG), [6]))
+
+
+async def expect(answers: Coroutine[Any, Any, list[int | Failure]], expected: list[int]) -> None:
+    assert await answers == expected
+
+
+def test_a_full_queue_is_said_and_has_room_again_later() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0, queue=2))
+
+    async def test() -> None:
+        worker.free.clear()
+        first = asyncio.create_task(batcher.submit([1], LONG))
+        await worker.held()
+        second = asyncio.create_task(batcher.submit([2, 3, 4], LONG))
+        await asyncio.sleep(0)
+        assert len(batcher) == 2
+        (refused,) = await batcher.submit([5], LONG)
+        assert isinstance(refused, Failure) and refused.code == "busy" and "2 records wait" in refused.message
+        worker.free.set()
+        assert (await first, codes(await second)) == ([2], [4, 6, "busy"])
+        assert await batcher.submit([6, 7], LONG) == [12, 14]
+
+    run(test)
+
+
+def test_what_is_too_late_is_not_worked_on() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0))
+
+    async def test() -> None:
+        worker.free.clear()
+        first = asyncio.create_task(batcher.submit([1], LONG))
+        await worker.held()
+        late = await batcher.submit([2, 3], 0.02)
+        assert codes(late) == ["deadline"] * 2
+        assert codes(await batcher.submit([4], 0)) == ["deadline"]
+        assert len(batcher) == 0  # they make room
+        worker.free.set()
+        assert await first == [2]
+        assert await batcher.submit([5], LONG) == [10]
+
+    run(test)
+    assert worker.batches == [[1], [5]]
+
+
+def test_who_waits_too_long_is_told_so_while_the_batch_goes_on() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=2, wait_ms=0))
+
+    async def test() -> None:
+        worker.free.clear()
+        assert codes(await batcher.submit([1], 0.05)) == ["deadline"]
+        worker.free.set()
+        assert await batcher.submit([2], LONG) == [4]
+
+    run(test)
+
+
+def test_who_goes_away_is_not_worked_for() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0))
+
+    async def test() -> None:
+        worker.free.clear()
+        first = asyncio.create_task(batcher.submit([1], LONG))
+        await worker.held()
+        gone = asyncio.create_task(batcher.submit([2, 3], LONG))
+        stays = asyncio.create_task(batcher.submit([4], LONG))
+        await asyncio.sleep(0)
+        gone.cancel()
+        first.cancel()  # even in the middle of its batch
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        worker.free.set()
+        assert await stays == [8]
+
+    run(test)
+    assert worker.batches == [[1], [4]]
+
+
+def test_one_bad_record_fails_alone_and_says_nothing_of_why(caplog: pytest.LogCaptureFixture) -> None:
+    batcher = Batcher(Worker(), BatchConfig(records=100, wait_ms=0))
+
+    async def test() -> None:
+        items = [*range(57), -1, *range(42)]
+        answers = await batcher.submit(items, LONG)
+        assert [i for i, answer in enumerate(answers) if isinstance(answer, Failure) and answer.code == "internal"] == [
+            57
+        ]
+        assert "secret" not in str(answers)
+        assert codes(answers)[56] == 112
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert "a secret" in caplog.text and "Traceback" in caplog.text
+    assert batcher.failed_in_a_row == 0
+
+
+def test_an_answer_too_few_is_noticed() -> None:
+    batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
+
+    async def test() -> None:
+        assert await batcher.submit([1, 2], LONG) == [1, 1]  # one by one it is as it should be
+        broken: Batcher[int, int] = Batcher(lambda work, items: [], BatchConfig(records=2, wait_ms=0))
+        assert codes(await broken.submit([1, 2], LONG)) == ["internal", "internal"]
+        assert broken.failed_in_a_row == 2
+
+    run(test)
+
+
+def test_a_batch_is_of_one_kind_and_the_oldest_goes_first() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure("odd" if item % 2 else "even"))
+
+    async def test() -> None:
+        await asyncio.gather(batcher.submit([1, 2, 3], LONG), batcher.submit([4, 5, 6], LONG))
+
+    run(test)
+    assert worker.batches == [[1, 5, 3], [2, 4, 6]]
+    assert worker.works == ["odd", "even"]
+
+
+def test_batches_are_of_similar_length_and_nothing_starves() -> None:
+    """The oldest is in every batch; what is as long as it goes with it, however late it came."""
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=3, wait_ms=0), lambda item: Measure(length=item))
+
+    async def test() -> None:
+        worker.free.clear()
+        calls = [asyncio.create_task(batcher.submit([100], LONG))]
+        await worker.held()
+        for items in ([200], [10, 11, 12], [210], [9], [190]):
+            calls.append(asyncio.create_task(batcher.submit(items, LONG)))
+            await asyncio.sleep(0)
+        worker.free.set()
+        await asyncio.gather(*calls)
+
+    run(test)
+    assert worker.batches == [[100], [200, 210, 190], [10, 9, 11], [12]]
+
+
+def test_a_batch_holds_no_more_than_its_items_fill() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=9, wait_ms=60_000), lambda item: Measure(share=item / 10))
+
+    async def test() -> None:
+        await batcher.submit([2, 3, 5, 4, 6, 25, 7, 3], LONG)  # as full as this, nothing waits for more
+
+    run(test)
+    assert worker.batches == [[2, 3, 5], [4, 6], [25], [7, 3]]
+
+
+def test_what_is_unlike_in_its_settings_is_apart() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(wait_ms=0), lambda item: Measure(like=item > 2))
+    run(lambda: expect(batcher.submit([1, 3, 2, 4], LONG), [2, 6, 4, 8]))
+    assert worker.batches == [[1, 2], [3, 4]]
+
+
+def test_a_large_call_does_not_keep_a_small_one_waiting() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(records=4, wait_ms=0))
+
+    async def test() -> None:
+        worker.free.clear()
+        large = asyncio.create_task(batcher.submit(list(range(100)), LONG))
+        await worker.held()
+        small = asyncio.create_task(batcher.submit([500], LONG))
+        await asyncio.sleep(0)
+        worker.free.set()
+        assert await small == [1000]
+        assert not large.done()
+        await large
+
+    run(test)
+    assert 500 in worker.batches[1]
+
+
+def test_the_event_loop_is_free_while_a_batch_is_worked_on() -> None:
+    worker = Worker()
+    batcher = Batcher(worker, BatchConfig(wait_ms=0))
+
+    async def test() -> None:
+        worker.free.clear()
+        call = asyncio.create_task(batcher.submit([1], LONG))
+        await worker.held()
+        assert not batcher.stuck(LONG) and batcher.stuck(0)
+        worker.free.set()  # only this loop can set it
+        assert await call == [2]
+        assert not batcher.stuck(0)
+        assert await batcher.run(threading.get_ident) in worker.threads
+
+    run(test)
+
+
+def test_it_serves_one_event_loop_after_another() -> None:
+    batcher = Batcher(Worker(), BatchConfig(records=2, wait_ms=1))
+    for n in range(3):
+        run(lambda n=n: expect(batcher.submit([n, n, n], LONG), [2 * n] * 3))  # type: ignore[misc]
+
+
+# --- whatever happens ---
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one caller does."""
+
+    items: list[int]  # negative: raises
+    after: int  # steps of the event loop before it comes
+    seconds: float
+    leaves: int | None  # steps until it is cancelled
+
+
+CALLS = st.lists(
+    st.builds(
+        Call,
+        st.lists(st.integers(-2, 9), min_size=0, max_size=6),
+        st.integers(0, 6),
+        st.sampled_from([0.0, 0.001, LONG, LONG, LONG]),
+        st.none() | st.integers(0, 12),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150)
+@given(CALLS, st.integers(1, 5), st.integers(1, 12), st.sampled_from([0.0, 0.5]))
+def test_every_item_gets_exactly_one_answer(calls: list[Call], records: int, queue: int, wait_ms: float) -> None:
+    """Whatever the order of arrivals, failures and cancellations; and no item is worked on successfully twice."""
+    done: list[tuple[int, int]] = []
+
+    def work(_: str, items: Sequence[tuple[int, int]]) -> list[int | Failure]:
+        if any(value < 0 for _, value in items):
+            raise RuntimeError
+        done.extend(items)
+        return [2 * value for _, value in items]
+
+    batcher = Batcher(work, BatchConfig(records, wait_ms, queue), lambda item: Measure(length=abs(item[1]) + 1))
+    numbered = iter(range(1000))
+
+    async def caller(call: Call) -> None:
+        for _ in range(call.after):
+            await asyncio.sleep(0)
+        items = [(next(numbered), value) for value in call.items]
+        task = asyncio.create_task(batcher.submit(items, call.seconds))
+        if call.leaves is not None:
+            for _ in range(call.leaves):
+                await asyncio.sleep(0)
+            task.cancel()
+        (answers,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(answers, BaseException):
+            assert isinstance(answers, asyncio.CancelledError) and call.leaves is not None
+            return
+        assert len(answers) == len(items)
+        for (_, value), answer in zip(items, answers, strict=True):
+            if isinstance(answer, Failure):
+                assert answer.code in ("busy", *["deadline"] * (call.seconds < LONG), *["internal"] * (value < 0))
+            else:
+                assert value >= 0 and answer == 2 * value and call.seconds > 0
+
+    async def test() -> None:
+        await asyncio.gather(*map(caller, calls))
+        assert len(batcher) == 0
+        await batcher.run(lambda: None)
+
+    logging.disable(logging.ERROR)
+    try:
+        run(test)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert len(done) == len(set(done))
