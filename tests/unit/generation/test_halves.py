@@ -1,0 +1,150 @@
+"""Planning and writing apart: together they are `generate`, whatever company a record has in either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from agggen.errors import PlanError, RecordError
+from agggen.generation.generator import Candidates, Generator, InferenceConfig
+from agggen.generation.planner import MAX_TRIPLES, Planner
+from agggen.generation.search import BeamConfig, beam_search
+from agggen.records import Plan, Record, Triple
+from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, plain, same
+
+SETTINGS = [
+    SHORT,
+    replace(SHORT, level=1),
+    replace(SHORT, ablation="plain"),
+    replace(SHORT, ablation="random-order", seed=3),
+    replace(SHORT, planner="two-stage", rows=1),
+]
+
+
+@pytest.mark.parametrize("config", SETTINGS)
+def test_generate_is_planning_and_then_writing(config: InferenceConfig) -> None:
+    machine = generator()
+    halves = machine.write(RECORDS, machine.candidates(RECORDS, config=config), 3, config)
+    assert halves == machine.generate(RECORDS, n_best=3, config=config)
+
+
+def test_so_it_is_with_human_plans() -> None:
+    machine, plans = (
+        generator(),
+        [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None],
+    )
+    found = machine.candidates(RECORDS, plans, complete=True)
+    assert machine.write(RECORDS, found, 2) == machine.generate(RECORDS, plans, complete=True, n_best=2)
+    assert [candidates.plans[0] for candidates in found[::2]] == [((2,), *found[0].plans[0][1:]), ((3, 2, 1, 0),)]
+    assert found[2].log_probabilities == (None,)  # larger than the model's L
+
+
+def test_candidates_have_the_probabilities_of_their_plans() -> None:
+    machine = generator()
+    for record, found in zip(RECORDS, machine.candidates(RECORDS, config=replace(SHORT, level=1)), strict=True):
+        (every,) = machine.plan([record], k=1000)
+        known = {planned.plan: planned.log_probability for planned in every}
+        assert len(found.plans) == len(set(found.plans)) <= SHORT.plans
+        for states, log_probability in zip(found.plans, found.log_probabilities, strict=True):
+            plan = Plan(tuple(tuple(record.predicates[i] for i in state) for state in states))
+            assert log_probability == pytest.approx(known[plan], abs=1e-9)
+
+
+def test_planning_needs_the_transitions_alone() -> None:
+    machine = generator()
+    planner = Planner(machine.model.transitions, machine.encoder, SHORT)
+    assert planner.candidates(RECORDS) == machine.candidates(RECORDS)
+    assert planner.plan(RECORDS, k=4) == machine.plan(RECORDS, k=4)
+
+
+def test_records_of_one_call_may_have_settings_of_their_own() -> None:
+    """Each gets what it gets alone; only those of one beam search are searched together."""
+    machine = generator()
+    records = [ODA, VOSS, NILS, STRANGE, Record("oda-2", ODA.triples), Record("voss-2", VOSS.triples)]
+    wide = BeamConfig(beam=4, max_fact_tokens=3)
+    configs = [
+        None,
+        replace(SHORT, beam=wide),
+        replace(SHORT, plan_weight=0.0, missing_penalty=0.0),
+        replace(SHORT, level=1, plans=1),
+        replace(SHORT, beam=wide, ablation="random-order"),
+        replace(SHORT, beam=BeamConfig(beam=2, max_fact_tokens=6, length_penalty=0.0)),
+    ]
+    plans = [Plan.parse("[craft]"), None, None, None, None, None]
+    complete, counts = [True, *[False] * 5], [1, 5, 2, 1, 3, 9]
+    together = machine.write(records, machine.candidates(records, plans, complete, configs), counts, configs)
+    alone = [
+        machine.generate([record], [plan], fill, count, config)[0]
+        for record, plan, fill, count, config in zip(records, plans, complete, counts, configs, strict=True)
+    ]
+    same(together, alone)
+    assert [len(found) <= count for found, count in zip(together, counts, strict=True)] == [True] * 6
+
+
+def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, searched = generator(), []
+
+    def counted(model: Any, memory: Any, tasks: Sequence[Any], config: BeamConfig) -> Any:
+        searched.append((len({task.record for task in tasks}), config.beam))
+        return beam_search(model, memory, tasks, config)
+
+    monkeypatch.setattr("agggen.generation.generator.beam_search", counted)
+    configs = [
+        SHORT,
+        replace(SHORT, plan_weight=0.3, seed=8),
+        replace(SHORT, beam=BeamConfig(3, max_fact_tokens=6)),
+        SHORT,
+    ]
+    machine.write(RECORDS, machine.candidates(RECORDS, config=configs), config=configs)
+    assert sorted(searched) == [(1, 3), (3, 2)]
+    searched.clear()
+    few = [replace(SHORT, rows=6), *configs[1:2], configs[0], configs[0]]  # one that wants few rows gets few
+    machine.write(RECORDS, machine.candidates(RECORDS, config=few), config=few)
+    assert len(searched) > 1
+
+
+def test_company_does_not_change_what_a_record_gets() -> None:
+    machine = generator()
+    found = machine.candidates(RECORDS)
+    for some in ([0], [3, 1], [2, 0, 1]):
+        records, theirs = [RECORDS[i] for i in some], [found[i] for i in some]
+        assert machine.candidates(records) == theirs
+        same(machine.write(records, theirs, 2), [machine.write([RECORDS[i]], [found[i]], 2)[0] for i in some])
+    assert machine.write([], []) == [] == machine.candidates([])
+
+
+@pytest.mark.parametrize(
+    ("plans", "message"),
+    [
+        ((), "record 'oda' has no candidate plans"),
+        ((((0,), (1,)),), "the plan omits predicate 2"),
+        ((((0, 1), (1, 2)),), "the plan names predicate 1 twice"),
+        ((((0, 1, 2, 3),),), "the plan names predicate 3; the record has 0 to 2"),
+        ((((0, 1, 2), ()),), "group 2 of the plan is empty"),
+    ],
+)
+def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        generator().write([ODA], [Candidates(plans, (None,) * len(plans))])
+
+
+def test_what_no_half_can_do_is_said() -> None:
+    machine, three = generator(), replace(SHORT, level=3)
+    large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
+    with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
+        machine.candidates([NILS, ODA], config=[None, three])
+    with pytest.raises(RecordError, match="record 'large' has 25 triples"):
+        machine.write([large], [Candidates((((0,),),), (None,))])
+    with pytest.raises(ValueError, match="n_best has 2 values for 1 records"):
+        machine.write([NILS], machine.candidates([NILS]), n_best=[1, 2])
+
+
+def test_both_halves_are_without_gradients() -> None:
+    machine = Generator(generator().model, generator().encoder, SHORT)
+    with torch.enable_grad():
+        written = machine.write([NILS], machine.candidates([NILS]))
+    assert plain(written) == plain(machine.generate([NILS]))
