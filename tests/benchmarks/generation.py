@@ -19,31 +19,12 @@ import time
 from dataclasses import replace
 
 import torch
+from untrained import untrained
 
 from agggen.bundle import load_bundle
-from agggen.corpora.catalogue import load
-from agggen.encoding import Encoder
 from agggen.generation.generator import Generation, Generator, InferenceConfig
-from agggen.generation.search import BeamConfig
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
-from agggen.text import Vocabulary
-
-UNTRAINED_FACT_TOKENS = 20
-
-
-def records_of(split: str) -> list[Record]:
-    return [record for record in load("webnlg", split) if isinstance(record, Record)]
-
-
-def untrained() -> Generator:
-    """A model of the paper's sizes, with the vocabulary of WebNLG's training texts and random weights."""
-    train = records_of("train")
-    vocabulary = Vocabulary.build(train)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(train))
-    torch.manual_seed(0)
-    model = JointModel(ModelConfig(), len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    return Generator(model, encoder, InferenceConfig(beam=BeamConfig(max_fact_tokens=UNTRAINED_FACT_TOKENS)))
+from agggen_platform.local import records_of
 
 
 def cpu_seconds(generator: Generator, records: list[Record], config: InferenceConfig) -> tuple[float, list[Generation]]:
@@ -62,8 +43,8 @@ def main() -> None:
     if not os.environ.get("AGGGEN_DATA_HOME"):
         sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
     torch.set_num_threads(1)
-    generator = load_bundle(options.bundle).generator() if options.bundle else untrained()
-    dev = records_of("dev")
+    generator = load_bundle(options.bundle).generator() if options.bundle else untrained("webnlg")
+    dev = records_of("webnlg", "dev")
     records = dev[:: max(len(dev) // options.records, 1)][: options.records]
     base = replace(generator.config, beam=replace(generator.config.beam, beam=options.beam), planner="exact", plans=5)
     variants = {

@@ -1,7 +1,8 @@
-"""What benchmarks share: processes measured from outside, and two sides that take turns at several scales."""
+"""What benchmarks share: processes measured from outside, and sides that take turns at several scales."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,25 @@ Numbers = dict[str, float]
 def tree(process: psutil.Process) -> Iterator[psutil.Process]:
     yield process
     yield from process.children(recursive=True)
+
+
+def cpu_of(process: psutil.Process) -> float:
+    """CPU seconds that a process and its living descendants have used."""
+    total = 0.0
+    for one in tree(process):
+        try:
+            times = one.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def measured(what: str, command: Sequence[str]) -> Numbers:

@@ -1,0 +1,312 @@
+"""What the endpoint costs: records a second and latencies of `agggen serve` against the library on the same cores.
+
+    python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
+        haproxy] [--replicas 1] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
+
+For the tax that counts (the paper's sizes, untrained; about 12 minutes for both modes on two quiet cores):
+
+    AGGGEN_DATA_HOME=... python tests/benchmarks/serving.py --preset webnlg --rounds 3 --seconds 20
+
+and to see that it works (3 minutes): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
+
+For each way that Serve's proxy can run (`http.proxy`), one after another:
+
+- `cold_start`: seconds from starting ``agggen serve`` to the first answer of /readyz.
+- Records a second of the same records at saturation, three sides in turn, best of the rounds: `library` (as many
+  processes of one thread as there are generator replicas, `Generator.generate` on blocks of 256 records, models loaded
+  before), `stream` (the client's `stream`, one for each replica) and `batch` (`generate` with 64 records a request,
+  four requests at a time for each replica). `tax_*` is the endpoint's seconds over the library's, less one;
+  `cpu_ms_a_record` and `tax_cpu_*` count processor time of all processes (of the endpoint with Ray, without the
+  client), which other work on the machine distorts less.
+- `latency`: requests of one record by so many clients at once, in ms.
+- `noop`: the same load on an application of Serve that does nothing behind the same proxy: its ceiling.
+
+`uvicorn` is the same nothing without Serve. The client runs on the same cores as all else. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import torch
+from load import latencies
+from measuring import cpu_of, free_port
+from untrained import PRESETS, development_records, save_untrained
+
+from agggen.bundle import load_bundle
+from agggen.records import Record
+from agggen_platform.client import AsyncClient, GenerateOptions
+
+BLOCK = 256  # records of a call of the library, as `agggen generate` makes them
+BATCH = 64  # records of a request
+BATCHES = 4  # requests at a time for each replica
+START_SECONDS = 300.0
+
+
+# --- the library -----------------------------------------------------------------------------------------------------
+
+
+def start_worker(bundle: str) -> None:
+    global GENERATOR
+    torch.set_num_threads(1)
+    GENERATOR = load_bundle(bundle).generator()
+
+
+def write(records: list[Record]) -> float:
+    """CPU seconds."""
+    begin = time.process_time()
+    GENERATOR.generate(records)
+    return time.process_time() - begin
+
+
+class Library:
+    """Processes that hold the model."""
+
+    def __init__(self, bundle: Path, workers: int, warm: list[Record]) -> None:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        self.workers = workers
+        self.pool = multiprocessing.get_context("spawn").Pool(workers, start_worker, (str(bundle),))
+        self.pool.map(write, [warm] * workers * 2, chunksize=1)
+
+    def run(self, records: list[Record]) -> tuple[float, float]:
+        """Seconds by the clock and of processors."""
+        size = min(BLOCK, -(-len(records) // self.workers))
+        blocks = [records[start : start + size] for start in range(0, len(records), size)]
+        begin = time.perf_counter()
+        cpu = sum(self.pool.imap_unordered(write, blocks))
+        return time.perf_counter() - begin, cpu
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def running(command: Sequence[str], url: str, path: str) -> Iterator[tuple[psutil.Process, float]]:
+    """A server as a process, and the seconds until `path` answered 200; it and its children end with the block."""
+    begin = time.perf_counter()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output)
+        try:
+            while not _answers(url + path):
+                if process.poll() is not None or time.perf_counter() - begin > START_SECONDS:
+                    output.seek(0)
+                    raise SystemExit(f"{' '.join(command[:4])} did not start: {output.read().decode()[-3000:]}")
+                time.sleep(0.05)
+            yield psutil.Process(process.pid), time.perf_counter() - begin
+        finally:
+            children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(90)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            for child in psutil.wait_procs(children, 15)[1]:
+                child.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def noop(port: int, proxy: str) -> None:
+    """Serve with an application that does nothing, or the same without Serve; until it is told to end."""
+    from fastapi import FastAPI, Request
+
+    app = FastAPI()
+
+    @app.post("/")
+    async def nothing(request: Request) -> dict[str, str]:
+        await request.body()
+        return {"status": "ok"}
+
+    @app.get("/")
+    async def ready() -> dict[str, str]:
+        return {"status": "ok"}
+
+    if proxy == "uvicorn":
+        import uvicorn
+
+        uvicorn.run(app, port=port, log_level="error")
+        return
+    from agggen_platform.ray_cluster import connected
+    from agggen_platform.serving.config import HttpConfig
+    from agggen_platform.serving.proxies import choose_proxy
+
+    http = HttpConfig(port=port, proxy=proxy)  # type: ignore[arg-type]
+    choose_proxy(http)
+    with connected("local"):
+        from ray import serve
+
+        serve.start(http_options={"host": http.host, "port": port}, proxy_location="HeadOnly")
+        deployment = serve.deployment(max_ongoing_requests=256)(serve.ingress(app)(type("Nothing", (), {})))
+        serve.run(deployment.bind())
+        signal.sigwait([signal.SIGTERM, signal.SIGINT])
+        serve.shutdown()
+
+
+# --- the endpoint ----------------------------------------------------------------------------------------------------
+
+
+Ask = Callable[[AsyncClient, list[dict[str, Any]]], Any]
+OPTIONS: GenerateOptions = {}
+
+
+async def by_stream(client: AsyncClient, records: list[dict[str, Any]]) -> int:
+    return sum([answer["status"] == "ok" async for answer in client.stream(records, **OPTIONS)])
+
+
+async def by_batches(client: AsyncClient, records: list[dict[str, Any]]) -> int:
+    """Four requests at a time."""
+    batches = iter([records[start : start + BATCH] for start in range(0, len(records), BATCH)])
+
+    async def work() -> int:
+        done = 0
+        for batch in batches:
+            done += sum(answer["status"] == "ok" for answer in await client.generate(batch, **OPTIONS))
+        return done
+
+    return sum(await asyncio.gather(*(work() for _ in range(BATCHES))))
+
+
+def asked(ask: Ask, url: str, records: Sequence[Record], at_once: int, server: psutil.Process) -> tuple[float, float]:
+    """Seconds by the clock and of the server's processors until every record has its text."""
+    parts = [[record.as_dict() for record in records[start::at_once]] for start in range(at_once)]
+
+    async def all_of_them() -> int:
+        async with AsyncClient(url, timeout=600, deadline=3600) as client:
+            return sum(await asyncio.gather(*(ask(client, part) for part in parts)))
+
+    cpu, begin = cpu_of(server), time.perf_counter()
+    done = asyncio.run(all_of_them())
+    seconds = time.perf_counter() - begin
+    if done != len(records):
+        raise SystemExit(f"{done} of {len(records)} records have a text")
+    return seconds, cpu_of(server) - cpu
+
+
+# --- measuring -------------------------------------------------------------------------------------------------------
+
+
+def saturated(
+    library: Library, url: str, records: list[Record], server: psutil.Process, rounds: int
+) -> dict[str, object]:
+    """The three sides in turn."""
+    sides: dict[str, Callable[[], tuple[float, float]]] = {
+        "library": lambda: library.run(records),
+        "stream": lambda: asked(by_stream, url, records, library.workers, server),
+        "batch": lambda: asked(by_batches, url, records, library.workers, server),
+    }
+    best: dict[str, tuple[float, float]] = {}
+    for number in range(rounds):
+        for name in [*sides][:: -1 if number % 2 else 1]:
+            seconds, cpu = sides[name]()
+            old = best.get(name, (seconds, cpu))
+            best[name] = min(seconds, old[0]), min(cpu, old[1])
+            print(
+                f"  {name:8s} {len(records) / seconds:8.2f} records/s {1000 * cpu / len(records):8.2f} CPU-ms a record"
+            )
+    plain, cpu_plain = best["library"]
+    return {
+        "records_per_second": {name: round(len(records) / seconds, 2) for name, (seconds, _) in best.items()},
+        "cpu_ms_a_record": {name: round(1000 * cpu / len(records), 2) for name, (_, cpu) in best.items()},
+        **{f"tax_{name}": round(best[name][0] / plain - 1, 3) for name in ("stream", "batch")},
+        **{f"tax_cpu_{name}": round(best[name][1] / cpu_plain - 1, 3) for name in ("stream", "batch")},
+    }
+
+
+def loaded(what: str, url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for count in clients:
+        numbers = found[str(count)] = latencies(url, bodies, count, seconds)
+        print(f"  {what:8s} {count:3d} clients  " + "  ".join(f"{k} {v}" for k, v in numbers.items()), flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the endpoint against the library")
+    parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
+    parser.add_argument("--bundle", type=Path, help="a trained model instead")
+    parser.add_argument("--corpus", help="whose development records are written about; default: the preset's")
+    parser.add_argument("--modes", nargs="+", choices=("default", "haproxy"), default=["default", "haproxy"])
+    parser.add_argument("--replicas", type=int, default=1, help="of the generator, and processes of the library")
+    parser.add_argument("--seconds", type=float, default=20, help="of a measurement, roughly")
+    parser.add_argument("--records", type=int, default=0, help="at saturation; default: as many as take so long")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
+    parser.add_argument("--noop", nargs=2, metavar=("PORT", "PROXY"), help=argparse.SUPPRESS)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
+    options = parser.parse_intermixed_args()
+    if options.noop:
+        noop(int(options.noop[0]), options.noop[1])
+        return
+    corpus = options.corpus or PRESETS[options.preset].corpus
+    replicas = [f"generator.{bound}_replicas={options.replicas}" for bound in ("min", "max")]
+    modes: dict[str, dict[str, object]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = options.bundle or save_untrained(options.preset, Path(folder) / "bundle")
+        sample = development_records(corpus, BLOCK)
+        library = Library(bundle, options.replicas, sample[:8])
+        speed = len(sample) / library.run(sample)[0]
+        count = options.records or max(BATCH * BATCHES * options.replicas, int(speed * options.seconds))
+        records = development_records(corpus, count)
+        bodies = [json.dumps({"records": [record.as_dict()]}).encode() for record in sample]
+        print(f"{count:,} records at saturation; the library writes about {speed:.1f} a second", flush=True)
+        for mode in options.modes:
+            port = free_port()
+            url = f"http://127.0.0.1:{port}"
+            settings = [f"http.port={port}", f"http.proxy={mode}", *replicas, *options.overrides]
+            command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), *settings]
+            with running(command, url, "/readyz") as (server, cold):
+                print(f"{mode}: ready after {cold:.1f} s", flush=True)
+                modes[mode] = {"cold_start": round(cold, 1)}
+                modes[mode] |= saturated(library, url, records, server, options.rounds)
+                seconds = options.seconds
+                modes[mode]["latency"] = loaded("endpoint", f"{url}/v1/generate", bodies, options.clients, seconds)
+            with running([__file__, "--noop", str(port), mode], url, "/"):
+                modes[mode]["noop"] = loaded("no-op", f"{url}/", bodies, options.clients, options.seconds)
+        port = free_port()
+        with running([__file__, "--noop", str(port), "uvicorn"], f"http://127.0.0.1:{port}", "/"):
+            plain = loaded("uvicorn", f"http://127.0.0.1:{port}/", bodies, options.clients, options.seconds)
+    result = {
+        "benchmark": "serving",
+        "weights": "trained" if options.bundle else f"random, {options.preset}",
+        "records": count,
+        "words_per_record": round(sum(map(_words, records)) / count, 1),
+        "replicas": options.replicas,
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "settings": options.overrides,
+        "modes": modes,
+        "uvicorn": plain,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "torch": torch.__version__,
+    }
+    print(json.dumps(result))
+
+
+def _words(record: Record) -> int:
+    return len(list(chain.from_iterable(str(triple).split() for triple in record.triples)))
+
+
+if __name__ == "__main__":
+    main()

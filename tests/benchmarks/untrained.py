@@ -1,0 +1,71 @@
+"""Bundles of random weights for benchmarks: what a model costs depends on its sizes, not on what it has learned.
+
+Such a model knows no end, so a fact stops after some tokens at the latest: its numbers say what a token costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+
+import torch
+
+from agggen.bundle import Bundle, save_bundle
+from agggen.encoding import Encoder
+from agggen.facts.config import SegmenterConfig
+from agggen.generation.generator import Generator, InferenceConfig
+from agggen.generation.search import BeamConfig
+from agggen.model.joint import JointModel, ModelConfig
+from agggen.records import Record
+from agggen.text import Vocabulary
+from agggen_platform.local import records_of
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Sizes, and the corpus whose words and predicates the model knows."""
+
+    corpus: str
+    model: ModelConfig
+    inference: InferenceConfig
+
+
+PRESETS = {
+    "tiny": Preset(
+        "elements",
+        ModelConfig(width=32, heads=2, layers=1, feed_forward=32, predicate_dim=8),
+        InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6)),
+    ),
+    "webnlg": Preset("webnlg", ModelConfig(), InferenceConfig(beam=BeamConfig(max_fact_tokens=20))),  # the paper's
+}
+
+
+def untrained(preset: str) -> Generator:
+    """A model with random weights and the vocabulary of its corpus's training texts."""
+    chosen = PRESETS[preset]
+    if chosen.corpus != "elements" and not os.environ.get("AGGGEN_DATA_HOME"):
+        sys.exit(f"AGGGEN_DATA_HOME is not set: this needs the corpus {chosen.corpus} (agggen corpora fetch)")
+    train = records_of(chosen.corpus, "train")
+    vocabulary = Vocabulary.build(train)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(train))
+    torch.manual_seed(0)
+    model = JointModel(chosen.model, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
+    return Generator(model, encoder, chosen.inference)
+
+
+def save_untrained(preset: str, path: Path) -> Path:
+    """The bundle of `untrained`."""
+    made = untrained(preset)
+    cut = SegmenterConfig(source="clauses")
+    save_bundle(path, Bundle(made.model, made.encoder, made.config, facts="clauses", segmenter=cut))
+    return path
+
+
+def development_records(corpus: str, count: int) -> list[Record]:
+    """So many records, evenly spread over the development split and then again, each with an id of its own."""
+    dev = records_of(corpus, "dev")
+    chosen = islice(cycle(dev[:: max(len(dev) // count, 1)]), count)
+    return [replace(record, id=str(number), references=()) for number, record in enumerate(chosen)]
