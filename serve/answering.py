@@ -22,6 +22,7 @@ from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
 from serve.engine import Engine, Failure, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
+from serve.reading import check_unicode
 from serve.schemas import (
     AlignRecord,
     GenerateRecord,
@@ -149,17 +150,23 @@ class Answering:
             raise Problem("record", detail, field="triples")
         if asked.id is not None and len(str(asked.id)) > self.limits.text_chars:
             raise Problem("record", f"the id is longer than {self.limits.text_chars} characters", field="id")
-        triples = []
+        triples, characters = [], 0
         for number, triple in enumerate(asked.triples):
-            parts = (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
+            parts: Sequence[str] = (
+                (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
+            )
             for name, part in zip(("subject", "predicate", "object"), parts, strict=True):
                 if len(part) > self.limits.text_chars:
                     detail = f"the {name} has {len(part)} characters; at most {self.limits.text_chars}"
                     raise Problem("record", detail, field=f"triples.{number}.{name}")
+            characters += sum(map(len, parts))
             try:
                 triples.append(Triple(*parts))
             except RecordError as error:
                 raise Problem("record", str(error), field=f"triples.{number}") from None
+        if characters > self.limits.record_chars:
+            detail = f"the triples have {characters} characters; at most {self.limits.record_chars}"
+            raise Problem("record", detail, field="triples")
         try:
             return Record(entry.id, tuple(triples))
         except RecordError as error:
@@ -181,6 +188,7 @@ class Answering:
             try:
                 if isinstance(entry.raw, Problem):
                     raise entry.raw
+                check_unicode(entry.raw)
                 work.append(prepare(entry))
                 good.append(entry)
             except Problem as problem:

@@ -11,7 +11,7 @@ import asyncio
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from agggen.corpora.delimited import read_csv
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen_platform.serving.config import LimitsConfig
-from serve.errors import Problem
+from serve.errors import Problem, printable
 from serve.turtle import read_turtle
 
 JSON = "application/json"
@@ -124,6 +124,26 @@ def _is_deeper(value: Any, depth: int) -> bool:
         if not level:
             return False
     return bool(level)
+
+
+def check_unicode(value: Any) -> None:
+    """Passes if all strings of a JSON value are Unicode; raises Problem with the place of half a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        place = next(_halves(value, ()))
+        detail = f"{place or 'the record'}: half of a surrogate pair is no Unicode character"
+        raise Problem("record", detail, field=place or None) from None
+
+
+def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """The places of strings that no UTF-8 can hold, printable."""
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        yield printable(".".join(path))
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from _halves(key, (*path, str(key)))
+        yield from _halves(part, (*path, str(key)))
 
 
 async def records_of(data: bytes, given: str, limits: LimitsConfig) -> list[Raw]:

@@ -342,7 +342,7 @@ def checked(model: type[_Model], data: Any, prefix: str = "", strict: bool = Tru
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         unknown = first["type"] == "extra_forbidden"
-        *parts, last = first["loc"]
+        *parts, last = first["loc"] or ("",)  # no place: a key is no Unicode
         path = [part for part in parts if part not in _TAGS] + ([last] if unknown or last not in _TAGS else [])
         place = ".".join(map(str, [prefix, *path] if prefix else path))
         detail = first["msg"]

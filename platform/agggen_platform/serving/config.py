@@ -97,6 +97,7 @@ class LimitsConfig:
     records: int = 256  # of one request
     triples: int = 24  # of one record
     text_chars: int = 2_000  # of one value
+    record_chars: int = 4_000  # of all values of a record: memory grows with the square of its words
     json_depth: int = 16
     turtle_bytes: int = 256 << 10  # of a body in Turtle, whose reading takes seconds a megabyte
     n_best: int = 10

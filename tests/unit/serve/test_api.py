@@ -277,6 +277,7 @@ def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
         ({"triples": [{"subject": "a", "predicate": "b"}]}, "triples.0.object"),
         ({"triples": [["a", "b", "\u0000"]]}, "triples.0"),
         ({"triples": [["a", "b", "c" * 2001]]}, "triples.0.object"),
+        ({"triples": [["a", f"p{i}", "c" * 1500] for i in range(3)]}, "triples"),
         ({"triples": [["a", f"p{i}", "c"] for i in range(25)]}, "triples"),
         ({"id": True, "triples": [["a", "b", "c"]]}, "id"),
         ({"id": "\u0000", "triples": [["a", "b", "c"]]}, "id"),

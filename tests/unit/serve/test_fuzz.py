@@ -1,0 +1,234 @@
+"""Input that nobody meant to send: an answer or a problem, never a failure inside."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.types import ASGIApp
+
+from agggen.records import Plan
+from agggen_platform.serving.config import ServeConfig
+from serve.api import api
+from serve.engine import Engine
+from tests.unit.serve.http_calls import client, pieces, problem
+from tests.unit.serve.stub_engine import StubEngine
+
+TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
+JSON, NDJSON, CSV, TURTLE = "application/json", "application/x-ndjson", "text/csv", "text/turtle"
+GENERATE, STREAM = "/v1/generate", "/v1/generate:stream"
+BOUNDED = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+Send = Callable[..., httpx.Response]
+
+
+@pytest.fixture
+def send(engine: Engine, serve_config: ServeConfig) -> Send:
+    """Sends a body to an endpoint with the tiny bundle; what it raises fails the test."""
+    return sending(api(engine, serve_config))
+
+
+def sending(app: ASGIApp) -> Send:
+    def send(address: str, body: bytes | AsyncIterator[bytes], kind: str = JSON, **headers: str) -> httpx.Response:
+        async def once() -> httpx.Response:
+            async with client(app) as http:
+                return await http.post(address, content=body, headers={"Content-Type": kind, **headers})
+
+        return asyncio.run(once())
+
+    return send
+
+
+STUBBED = sending(api(StubEngine(), ServeConfig(bundle="toy")))
+
+
+def records(*given: Any) -> bytes:
+    return json.dumps({"records": given}).encode()
+
+
+# --- the list -------------------------------------------------------------------------------------------------------
+
+
+def test_one_bad_of_a_hundred_gives_99_texts_and_one_error(send: Send) -> None:
+    given = [{"id": str(i), "triples": TRIPLES} for i in range(100)]
+    given[42]["triples"] = [["Silicon", "symbol", None]]  # type: ignore[list-item]
+    answers = send(f"{GENERATE}?plans=1&beam=1", records(*given)).json()["answers"]
+    assert [answer["id"] for answer in answers] == [str(i) for i in range(100)]
+    assert [answer["index"] for answer in answers if answer["status"] == "error"] == [42]
+    assert all(answer["texts"][0]["text"] for answer in answers if answer["status"] == "ok")
+    assert (answers[42]["error"]["record"], answers[42]["error"]["field"]) == ("42", "triples.0.2")
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_ten_megabytes_are_refused(send: Send, sized: bool) -> None:
+    body = b'{"records": ["' + b"x" * 10_000_000 + b'"]}'
+    chunks = (body[i : i + 65536] for i in range(0, len(body), 65536))
+    assert problem(send(GENERATE, body if sized else pieces(*chunks)))["status"] == 413
+
+
+def test_compressed_bodies_are_refused_unread(send: Send) -> None:
+    body = gzip.compress(records({"triples": TRIPLES}))
+    response = send(GENERATE, body, **{"Content-Encoding": "gzip"})
+    assert problem(response)["status"] == 415
+    assert response.headers["Accept-Encoding"] == "identity"
+    assert problem(send(GENERATE, body))["status"] == 400
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        ('{"triples": [["a", "b", "\\ud800"]]}', "triples.0.2"),
+        ('{"triples": [{"subject": "a", "predicate": "b", "object": "\\udfff"}]}', "triples.0.object"),
+        ('{"id": "\\ud800", "triples": [["a", "b", "c"]]}', "id"),
+        ('{"\\ud800": 1, "triples": [["a", "b", "c"]]}', "\\ud800"),
+        ('{"triples": [["a", "b", "c"]], "references": [{"x": "\\ud800"}]}', "references.0.x"),
+        ('{"triples": [["a", "b", "c"]], "plan": "[\\ud800]"}', "plan"),
+        ('{"triples": [["a", "b", "\\u0001"]]}', "triples.0"),
+        ('{"triples": [["a", "b", 1e308]]}', "triples.0.2"),
+        ('{"id": 1.5, "triples": [["a", "b", "c"]]}', "id"),
+        ('{"id": "' + "i" * 3000 + '", "triples": [["a", "b", "c"]]}', "id"),
+        ('{"triples": [["a", "b", "' + "c" * 3000 + '"]]}', "triples.0.object"),
+        ('{"triples": [' + ", ".join(f'["a", "p{i}", "c"]' for i in range(200)) + "]}", "triples"),
+        ('{"triples": {"0": ["a", "b", "c"]}}', "triples"),
+        ('{"triples": "abc"}', "triples"),
+        ('{"triples": [[["a"], "b", "c"]]}', "triples.0.0"),
+        ('{"triples": [["a", "b", "c"]], "plan": "' + "[" * 1000 + '"}', "plan"),
+        ("null", None),
+        ("[[[[[[[[[]]]]]]]]]", None),
+    ],
+)
+def test_a_record_that_is_none_is_its_own_error(send: Send, record: str, field: str | None) -> None:
+    alone = send(GENERATE, b'{"records": [' + record.encode() + b"]}")
+    assert problem(alone)["status"] == 422
+    assert alone.json().get("field") == field
+    streamed = send(STREAM, record.encode() + b"\n" + b'{"triples": [["a", "b", "c"]]}', NDJSON)
+    bad, good, end = map(json.loads, streamed.text.splitlines())
+    assert (bad["status"], good["status"], end["errors"]) == ("error", "ok", 1)
+
+
+ODD = [
+    "\t\n\r",
+    "a\tb\nc",
+    "\x7f",
+    "\u2028\u2029",
+    "\u200b",
+    "\ufeff",
+    "e\u0301" * 50,
+    "👩‍👩‍👧‍👦" * 20,
+    "שלום",
+    "\U0010ffff",
+    "1" * 400,
+    "-1e999",
+    "١٢٣",
+    "²½",
+    "31/02/2020",
+    "0000-00-00",
+    "[a] [b]",
+    '"',
+    "a]b",
+    "|",
+    "__subject__",
+    "<unk>",
+    "%s{}",
+    "a" * 650,
+    "a " * 320,
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_odd_values_are_written_about_planned_and_aligned(send: Send, value: str) -> None:
+    usable = bool(value.strip())
+    triples = [[value, "symbol", "Si"], ["Si", value, "x"], ["Si", "name", value], ["Si", value, value]]
+    for address, record in (
+        (f"{GENERATE}?plans=1", {"triples": triples}),
+        ("/v1/plan", {"triples": triples}),
+        ("/v1/align", {"triples": TRIPLES, "text": value}),
+        ("/v1/align", {"triples": triples, "text": f"{value} is Si"}),
+    ):
+        response = send(address, records(record))
+        assert response.status_code in (200, 422), response.text
+        if usable and address != "/v1/align":
+            assert response.status_code == 200, response.text
+        for answer in response.json().get("answers", []):
+            for found in answer.get("plans", []) + answer.get("texts", []):
+                assert str(Plan.parse(found["plan"])) == found["plan"]
+
+
+# --- generated ------------------------------------------------------------------------------------------------------
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+TRIPLE = st.lists(st.text(max_size=12) | JSON_VALUES, min_size=2, max_size=4)
+RECORD = st.fixed_dictionaries(
+    {"triples": st.lists(TRIPLE, max_size=4) | JSON_VALUES},
+    optional={"id": JSON_VALUES, "plan": st.text(alphabet='[]" ab\\', max_size=12) | JSON_VALUES, "text": st.text()},
+)
+
+
+@BOUNDED
+@given(
+    data=st.binary(max_size=200),
+    address=st.sampled_from([GENERATE, "/v1/plan", STREAM]),
+    kind=st.sampled_from([JSON, NDJSON, CSV, TURTLE, "application/json;charset=utf-8", "\u00ff/;;="]),
+)
+def test_no_bytes_break_anything(data: bytes, address: str, kind: str) -> None:
+    response = STUBBED(address, data, kind.encode("latin-1"))  # type: ignore[arg-type]
+    assert response.status_code < 500, response.text
+
+
+@BOUNDED
+@given(
+    body=st.fixed_dictionaries(
+        {"records": st.lists(RECORD | JSON_VALUES, max_size=4) | JSON_VALUES}, optional={"options": JSON_VALUES}
+    ),
+    address=st.sampled_from([GENERATE, "/v1/plan", "/v1/realise", "/v1/align"]),
+)
+def test_no_json_breaks_anything(body: Any, address: str) -> None:
+    response = STUBBED(address, json.dumps(body).encode())
+    assert response.status_code in (200, 413, 422) or (response.status_code == 400 and "deeper" in response.text)
+    if response.status_code != 200:
+        assert problem(response)["detail"]
+
+
+@BOUNDED
+@given(
+    triples=st.lists(st.lists(st.text(min_size=1, max_size=30), min_size=3, max_size=3), min_size=1, max_size=4),
+    text=st.text(min_size=1, max_size=80),
+)
+def test_no_text_breaks_the_model(engine: Engine, serve_config: ServeConfig, triples: Any, text: str) -> None:
+    send = sending(api(engine, serve_config))
+    for address in (f"{GENERATE}?plans=2&n_best=2", "/v1/align"):
+        record = {"triples": triples} | ({"text": text} if "align" in address else {})
+        response = send(address, records(record))
+        assert response.status_code in (200, 422), response.text
+
+
+@BOUNDED
+@given(text=st.text(alphabet='<>":;,.@ _abc#/[]()^\\\n0-e', max_size=80) | st.text(max_size=60))
+def test_no_turtle_breaks_anything(text: str) -> None:
+    body = b"@prefix a: <http://e.org/> .\n" + text.encode("utf-8", "surrogatepass")
+    response = STUBBED("/v1/plan", body, TURTLE)
+    assert response.status_code in (200, 400, 422), response.text
+
+
+@BOUNDED
+@given(text=st.text(alphabet='",;\n\r ab', max_size=80) | st.text(max_size=60))
+def test_no_csv_breaks_anything(text: str) -> None:
+    body = b"subject,predicate,object\n" + text.encode("utf-8", "surrogatepass")
+    response = STUBBED("/v1/plan", body, CSV)
+    assert response.status_code in (200, 400, 422), response.text
