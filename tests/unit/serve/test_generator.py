@@ -1,0 +1,224 @@
+"""The generator replica: what the library writes and aligns, for each record by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from agggen.bundle import fingerprint, load_bundle, save_bundle
+from agggen.corpora.elements import elements_records
+from agggen.errors import BundleError
+from agggen.facts.allennlp.config import AllenNLPConfig
+from agggen.facts.config import SegmenterConfig, segmenter
+from agggen.generation.generator import Candidates, Generation, Generator
+from agggen.generation.planner import MAX_TRIPLES
+from agggen.generation.search import BeamConfig
+from agggen.records import Plan, Record, Triple
+from agggen_platform.serving.config import BatchConfig, ServeConfig
+from serve.engine import Failure, Job, Text
+from serve.generator import GeneratorReplica
+
+T = TypeVar("T")
+LONG = 60.0
+RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:5]
+TEXT = "Neon is a gas. It is colorless, and it was discovered in 1898."
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+@pytest.fixture(scope="module")
+def library(bundle_path: Path) -> Generator:
+    return load_bundle(bundle_path).generator()
+
+
+@pytest.fixture(scope="module")
+def generator(serve_config: ServeConfig) -> GeneratorReplica:
+    return GeneratorReplica(serve_config, serve_config.bundle)
+
+
+@pytest.fixture(scope="module")
+def name(bundle_path: Path) -> str:
+    return fingerprint(bundle_path)
+
+
+def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
+    """Equal but for the rounding of floats, which company may change."""
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [(g.id, g.text, g.plan, g.facts) for g in ours] == [(g.id, g.text, g.plan, g.facts) for g in theirs]
+        assert [g.score for g in ours] == pytest.approx([g.score for g in theirs], abs=1e-4)
+
+
+def test_it_writes_as_the_library_does(generator: GeneratorReplica, library: Generator, name: str) -> None:
+    jobs = [Job(record, n_best=count) for count, record in enumerate(RECORDS, start=1)]
+    found = run(generator.write(jobs, library.candidates(RECORDS), name, LONG))
+    same(found, [library.generate([job.record], n_best=job.n_best)[0] for job in jobs])
+
+
+def test_requests_with_settings_of_their_own_get_what_they_get_alone(
+    serve_config: ServeConfig, library: Generator, name: str
+) -> None:
+    generator = GeneratorReplica(replace(serve_config, batch=BatchConfig(wait_ms=50)), serve_config.bundle)
+    batches: list[int] = []
+    write = generator._generator.write
+
+    def counted(records: Sequence[Record], *arguments: Any) -> Any:
+        batches.append(len(records))
+        return write(records, *arguments)
+
+    generator._generator.write = counted  # type: ignore[method-assign]
+    wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
+    configs = [None, wide, replace(library.config, plan_weight=0.0), wide, None]
+    jobs = [Job(record, config=config, n_best=2) for record, config in zip(RECORDS, configs, strict=True)]
+    plans = library.candidates(RECORDS, config=configs)
+
+    async def together() -> Any:
+        calls = [generator.write([job], [found], name, LONG) for job, found in zip(jobs, plans, strict=True)]
+        return await asyncio.gather(*calls)
+
+    found = run(together())
+    expected = [library.generate([job.record], n_best=2, config=job.config) for job in jobs]
+    for one, theirs in zip(found, expected, strict=True):
+        same(one, theirs)
+    assert sorted(batches) == [2, 3]  # one for each beam
+
+
+def test_a_batch_is_no_more_than_one_beam_search_holds(
+    generator: GeneratorReplica, library: Generator, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    write = generator._generator.write
+
+    def counted(records: Sequence[Record], *arguments: Any) -> Any:
+        batches.append(len(records))
+        return write(records, *arguments)
+
+    monkeypatch.setattr(generator._generator, "write", counted)
+    config = replace(library.config, rows=8)  # two records of two plans and two hypotheses each
+    records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
+    found = library.candidates(records, config=config)
+    assert {len(candidates.plans) for candidates in found} == {2}
+    run(generator.write([Job(record, config=config) for record in records], found, name, LONG))
+    assert batches == [2, 2, 1]
+
+
+def test_candidates_of_another_model_are_planned_anew(generator: GeneratorReplica, library: Generator) -> None:
+    """While one bundle replaces another, a text is still by one model alone; and what is wrong is still said."""
+    record, other = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
+    bad = Job(record, Plan.parse("[colour]"))
+    flat = Job(record, config=replace(library.config, level=1))
+    found = run(generator.write([Job(record), bad, flat], [other] * 3, "of another", LONG))
+    same([found[0], found[2]], [library.generate([record])[0], library.generate([record], config=flat.config)[0]])
+    assert isinstance(found[1], Failure) and (found[1].code, found[1].field) == ("plan", "plan")
+
+
+def test_what_breaks_at_one_record_breaks_at_no_other(
+    generator: GeneratorReplica,
+    library: Generator,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = generator._generator.write
+
+    def fragile(records: Sequence[Record], *arguments: Any) -> Any:
+        if any(record.id == RECORDS[3].id for record in records):
+            raise MemoryError("secret")
+        return inner(records, *arguments)
+
+    monkeypatch.setattr(generator._generator, "write", fragile)
+    found = run(generator.write([Job(record) for record in RECORDS], library.candidates(RECORDS), name, LONG))
+    assert [isinstance(answer, Failure) and answer.code for answer in found] == [False] * 3 + ["internal", False]
+    same([found[i] for i in (0, 1, 2, 4)], [library.generate([RECORDS[i]])[0] for i in (0, 1, 2, 4)])
+    assert "secret" not in str(found) and "secret" in caplog.text
+
+
+def test_a_gpu_that_is_not_there_is_said(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(BundleError, match="1 GPUs were asked for, but torch sees none here"):
+        GeneratorReplica(
+            replace(serve_config, generator=replace(serve_config.generator, gpus=1.0)), serve_config.bundle
+        )
+
+
+# --- alignment ---
+
+
+def test_it_aligns_as_the_library_does(generator: GeneratorReplica, library: Generator) -> None:
+    pieces = ("Neon is a gas. ", "It is colorless, and it was discovered in 1898.")
+    found = run(generator.align([Text(RECORDS[0], TEXT, pieces), Text(RECORDS[1], "Neon.", ("Neon.",))], LONG))
+    expected = [*library.align([RECORDS[0]], [pieces]), *library.align([RECORDS[1]], [("Neon.",)])]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert not isinstance(ours, Failure)
+        assert (ours.id, ours.facts, ours.states) == (theirs.id, theirs.facts, theirs.states)
+        assert ours.posteriors == pytest.approx(theirs.posteriors, abs=1e-4)
+        assert ours.log_likelihood == pytest.approx(theirs.log_likelihood, abs=1e-3)
+
+
+def test_a_text_without_facts_is_cut_as_those_of_training(generator: GeneratorReplica) -> None:
+    (found,) = run(generator.align([Text(RECORDS[0], TEXT)], LONG))
+    assert not isinstance(found, Failure)
+    assert found.facts == segmenter("clauses").segment([TEXT])[0]
+    assert len(found.facts) > 1 and "".join(found.facts) == TEXT
+
+
+def test_a_text_that_cannot_be_aligned_says_why(generator: GeneratorReplica) -> None:
+    large = Record("large", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
+    texts = [
+        Text(RECORDS[0], TEXT),
+        Text(large, TEXT),
+        Text(RECORDS[0], TEXT, ("Neon is a gas.",)),
+        Text(RECORDS[0], " \n"),
+        Text(RECORDS[1], "Neon."),
+    ]
+    found = run(generator.align(texts, LONG))
+    failures = [answer for answer in found if isinstance(answer, Failure)]
+    assert [(failure.code, failure.field) for failure in failures] == [
+        ("record", "triples"),
+        ("text", "facts"),
+        ("text", "text"),
+    ]
+    assert "do not concatenate" in failures[1].message and "no words" in failures[2].message
+    assert not isinstance(found[0], Failure) and not isinstance(found[4], Failure)
+
+
+def cut_by(config: SegmenterConfig, bundle_path: Path, path: Path) -> str:
+    save_bundle(path, replace(load_bundle(bundle_path), segmenter=config))
+    return str(path)
+
+
+def test_an_archive_that_a_bundle_names_is_not_run_unless_allowed(
+    serve_config: ServeConfig, bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading one runs code of its author, and a bundle may be a stranger's."""
+    monkeypatch.setenv("AGGGEN_SRL_ENV", str(tmp_path / "nothing"))
+    config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig(str(tmp_path / "srl.tar.gz")))
+    address = cut_by(config, bundle_path, tmp_path / "bundle")
+    text = Text(RECORDS[0], TEXT)
+    (refused,) = run(GeneratorReplica(serve_config, address).align([text], LONG))
+    assert isinstance(refused, Failure) and (refused.code, refused.field) == ("text", "facts")
+    assert "run_archives is off" in refused.message
+    allowed = GeneratorReplica(replace(serve_config, run_archives=True), address)
+    missing, given = run(allowed.align([text, replace(text, facts=(TEXT,))], LONG))
+    assert isinstance(missing, Failure) and (missing.code, missing.field) == ("text", "facts")
+    assert "send the text's facts" in missing.message and str(tmp_path) not in missing.message
+    assert not isinstance(given, Failure) and given.facts == (TEXT,)
+
+
+def test_writing_and_aligning_go_on_side_by_side(generator: GeneratorReplica, library: Generator, name: str) -> None:
+    async def both() -> Any:
+        return await asyncio.gather(
+            generator.align([Text(record, "Neon.") for record in RECORDS], LONG),
+            generator.write([Job(record) for record in RECORDS], library.candidates(RECORDS), name, LONG),
+            generator.check_health(),
+        )
+
+    aligned, written, _ = run(both())
+    assert [found.id for found in aligned] == [record.id for record in RECORDS]
+    same(written, library.generate(RECORDS))

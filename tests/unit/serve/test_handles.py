@@ -1,0 +1,313 @@
+"""The engine over handles: each record gets an answer, whatever Ray Serve says of the replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
+
+from ray import exceptions
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+from agggen.corpora.elements import elements_records
+from agggen.generation.results import AlignedText, Candidates, Generation
+from agggen.records import Plan, Record, Reference, Triple
+from serve.engine import Engine, EngineError, Failure, Job, Text
+from serve.handles import HandleEngine
+from serve.planner import PlannedJobs
+
+T = TypeVar("T")
+LONG = 60.0
+DIED = exceptions.ActorDiedError()
+UNAVAILABLE = exceptions.ActorUnavailableError("gone", b"0" * 16)
+CANDIDATES = Candidates((((0,),),), (0.0,))
+
+
+def run(test: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return asyncio.run(asyncio.wait_for(test(), LONG))
+
+
+def record(identifier: str) -> Record:
+    return Record(identifier, (Triple("Neon", "symbol", "Ne"),))
+
+
+def jobs(*names: str) -> list[Job]:
+    return [Job(record(name)) for name in names]
+
+
+def text_of(job: Job) -> list[Generation]:
+    return [Generation(job.record.id, f"{job.record.id}.", Plan((("symbol",),)), 0.0, -1.0, -1.0, ())]
+
+
+class Call:
+    """What a handle's call gives, as Serve's response behaves: it raises, or waits until it is cancelled."""
+
+    def __init__(self, outcome: Callable[[], Awaitable[Any]]) -> None:
+        self.outcome, self.cancelled = outcome, False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.outcome().__await__()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Replicas:
+    """A handle whose calls go as they are told, the last way for all further ones."""
+
+    def __init__(self, *ways: Any) -> None:
+        self.ways = list(ways)
+        self.calls: list[Call] = []
+        self.seen: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, method: str) -> Any:
+        class Method:
+            def remote(_, *arguments: Any) -> Call:
+                way = self.ways.pop(0) if len(self.ways) > 1 else self.ways[0]
+                self.seen.append((method, arguments))
+
+                async def outcome() -> Any:
+                    if isinstance(way, BaseException):
+                        raise way
+                    found = way(*arguments)
+                    return await found if asyncio.iscoroutine(found) else found
+
+                self.calls.append(Call(outcome))
+                return self.calls[-1]
+
+        return Method()
+
+
+def plans(jobs: Sequence[Job], *_: Any) -> PlannedJobs:
+    """Plans all jobs but those called "bad"."""
+    bad = Failure("plan", "no such predicate", "plan")
+    return PlannedJobs("ab12", [bad if job.record.id == "bad" else CANDIDATES for job in jobs])
+
+
+def texts(jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float) -> Any:
+    assert fingerprint == "ab12" and list(candidates) == [CANDIDATES] * len(jobs) and 0 < seconds <= LONG
+    return [text_of(job) for job in jobs]
+
+
+async def forever(*_: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+def codes(answers: Sequence[Any]) -> list[str]:
+    return [answer.code if isinstance(answer, Failure) else answer[0].text for answer in answers]
+
+
+def test_what_cannot_be_planned_is_not_sent_on_and_the_order_stays() -> None:
+    planner, generator = Replicas(plans), Replicas(texts)
+
+    async def test() -> list[Any]:
+        return await HandleEngine(planner, generator).generate(jobs("a", "bad", "b", "bad"), LONG)
+
+    assert codes(run(test)) == ["a.", "plan", "b.", "plan"]
+    assert [job.record.id for job in generator.seen[0][1][0]] == ["a", "b"]
+
+
+def test_nothing_is_written_where_nothing_could_be_planned() -> None:
+    generator = Replicas(texts)
+
+    async def test() -> list[Any]:
+        engine = HandleEngine(Replicas(plans), generator)
+        assert await engine.generate([], LONG) == []
+        return await engine.generate(jobs("bad"), LONG)
+
+    assert codes(run(test)) == ["plan"]
+    assert generator.seen == []
+
+
+def test_many_records_are_shared_out_and_come_back_in_order() -> None:
+    planner, generator = Replicas(plans), Replicas(texts)
+    names = [f"r{n}" for n in range(23)]
+
+    async def test() -> list[Any]:
+        return await HandleEngine(planner, generator, records=5).generate(jobs(*names), LONG)
+
+    assert codes(run(test)) == [f"{name}." for name in names]
+    assert sorted(len(arguments[0]) for _, arguments in generator.seen) == [3, 5, 5, 5, 5]
+
+
+def test_what_no_replica_looks_at_is_not_sent() -> None:
+    planner, generator = Replicas(plans), Replicas(texts)
+    full = Record("a", record("a").triples, (Reference("A long text. " * 100),), "Element")
+
+    async def test() -> None:
+        await HandleEngine(planner, generator).generate([Job(full, n_best=3)], LONG)
+
+    run(test)
+    for handle in (planner, generator):
+        ((job,), *_) = handle.seen[0][1]
+        assert job.record == record("a") and job.n_best == 3
+
+
+# --- replicas that die ---
+
+LOST = [
+    DIED,
+    UNAVAILABLE,
+    exceptions.RayActorError(),
+    exceptions.WorkerCrashedError(),
+    exceptions.NodeDiedError("gone"),
+    exceptions.ObjectLostError("0" * 56, None, "here"),
+    exceptions.OwnerDiedError("0" * 56, None, "here"),
+    exceptions.TaskCancelledError(),
+    exceptions.OutOfMemoryError("killed"),
+    exceptions.RpcError("gone"),
+    DeploymentUnavailableError("generator"),
+    asyncio.CancelledError(),  # Serve's word for a request that the replica cancelled
+]
+
+
+@pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
+def test_a_call_to_a_dying_replica_is_made_again_once(error: BaseException) -> None:
+    planner, generator = Replicas(error, plans), Replicas(error, texts)
+
+    async def test() -> list[Any]:
+        return await HandleEngine(planner, generator).generate(jobs("a", "b"), LONG)
+
+    assert codes(run(test)) == ["a.", "b."]
+    assert [method for method, _ in planner.seen + generator.seen] == ["candidates"] * 2 + ["write"] * 2
+
+
+@pytest.mark.parametrize("error", LOST, ids=lambda error: type(error).__name__)
+def test_a_second_loss_is_said_of_its_records_alone(error: BaseException) -> None:
+    """A retryable failure; it is not tried for ever."""
+    generator = Replicas(error)
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), generator).generate(jobs("a", "bad"), LONG)
+
+    assert codes(run(test)) == ["lost", "plan"]
+    assert len(generator.calls) == 2
+
+
+def test_one_lost_part_costs_the_others_nothing() -> None:
+    generator = Replicas(DIED, texts, DIED, texts)  # parts 1 and 3 are lost, whichever these are; once each
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), generator, records=1).generate(jobs("a", "b", "c"), LONG)
+
+    assert codes(run(test)) == ["a.", "b.", "c."]
+
+
+def test_a_full_queue_is_no_reason_to_try_again() -> None:
+    generator = Replicas(BackPressureError(num_queued_requests=9, max_queued_requests=9))
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), generator).generate(jobs("a", "b"), LONG)
+
+    assert codes(run(test)) == ["busy", "busy"]
+    assert len(generator.calls) == 1
+
+
+def test_a_mistake_of_a_replica_is_not_told_to_clients(caplog: pytest.LogCaptureFixture) -> None:
+    generator = Replicas(ValueError("a secret"))
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), generator).generate(jobs("a"), LONG)
+
+    answers = run(test)
+    assert codes(answers) == ["internal"]
+    assert "secret" not in str(answers) and "a secret" in caplog.text
+    assert len(generator.calls) == 1
+
+
+# --- time ---
+
+
+def test_the_time_left_is_passed_on_and_its_end_cancels_the_request() -> None:
+    planner, generator = Replicas(plans), Replicas(forever)
+
+    async def test() -> list[Any]:
+        return await HandleEngine(planner, generator).generate(jobs("a", "bad"), 0.1)
+
+    assert codes(run(test)) == ["deadline", "plan"]
+    assert 0 < generator.seen[0][1][-1] <= planner.seen[0][1][-1] <= 0.1
+    assert generator.calls[0].cancelled
+
+
+def test_no_time_is_left_to_try_again() -> None:
+    async def late(*_: Any) -> Any:
+        await asyncio.sleep(0.06)
+        raise DIED
+
+    generator = Replicas(late)
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), generator).generate(jobs("a"), 0.1)
+
+    assert codes(run(test)) == ["deadline"]
+    assert len(generator.calls) == 1
+
+
+def test_who_is_cancelled_cancels_all_requests_within() -> None:
+    generator = Replicas(forever)
+
+    async def test() -> None:
+        engine = HandleEngine(Replicas(plans), generator, records=2)
+        task = asyncio.create_task(engine.generate(jobs("a", "b", "c"), LONG))
+        while len(generator.calls) < 2:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(test)
+    assert [call.cancelled for call in generator.calls] == [True, True]
+
+
+# --- the other calls ---
+
+
+def test_plans_and_alignments_go_to_those_who_know_them() -> None:
+    aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
+    planner = Replicas(DIED, lambda jobs, k, seconds: [[k]] * len(jobs))
+    generator = Replicas(UNAVAILABLE, lambda texts, seconds: [aligned] * len(texts))
+
+    async def test() -> None:
+        engine = HandleEngine(planner, generator, records=2)
+        assert await engine.plan(jobs("a"), 7, LONG) == [[7]]
+        assert await engine.align([Text(record("a"), "Neon.")], LONG) == [aligned]
+        assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [aligned] * 3
+
+    run(test)
+    assert [method for method, _ in planner.seen] == ["plan", "plan"]
+    assert {method for method, _ in generator.seen} == {"align"}
+
+
+def test_a_card_needs_a_planner() -> None:
+    async def test() -> None:
+        assert await HandleEngine(Replicas(UNAVAILABLE, lambda: "card"), None).card() == "card"
+        with pytest.raises(EngineError, match=r"no planner is ready: the replica .* was lost"):
+            await HandleEngine(Replicas(DIED), None).card()
+        with pytest.raises(EngineError, match="no planner is ready: the request's time was over"):
+            await HandleEngine(Replicas(forever), None).card(0.05)
+
+    run(test)
+
+
+def test_the_whole_engine_in_one_process(engine: Engine) -> None:
+    """Real replicas behind it, without Ray: plans, texts and facts of the same records belong together."""
+    records = sorted(elements_records("dev"), key=lambda record: len(record.triples))[:3]
+
+    async def test() -> None:
+        made, planned = await asyncio.gather(
+            engine.generate([Job(record, n_best=2) for record in records], LONG),
+            engine.plan([Job(record) for record in records], 2, LONG),
+        )
+        for record, found, best in zip(records, made, planned, strict=True):
+            assert not isinstance(found, Failure) and not isinstance(best, Failure)
+            assert found[0].id == record.id and found[0].plan in [one.plan for one in best]
+        (aligned,) = await engine.align([Text(records[0], "Neon is a gas.")], LONG)
+        assert not isinstance(aligned, Failure) and aligned.id == records[0].id
+        assert (await engine.card()).largest_group == 3
+
+    run(test)

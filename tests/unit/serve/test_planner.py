@@ -1,0 +1,202 @@
+"""The planner replica: what the library plans, for each record by itself; and whether it is fit to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+
+from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
+from agggen.corpora.elements import elements_records
+from agggen.errors import BundleError
+from agggen.generation.generator import Generator
+from agggen.generation.planner import MAX_TRIPLES
+from agggen.records import Plan, Record, Triple
+from agggen_platform.serving.config import ServeConfig
+from serve.engine import Failure, Job
+from serve.planner import PlannerReplica
+from serve.replica import ReplicaError
+
+T = TypeVar("T")
+LONG = 60.0
+RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:4]
+LARGE = Record("large", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+@pytest.fixture(scope="module")
+def library(bundle_path: Path) -> Generator:
+    return load_bundle(bundle_path).generator()
+
+
+@pytest.fixture(scope="module")
+def planner(serve_config: ServeConfig) -> PlannerReplica:
+    return PlannerReplica(serve_config, serve_config.bundle)
+
+
+def test_it_plans_as_the_library_does(planner: PlannerReplica, library: Generator, bundle_path: Path) -> None:
+    found = run(planner.candidates([Job(record) for record in RECORDS], LONG))
+    assert found.answers == library.candidates(RECORDS)  # in the same company, to the last bit
+    assert found.fingerprint == fingerprint(bundle_path)
+    assert run(planner.plan([Job(record) for record in RECORDS], 3, LONG)) == library.plan(RECORDS, k=3)
+
+
+def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, library: Generator) -> None:
+    flat, record = replace(library.config, level=1, plans=4), RECORDS[-1]
+    jobs = [Job(record, config=flat), Job(record), Job(record, Plan.parse(f"[{record.predicates[0]}]"), complete=True)]
+
+    async def together() -> Any:
+        return await asyncio.gather(planner.candidates(jobs, LONG), planner.plan(jobs[:2], 5, LONG))
+
+    candidates, plans = run(together())
+    expected = [
+        *library.candidates([record], config=flat),
+        *library.candidates([record]),
+        *library.candidates([record], [jobs[2].plan], complete=True),
+    ]
+    for found, alone in zip(candidates.answers, expected, strict=True):
+        assert found.plans == alone.plans
+        assert found.log_probabilities == pytest.approx(alone.log_probabilities, abs=1e-6)  # company rounds
+    for best, theirs in zip(plans, [*library.plan([record], 5, level=1), *library.plan([record], 5)], strict=True):
+        assert [one.plan for one in best] == [one.plan for one in theirs]
+        logs = [one.log_probability for one in theirs]
+        assert [one.log_probability for one in best] == pytest.approx(logs, abs=1e-6)
+
+
+def test_what_cannot_be_planned_says_what_and_where(planner: PlannerReplica, library: Generator) -> None:
+    record = RECORDS[0]
+    jobs = [
+        Job(record),
+        Job(LARGE),
+        Job(record, config=replace(library.config, level=4)),
+        Job(record, Plan.parse("[colour]")),
+        Job(record, Plan.parse(f"[{record.predicates[0]}]")),
+        Job(RECORDS[1]),
+    ]
+    answers: list[Any] = run(planner.candidates(jobs, LONG)).answers
+    failures = [answer for answer in answers if isinstance(answer, Failure)]
+    assert [(f.code, f.field) for f in failures] == [
+        ("record", "triples"),
+        ("plan", "level"),
+        ("plan", "plan"),
+        ("plan", "plan"),
+    ]
+    for failure, said in zip(failures, ("at most 24", "largest group of 3", "'colour'", "omits"), strict=True):
+        assert said in failure.message
+    assert [answers[i].plans for i in (0, 5)] == [found.plans for found in library.candidates(RECORDS[:2])]
+    plans: list[Any] = run(planner.plan(jobs[:3], 2, LONG))
+    assert [one.plan for one in plans[0]] == [one.plan for one in library.plan([record], 2)[0]]
+    assert [(f.code, f.field) for f in plans[1:] if isinstance(f, Failure)] == [
+        ("record", "triples"),
+        ("plan", "level"),
+    ]
+
+
+def test_what_breaks_at_one_record_breaks_at_no_other(
+    planner: PlannerReplica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    inner = planner._planner.candidates_of
+
+    def fragile(record: Record, *arguments: Any) -> Any:
+        if record.id == RECORDS[2].id:
+            raise ZeroDivisionError("secret")
+        return inner(record, *arguments)
+
+    monkeypatch.setattr(planner._planner, "candidates_of", fragile)
+    answers = run(planner.candidates([Job(record) for record in RECORDS], LONG)).answers
+    assert [isinstance(answer, Failure) and answer.code for answer in answers] == [False, False, "internal", False]
+    assert "secret" not in str(answers) and "secret" in caplog.text
+
+
+def test_the_card_says_what_is_served(planner: PlannerReplica, bundle_path: Path) -> None:
+    card, bundle = run(planner.card()), load_bundle(bundle_path)
+    assert (card.fingerprint, card.address) == (fingerprint(bundle_path), str(bundle_path))
+    assert (card.largest_group, card.facts, card.metrics) == (3, "corpus", {"joint.dev_loss": 1.5})
+    assert card.inference == bundle.inference
+    assert card.predicates == len(bundle.encoder.predicates) - 1
+    assert card.model["width"] == 16
+
+
+def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr("serve.replica.smoke", lambda *_, **__: [])  # takes long where there are fewer
+    try:
+        for cpus, threads in ((2.0, 2), (0.25, 1)):
+            config = replace(serve_config, planner=replace(serve_config.planner, cpus=cpus))
+            PlannerReplica(config, config.bundle)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+# --- what is not fit to answer ---
+
+
+def test_another_bundle_than_was_asked_for_is_refused(serve_config: ServeConfig) -> None:
+    with pytest.raises(BundleError, match=r"its fingerprint is [0-9a-f]{64}, not ab12"):
+        PlannerReplica(serve_config, serve_config.bundle, "ab12")
+    with pytest.raises(BundleError, match="there is no bundle at"):
+        PlannerReplica(serve_config, "/nowhere/bundle")
+
+
+def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
+    broken = load_bundle(bundle_path)
+    with torch.no_grad():
+        broken.model.output_bias.fill_(float("nan"))
+    save_bundle(tmp_path / "broken", broken)
+    with pytest.raises(BundleError, match=r"does not pass its self-test: writing about record .* failed|gave"):
+        PlannerReplica(serve_config, str(tmp_path / "broken"))
+
+
+def test_a_damaged_bundle_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
+    shutil.copytree(bundle_path, tmp_path / "damaged")
+    with (tmp_path / "damaged" / "weights.safetensors").open("ab") as file:
+        file.write(b"!")
+    with pytest.raises(BundleError, match=r"weights\.safetensors is not what"):
+        PlannerReplica(serve_config, str(tmp_path / "damaged"))
+
+
+def test_a_replica_is_replaced_when_it_fails_its_test_too(
+    serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad luck with some records is no reason; and no test is run as long as nothing fails."""
+    planner = PlannerReplica(serve_config, serve_config.bundle)
+    run(planner.check_health())
+    inner, broken = planner._planner.scores, [True]
+
+    def scores(records: list[Record]) -> Any:
+        if broken[0] or records[0].id != "test":
+            raise RuntimeError("the device is gone")
+        return inner(records)
+
+    monkeypatch.setattr(planner._planner, "scores", scores)
+    logging.disable(logging.ERROR)
+    try:
+        run(planner.check_health())
+        answers = run(planner.candidates([Job(record) for record in RECORDS], LONG)).answers
+        assert {answer.code for answer in answers if isinstance(answer, Failure)} == {"internal"}
+        with pytest.raises(ReplicaError, match=r"4 records in a row failed, and so does a test: .*the device is gone"):
+            run(planner.check_health())
+        broken[0] = False
+        run(planner.check_health())
+        monkeypatch.undo()
+        run(planner.check_health())
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_the_planner_keeps_no_more_of_a_model_than_it_needs(serve_config: ServeConfig) -> None:
+    planner = PlannerReplica(serve_config, serve_config.bundle)
+    kept = {id(value) for value in vars(planner).values()} | {id(value) for value in vars(planner._planner).values()}
+    assert kept and not any(isinstance(value, Bundle) for value in vars(planner).values())
+    assert set(vars(planner._planner)) == {"transitions", "encoder", "config"}
