@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from agggen.alignment import hard_constraints
+from agggen.corpora.rejects import Reject
 from agggen.errors import BundleError, RecordError
+from agggen.facts import segment_each
 from agggen.model.batch import Example
 from agggen.records import Fact, Record, Reference
 from agggen.text import EncodedSource, Vocabulary
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
+_TEXTS_AT_ONCE = 4096  # that a segmenter is given, and cuts again in halves when it fails on one of them
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,23 @@ def _bits(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
     return tuple(sum(1 << index for index in group) for group in groups)
 
 
-def segmented(records: Sequence[Record], segmenter: FactSegmenter | None) -> list[Record]:
+def segmented(
+    records: Sequence[Record],
+    segmenter: FactSegmenter | None,
+    rejects: list[Reject] | None = None,
+    corpus: str = "",
+) -> list[Record]:
     """The records with facts in every reference: the corpus's own (segmenter None), or the segmenter's.
+
+    Args:
+        records: of the corpus or split that is named `corpus`.
+        segmenter: cuts the texts.
+        rejects: gets the references that the segmenter cannot cut, which are left out; where it is None, they are an
+            error. A record is left out with its last reference.
 
     Raises:
         RecordError: no segmenter is given and a reference has no facts.
+        AggGenError: the segmenter's own, where `rejects` is None.
     """
     if segmenter is None:
         for record in records:
@@ -97,13 +112,28 @@ def segmented(records: Sequence[Record], segmenter: FactSegmenter | None) -> lis
                 )
         return list(records)
     texts = [reference.text for record in records for reference in record.references]
-    facts = iter(segmenter.segment(texts))
-    return [
-        replace_references(
-            record, tuple(Reference(r.text, tuple(map(Fact, next(facts))), r.plan) for r in record.references)
-        )
-        for record in records
-    ]
+    if rejects is None:
+        facts, errors = dict(zip(texts, segmenter.segment(texts), strict=True)), dict[str, str]()
+    else:
+        facts, errors = {}, {}
+        different = list(dict.fromkeys(texts))
+        for start in range(0, len(different), _TEXTS_AT_ONCE):
+            some_facts, some_errors = segment_each(segmenter, different[start : start + _TEXTS_AT_ONCE])
+            facts |= some_facts
+            errors |= some_errors
+    result: list[Record] = []
+    for record in records:
+        references = []
+        for number, reference in enumerate(record.references, start=1):
+            if reference.text in facts:
+                cut = tuple(map(Fact, facts[reference.text]))
+                references.append(Reference(reference.text, cut, reference.plan))
+            elif rejects is not None:
+                reason = f"reference {number}: {errors[reference.text]}"
+                rejects.append(Reject(corpus, None, record.id, reason))
+        if references or not record.references:
+            result.append(replace_references(record, tuple(references)))
+    return result
 
 
 def replace_references(record: Record, references: tuple[Reference, ...]) -> Record:

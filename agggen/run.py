@@ -21,8 +21,10 @@ from typing import Any, Literal
 import torch
 
 from agggen.bundle import Bundle, save_bundle
+from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
+from agggen.facts import FactSegmenter
 from agggen.facts.config import FOR_NEW_TEXTS, FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import MAX_TRIPLES, InferenceConfig
 from agggen.model.batch import Example
@@ -132,12 +134,18 @@ class Prepared:
     train: list[Example]
     dev: list[Example]
     segmenter: str  # the fingerprint of what cut the texts, or corpus
+    rejects: dict[str, list[Reject]] = field(default_factory=dict)  # references that it could not cut, by CORPUS/SPLIT
 
 
-def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -> Prepared:
+def prepare(
+    config: RunConfig, train: Sequence[Record], dev: Sequence[Record], max_reject_share: float = 0.05
+) -> Prepared:
     """Segments, builds vocabulary and predicate table from the training records, aligns and encodes.
 
+    References that cannot be cut into facts are left out and listed.
+
     Raises:
+        CorpusError: more than `max_reject_share` of a split's references cannot be cut.
         TrainingError: no training or development record has a reference text.
         RecordError: a record has more triples than can be planned, or no facts where the corpus should give them.
     """
@@ -154,7 +162,9 @@ def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -
                 "at once, so split it into several records, or leave it out"
             )
     cut = segmenter(config.facts.segmenter) if config.facts.segmenter else None
-    train, dev = segmented(train, cut), segmented(dev, cut)
+    rejects: dict[str, list[Reject]] = {}
+    train = _cut(train, cut, f"{config.corpus.name}/{config.corpus.train}", rejects, max_reject_share)
+    dev = _cut(dev, cut, f"{config.corpus.name}/{config.corpus.dev}", rejects, max_reject_share)
     vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)
     constraints = config.facts.constraints
@@ -163,7 +173,22 @@ def prepare(config: RunConfig, train: Sequence[Record], dev: Sequence[Record]) -
         list(training_examples(train, encoder, constraints)),
         list(training_examples(dev, encoder, constraints)),
         cut.fingerprint if cut else "corpus",
+        rejects,
     )
+
+
+def _cut(
+    records: Sequence[Record], cut: FactSegmenter | None, split: str, rejects: dict[str, list[Reject]], limit: float
+) -> list[Record]:
+    failed: list[Reject] = []
+    found = segmented(records, cut, failed, split)
+    good = sum(len(record.references) for record in found)
+    check_reject_share(good, failed, limit, split, "texts")
+    if not found:
+        raise TrainingError(f"no text of {split} can be cut into facts; the first: {failed[0]}")
+    if failed:
+        rejects[split] = rejects.get(split, []) + failed
+    return found
 
 
 def fit(

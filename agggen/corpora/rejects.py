@@ -59,7 +59,7 @@ def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
     return count
 
 
-def check_reject_share(records: int, rejects: list[Reject], limit: float, what: str) -> None:
+def check_reject_share(records: int, rejects: list[Reject], limit: float, what: str, noun: str = "records") -> None:
     """Passes if rejects are at most the share `limit` (0..1) of all that was read.
 
     Raises:
@@ -68,6 +68,6 @@ def check_reject_share(records: int, rejects: list[Reject], limit: float, what: 
     total = records + len(rejects)
     if rejects and len(rejects) / total > limit:
         raise CorpusError(
-            f"{what}: {len(rejects)} of {total} records were rejected ({len(rejects) / total:.1%}, at most {limit:.1%} "
+            f"{what}: {len(rejects)} of {total} {noun} were rejected ({len(rejects) / total:.1%}, at most {limit:.1%} "
             f"allowed); the first: {rejects[0]}"
         )

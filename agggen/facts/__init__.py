@@ -49,6 +49,25 @@ def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
     return tuple(facts)
 
 
+def segment_each(segmenter: FactSegmenter, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The facts of each different text that the segmenter can cut, and for each of the others why it cannot.
+
+    Where it fails on texts, for whatever reason, it is asked for halves of them until it is known on which.
+    """
+    if not texts:
+        return {}, {}
+    try:
+        found = segmenter.segment(texts)
+        return {text: check_facts(text, facts) for text, facts in zip(texts, found, strict=True)}, {}
+    except Exception as error:
+        if len(texts) == 1:
+            return {}, {texts[0]: f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}
+    half = len(texts) // 2
+    facts, errors = segment_each(segmenter, texts[:half])
+    more_facts, more_errors = segment_each(segmenter, texts[half:])
+    return facts | more_facts, errors | more_errors
+
+
 def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
     """`text` cut before each of the offsets `starts`; white space before a cut stays with the piece before it.
 

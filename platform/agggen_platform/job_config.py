@@ -81,6 +81,11 @@ class JobConfig(RunConfig):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    max_reject_share: float = 0.05  # of a split: records that cannot be read, or texts that cannot be cut into facts
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_reject_share <= 1:
+            raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
 
 
 def result_of(config: RunConfig) -> RunConfig:

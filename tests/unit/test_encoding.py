@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.alignment import hard_constraints
+from agggen.corpora.rejects import Reject
 from agggen.encoding import UNKNOWN_PREDICATE, Constraints, Encoder, segmented, training_examples
 from agggen.errors import BundleError, RecordError
 from agggen.facts.config import segmenter
+from agggen.facts.sentences import SentenceSegmenter
 from agggen.model.batch import UNK, collate
 from agggen.records import Fact, Plan, Record, Reference, Triple
 from agggen.text import Vocabulary
@@ -185,6 +187,28 @@ def test_the_corpus_s_own_facts_are_kept() -> None:
 def test_a_corpus_without_facts_needs_a_segmenter() -> None:
     with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
         segmented([record(), record(None, identifier="bare")], None)
+
+
+def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -> None:
+    class Picky(SentenceSegmenter):
+        def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+            if any("wrong" in text for text in texts):
+                raise RuntimeError("wrong")
+            return super().segment(texts)
+
+    texts = [f"Oda is {number}{' wrong' if number in (3, 8) else ''}." for number in range(9)]
+    some = Record("a", record().triples, tuple(map(Reference, texts)))
+    lost = Record("b", record().triples, (Reference(texts[3]),))
+    rejects: list[Reject] = []
+    (cut,) = segmented([some, lost], Picky(), rejects, "e2e/train")
+    assert [reference.text for reference in cut.references] == [text for text in texts if "wrong" not in text]
+    assert [(reject.file, reject.id, reject.reason) for reject in rejects] == [
+        ("e2e/train", "a", "reference 4: RuntimeError: wrong"),
+        ("e2e/train", "a", "reference 9: RuntimeError: wrong"),
+        ("e2e/train", "b", "reference 1: RuntimeError: wrong"),
+    ]
+    with pytest.raises(RuntimeError, match="wrong"):
+        segmented([some], Picky())
 
 
 @pytest.mark.parametrize("name", ["clauses", "embedded", "sentences"])

@@ -16,7 +16,7 @@ import pyarrow as pa
 from agggen.alignment import align
 from agggen.corpora.prepared import schema
 from agggen.errors import AggGenError
-from agggen.facts import FactSegmenter, check_facts
+from agggen.facts import FactSegmenter, segment_each
 from agggen.facts.sentences import sentence_starts
 from agggen.records import Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
@@ -135,7 +135,9 @@ class RowSegmenter:
         unknown = sorted((text for text in texts if text not in known), key=len)
         new: dict[str, tuple[str, ...]] = {}
         for start in range(0, len(unknown), self.batch_size):
-            new |= self._cut(unknown[start : start + self.batch_size], errors)
+            facts, failed = segment_each(self.segmenter, unknown[start : start + self.batch_size])
+            new |= facts
+            errors |= failed
         if len(errors) == len(unknown) >= _HOPELESS:
             raise SegmentationError(
                 f"the segmenter {self.segmenter.name!r} fails on every one of {len(unknown)} texts; on the first with "
@@ -149,18 +151,6 @@ class RowSegmenter:
         self.counts.segmented += len(unknown)
         self.counts.sentences += sum(1 + sum(1 for _ in sentence_starts(text)) for text in unknown)
         return known | new
-
-    def _cut(self, texts: list[str], errors: dict[str, str]) -> dict[str, tuple[str, ...]]:
-        """Asks the segmenter; where it fails, for whatever reason, halves the texts until it is known on which."""
-        try:
-            found = self.segmenter.segment(texts)
-            return {text: check_facts(text, facts) for text, facts in zip(texts, found, strict=True)}
-        except Exception as error:
-            if len(texts) == 1:
-                errors[texts[0]] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                return {}
-            half = len(texts) // 2
-            return self._cut(texts[:half], errors) | self._cut(texts[half:], errors)
 
     def _row(
         self,

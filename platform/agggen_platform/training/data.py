@@ -12,11 +12,8 @@ from agggen.facts.config import segmenter
 from agggen.records import Record
 from agggen.run import RunConfig
 from agggen_platform.config import config_hash
-from agggen_platform.job_config import result_of
+from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.local import fingerprint_of, read_split
-
-REJECTS = 0.05
-"""The share of a split that may be unreadable."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +35,18 @@ class Data:
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
 
 
-def data_of(config: RunConfig) -> Data:
+def data_of(config: JobConfig) -> Data:
     """What the configuration's corpus holds, and what will cut its texts.
 
     Raises:
-        CorpusError: it is not there, or more than `REJECTS` of a split cannot be read; likewise precomputed frames.
+        CorpusError: it is not there, or more than ``max_reject_share`` of a split cannot be read; likewise precomputed
+            frames.
         AllenNLPError, BundleError: the segmenter cannot be had.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     splits = {f"{corpus.name}/{split}": read_split(corpus.name, split) for split in (corpus.train, corpus.dev)}
     for name, (records, rejects) in splits.items():
-        check_reject_share(len(records), rejects, REJECTS, name)
+        check_reject_share(len(records), rejects, config.max_reject_share, name)
     return Data(
         splits[f"{corpus.name}/{corpus.train}"][0],
         splits[f"{corpus.name}/{corpus.dev}"][0],

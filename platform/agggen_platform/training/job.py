@@ -6,7 +6,7 @@
     STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
     STORE/NAME/bundle/                              the model
 
-    RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read
+    RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, or not cut into facts
 
 STORE is ``storage.url``, or RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the
 store of an earlier job whose finished bundle lies there, so a job with another STORE leaves what is a store's alone.
@@ -115,7 +115,7 @@ def train_job(
 
             workers = stack.enter_context(workers_of(config))
         prepared, place = prepared_in(run.folder, config, data)
-        run.begin(data, say)
+        run.begin(data, prepared, say)
         begin = time.monotonic()
         stop = StopRequest()
         with run.tracker as tracker, stop:
@@ -205,13 +205,15 @@ class _Run:
                 f"{'; '.join(changed[:5])}{more}. Give another --name, or --fresh to start over"
             )
 
-    def begin(self, data: Data, say: Callable[[str], None]) -> None:
-        """Writes down what was asked for, and what of it could not be read."""
+    def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
+        """Writes down what was asked for, and what of it could not be read or cut."""
         for name, rejects in data.rejects.items():
             say(f"{len(rejects):,} records of {name} cannot be read: {self.runs_folder / _REJECTS}")
-        if data.rejects:
+        for name, rejects in prepared.rejects.items():
+            say(f"{len(rejects):,} texts of {name} cannot be cut into facts: {self.runs_folder / _REJECTS}")
+        if every := [one for kind in (data.rejects, prepared.rejects) for rejects in kind.values() for one in rejects]:
             self.runs_folder.mkdir(parents=True, exist_ok=True)
-            write_rejects(self.runs_folder / _REJECTS, [one for rejects in data.rejects.values() for one in rejects])
+            write_rejects(self.runs_folder / _REJECTS, every)
         self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _asked(self, data: Data) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Examples for training in a run's folder: made once, by whoever starts the run, and read by every worker.
 
     prepared/KEY/{train,dev}.parquet    one example a row
-    prepared/KEY/encoder.json           vocabulary, predicate table, and the hashes of the two; it comes last
+    prepared/KEY/encoder.json           vocabulary, predicate table, rejected references, and the hashes of the two;
+                                        it comes last
 
 KEY names the records and all of the configuration that decides their examples, so a run that was cut off finds them.
 """
@@ -16,31 +17,33 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from agggen.corpora.rejects import Reject
 from agggen.encoding import Encoder
 from agggen.model.batch import Example
 from agggen.run import Prepared, RunConfig, prepare
 from agggen.text import Vocabulary
+from agggen_platform.job_config import JobConfig
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import Data
 
-FORMAT = 1
+FORMAT = 2
 _ENCODER = "encoder.json"
 _SPLITS = ("train", "dev")
 
 
-def prepared_in(folder: Folder, config: RunConfig, data: Data) -> tuple[Prepared, str]:
+def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
     """The examples of `data`, and where in `folder` they are; they are put there if they are not yet.
 
     Raises:
-        TrainingError, RecordError: see `agggen.run.prepare`.
+        CorpusError, TrainingError, RecordError: see `agggen.run.prepare`.
         StorageError: the folder refused.
     """
     place = f"prepared/{_key(config, data)}"
     if folder.read(f"{place}/{_ENCODER}") is not None:
         return read_prepared(folder, place), place
-    made = prepare(config, data.train, data.dev)
+    made = prepare(config, data.train, data.dev, config.max_reject_share)
     _write(folder, place, made)
     return made, place
 
@@ -67,7 +70,8 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
             path = Path(scratch) / split
             verified.get(folder, f"{place}/{split}.parquet", path, **described["files"][split])
             found[split] = _read_examples(path)
-    return Prepared(encoder, found["train"], found["dev"], described["segmenter"])
+    rejects = {split: [Reject(**one) for one in some] for split, some in described["rejects"].items()}
+    return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects)
 
 
 def _key(config: RunConfig, data: Data) -> str:
@@ -96,6 +100,7 @@ def _write(folder: Folder, place: str, made: Prepared) -> None:
         "predicates": list(made.encoder.predicates),
         "max_state": made.encoder.max_state,
         "segmenter": made.segmenter,
+        "rejects": {split: [asdict(one) for one in some] for split, some in made.rejects.items()},
     }
     folder.write(f"{place}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
 

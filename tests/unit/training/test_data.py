@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agggen.errors import ConfigError, CorpusError
+from agggen.corpora.prepared import write_records
+from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError, TrainingError
+from agggen.facts.sentences import SentenceSegmenter
 from agggen.run import CorpusConfig, FactsConfig
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.data import data_of, default_name
 from agggen_platform.training.job import train_job
-from tests.unit.training.toy import config_of, write_corpus
+from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
 def frames(path: Path, word: str) -> None:
@@ -58,14 +61,64 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
 
 
 def test_what_cannot_be_read_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agggen_platform.training.data.REJECTS", 0.5)
-    config = catalogue(tmp_path, monkeypatch, bad=1)
+    config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
     said: list[str] = []
     train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append)
     path = tmp_path / "runs" / "r" / "rejects.jsonl"
     assert said == [f"1 records of e2e/train cannot be read: {path}"]
     (reject,) = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert (Path(reject["file"]).name, reject["line"]) == ("trainset.csv", 21)
+
+
+class Short(SentenceSegmenter):
+    """As BERT, it takes no long texts."""
+
+    def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        if any("Café Zoë" in text or "Strada" in text for text in texts):
+            raise AggGenError("a text is too long for the model")
+        return super().segment(texts)
+
+
+def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence that AllenNLP's model could not take once ended the training."""
+    monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
+    config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
+    said: list[str] = []
+    stopped: list[str] = []
+
+    def stop(stage: str, *_: object) -> bool:
+        stopped.append(stage)
+        return len(stopped) == 1
+
+    with pytest.raises(StoppedError):
+        train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append, on_evaluation=stop)
+    path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
+    assert said == [f"1 texts of {toy}/{split} cannot be cut into facts: {path}" for split in ("train", "dev")]
+    rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    reason = "reference 1: AggGenError: a text is too long for the model"
+    assert rejects == [
+        {"file": f"{toy}/train", "line": None, "id": "Café Zoë", "reason": reason},
+        {"file": f"{toy}/dev", "line": None, "id": "Strada", "reason": reason},
+    ]
+    said.clear()
+    assert train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append, on_evaluation=stop).trained
+    assert len(said) == 2, "a run that continues has left out the same"
+
+
+def test_too_many_texts_that_cannot_be_cut_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
+    config = config_of(write_corpus(tmp_path / "toy"), epochs=1)
+    with pytest.raises(CorpusError, match=r"toy/train: 1 of 8 texts were rejected \(12\.5%, at most 5\.0% .*too long"):
+        train_job(config, "r", runs_dir=tmp_path / "runs")
+    config = replace(config, corpus=replace(config.corpus, dev="one"), max_reject_share=1.0)
+    write_records(tmp_path / "toy" / "one.parquet", RECORDS[-1:], "toy", "one")
+    with pytest.raises(TrainingError, match=r"no text of .*toy/one can be cut into facts; the first: .*too long"):
+        train_job(config, "r", runs_dir=tmp_path / "runs")
+
+
+def test_a_share_of_rejects_is_a_share(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="max_reject_share is a share, from 0 to 1, not 5"):
+        replace(config_of(tmp_path), max_reject_share=5)
 
 
 def test_too_much_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
