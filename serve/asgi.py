@@ -56,8 +56,9 @@ def info_of(scope: Scope) -> RequestInfo:
 
 
 async def refuse(problem: Problem, guard: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the problem, and notes which guard it was."""
-    info_of(scope).refused = guard
+    """Answers with the problem, and notes which guard it was, unless another one did before."""
+    info = info_of(scope)
+    info.refused = info.refused or guard
     await problem.response(request_id(scope))(scope, receive, send)
 
 

@@ -28,7 +28,8 @@ class _Exchange:
             return await self.next()
         except Problem as problem:
             self.problem = problem
-            info_of(self.scope).refused = self.guard
+            info = info_of(self.scope)
+            info.refused = info.refused or self.guard  # the problem may be an outer one's
             raise
 
     async def next(self) -> Message:
@@ -194,7 +195,7 @@ class _Paced(_Exchange):
         except TimeoutError:
             seconds, rate = self.limits.body_wait_s, self.limits.body_rate
             detail = f"a body may keep us waiting {seconds:g} s, and longer at {rate} bytes a second or more"
-            raise Problem("slow", detail) from None
+            raise Problem("slow", detail, headers={"Connection": "close"}) from None
         self.over = not message.get("more_body", False)
         self.left += len(message.get("body", b"")) / self.limits.body_rate - (self.clock() - since)
         return message

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import HttpConfig, LimitsConfig, ReplicaConfig, SecurityConfig, ServeConfig
@@ -46,8 +46,8 @@ def application(config: ServeConfig, metrics: Metrics | None = None) -> FastAPI:
         return Response(body + f" {calls}".encode())
 
     @app.post("/v1/generate:stream")
-    async def stream(request: Request) -> StreamingResponse:
-        return StreamingResponse(request.stream())
+    async def stream(request: Request) -> Response:
+        return Response(await request.body())
 
     @app.get("/healthz")
     @app.get("/metrics")
@@ -178,6 +178,14 @@ def test_cross_origin_requests_are_off_and_on_for_the_origins_named(key_file: Pa
     for one, status in ((unknown, 401), (known, 200)):  # the page may read why
         assert one.status_code == status and one.headers["access-control-allow-origin"] == "https://app.example"
     assert "Retry-After" in known.headers["access-control-expose-headers"]
+
+
+def test_a_stream_that_is_too_long_is_counted_as_that() -> None:
+    metrics = Metrics()
+    app = application(ServeConfig(bundle="b", limits=LimitsConfig(stream_bytes=20)), metrics)
+    (response,) = ask(app, {"content": pieces(b"x" * 15, b"x" * 15), "path": "/v1/generate:stream"})
+    assert response.status_code == 413
+    assert 'agggen_refused_total{guard="size",replica="-"} 1.0' in metrics.exposition()[0].decode()
 
 
 def test_every_refusal_is_counted_by_its_guard(key_file: Path, key: str) -> None:

@@ -237,6 +237,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     server = Server(part(b"x"))
     asyncio.run(asyncio.wait_for(Pace(Echo(), SLOW)(scope(), server.receive, server.send), 20))
     assert server.status == 408 and b'"retryable": true' in server.body
+    assert (b"connection", b"close") in server.got[0]["headers"], "nor is the rest of it"
 
 
 def test_a_body_that_drips_is_cut_off_though_each_piece_comes_soon() -> None:
