@@ -12,15 +12,16 @@ broken one fails here, and what serves goes on. Every replica gets the bundle's 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
+from starlette.types import ASGIApp
 
 from agggen.errors import AggGenError
 from agggen_platform.config import load_config
@@ -28,6 +29,7 @@ from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.proxies import listening_host
 from agggen_platform.serving.target import check_target, find_target, settings_of
 from serve.api import api
+from serve.closing import Gate
 from serve.engine import ModelCard
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
@@ -117,9 +119,20 @@ class Ingress:
         self._replica = serve.get_replica_context().replica_id.unique_id
         set_up_logging(config.log, replica=self._replica)
 
-    def __serve_build_asgi_app__(self) -> FastAPI:
+    def __serve_build_asgi_app__(self) -> ASGIApp:
         metrics = Metrics(self._replica)
-        return api(self._engine, self._config, metrics=metrics, answers=self._answers, echo_request_id=False)
+        self._gate = Gate(
+            api(self._engine, self._config, metrics=metrics, answers=self._answers, echo_request_id=False)
+        )
+        return self._gate
+
+    async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
+        """Serve's way to tell every replica something while it runs: ``closed`` takes no request any more, and returns
+        when those inside are done, so that Serve, too, sees when that is."""
+        if user_config.get("closed"):
+            await self._gate.close()
+        else:
+            self._gate.open()
 
 
 def _where_it_listens(config: ServeConfig, default: str) -> ServeConfig:

@@ -6,6 +6,7 @@ arguments again change nothing, others are built (and the bundle tested) before 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -30,6 +31,7 @@ IMPORT_PATH = "serve.app:app"
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
 _SECONDS_BETWEEN_LOOKS = 2.0
+_SHUTDOWN_SECONDS = 60.0
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
@@ -88,6 +90,7 @@ class Endpoint:
         from ray import serve
         from ray.serve.context import _get_global_client  # Serve's only way to deploy by import path without HTTP
 
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
         self.config, self.target = config, None
         self._say = say
         self._begun = False  # a deployment
@@ -144,14 +147,39 @@ class Endpoint:
 
         if not ray.is_initialized():
             return
-        seconds = self.config.limits.longest_deadline_s + 60
-        if self._own and not self._others():
-            self._client.shutdown(timeout_s=seconds)
-        elif self._begun:
+        if self.target is not None:
+            self._drain(self.target)
+        if self._begun:
             self._client.delete_apps([self.config.name], blocking=False)
-            until = time.monotonic() + seconds
-            while self.state().status != "NOT_STARTED" and time.monotonic() < until:
-                time.sleep(_POLL_SECONDS)
+        if self._own and not self._others():
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        """Ends Serve itself: its own way waits by a call that fails when the controller ends, which Ray then reports."""
+        import ray
+        from ray import serve
+
+        ray.get(self._client._controller.graceful_shutdown.remote(wait=False))
+        until = time.monotonic() + _SHUTDOWN_SECONDS
+        while self._is_alive() and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+        serve.context._disconnect()
+
+    def _is_alive(self) -> bool:
+        import ray
+
+        try:
+            ray.get(self._client._controller.check_alive.remote(), timeout=5)
+        except ray.exceptions.RayError:
+            return False
+        return True
+
+    def _drain(self, target: Target) -> None:
+        """Lets the ingress finish while planners and generators still answer it: Serve would stop all at once."""
+        self._apply(target, {"name": "Ingress", "user_config": {"closed": True}})
+        until = time.monotonic() + self.config.limits.longest_deadline_s
+        while self.state().status != "RUNNING" and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
         """Says it when the application is no longer well, and when it is again; to be called again and again."""
@@ -169,7 +197,7 @@ class Endpoint:
 
     # --- deploying --------------------------------------------------------------------------------------------------
 
-    def _apply(self, target: Target) -> None:
+    def _apply(self, target: Target, *overridden: dict[str, Any]) -> None:
         from ray.serve.schema import ServeDeploySchema
 
         others = self._others()
@@ -178,7 +206,7 @@ class Endpoint:
                 raise CapacityError(
                     f"the application {name!r} answers at {self.url} already: `serve delete {name}` takes it down"
                 )
-        application = application_of(target.fixed(self.config))
+        application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
         # What was deployed so before and is left out is taken down.
         kept = [deployed for _, deployed in others.values() if deployed is not None]
         self._client.deploy_apps(ServeDeploySchema.model_validate({"applications": [*kept, application]}))
@@ -274,9 +302,7 @@ def _check_local(config: ServeConfig) -> None:
     for what, host, port in ports(config.http):
         try:
             with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-                one.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-                )  # as servers do
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
                 one.bind((host, port))
         except OSError as error:
             raise PortError(f"{what} {host}:{port} cannot be listened at ({error.strerror})") from error

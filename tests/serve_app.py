@@ -1,0 +1,158 @@
+"""A real endpoint for tests: the application on Ray Serve, load on it, and its processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import psutil
+
+from agggen_platform.config import load_config
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.deploy import Endpoint, endpoint
+from agggen_platform.serving.target import find_target
+from tests.processes import free_ports
+
+RECORDS: list[dict[str, Any]] = [
+    {"id": "a", "triples": [["Aromi", "food", "English"], ["Aromi", "area", "city centre"]]},
+    {"id": "b", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]},
+]
+RETRYABLE = (429, 503, 504)
+"""Statuses after which the same request may succeed."""
+
+
+@contextmanager
+def serving(bundle: object, *settings: str) -> Iterator[Endpoint]:
+    """The bundle behind HTTP at a free port of 127.0.0.1, on this process's Ray cluster or one of its own.
+
+    `Endpoint.url` is where; `settings` are overrides of `ServeConfig` such as ``generator.max_replicas=2``. At the end
+    Serve is shut down, so that the next test may start it with other settings.
+    """
+    config = serve_config(bundle, *settings)
+    with endpoint(config, say=lambda text: print(text)) as served:
+        served.deploy(find_target(config))
+        yield served
+
+
+def serve_config(bundle: object, *settings: str) -> ServeConfig:
+    """The configuration of an endpoint for tests."""
+    chosen = [f"bundle={bundle}", f"http.port={free_ports(1)[0]}", "ingress.cpus=0.2", "planner.cpus=0.2"]
+    return load_config(ServeConfig, None, [*chosen, "generator.cpus=0.2", *settings])
+
+
+def replicas(deployment: str) -> set[int]:
+    """The process ids of a deployment's replicas (Ingress, Planner, Generator, Answers) below this process."""
+    return processes(f"ray::ServeReplica:agggen:{deployment}")
+
+
+def processes(title: str) -> set[int]:
+    """The ids of this process's descendants whose title begins so."""
+    found = set()
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if " ".join(child.cmdline()).startswith(title):
+                found.add(child.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
+    """What `condition` gives as soon as it is true; fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"no {what} within {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+@dataclass
+class Load:
+    """Clients in a closed loop, each with one request at a time: another record each time, and a key of its own.
+
+    A request that fails and may be retried is sent again with the same key until it has its answer.
+    """
+
+    url: str
+    clients: int = 3
+    retry: bool = True
+    first: Counter[str] = field(default_factory=Counter)
+    """What became of first attempts: a status, or the name of a connection's error."""
+    answers: dict[str, bytes] = field(default_factory=dict)
+    """The body of each request that was answered, by its key."""
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    times: list[tuple[float, str]] = field(default_factory=list)
+    """When the attempts ended (monotonic), and how."""
+    lost: list[str] = field(default_factory=list)
+    """Requests that have no answer in the end, with why."""
+
+    def __enter__(self) -> Load:
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(self.clients)]
+        for thread in self._threads:
+            thread.start()
+        until(lambda: len(self.answers) >= self.clients, "answers under load")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+            assert not thread.is_alive(), "a client waits for ever"
+
+    def recovered(self, since: float, answers: int = 5) -> float:
+        """Waits until `answers` first attempts in a row succeeded after the last failure; seconds from `since` to it."""
+
+        def calm() -> bool:
+            last = [how for when, how in self.times if when > since][-answers:]
+            return len(last) == answers and set(last) == {"200"}
+
+        until(calm, "recovery")
+        bad = [when for when, how in self.times if when > since and how != "200"]
+        return max(bad, default=since) - since
+
+    def failures(self) -> Counter[str]:
+        """First attempts that were not answered."""
+        return Counter({how: count for how, count in self.first.items() if how != "200"})
+
+    def _run(self) -> None:
+        with httpx.Client(base_url=self.url, timeout=90) as client:
+            while not self._stop.is_set():
+                self._ask(client, uuid.uuid4().hex)
+
+    def _ask(self, client: httpx.Client, key: str) -> None:
+        asked = {"records": [{"id": key, "triples": [["Aromi", "food", key[:8]], ["Aromi", "area", key[8:12]]]}]}
+        self.asked[key] = asked
+        for attempt in range(60 if self.retry else 1):
+            try:
+                answer = client.post("/v1/generate", json=asked, headers={"Idempotency-Key": key})
+                how = str(answer.status_code)
+            except httpx.TransportError as error:
+                how = type(error).__name__
+            self.times.append((time.monotonic(), how))
+            if attempt == 0:
+                self.first[how] += 1
+            if how == "200":
+                self.answers[key] = answer.content
+                return
+            if how.isdigit() and int(how) not in (*RETRYABLE, 409):
+                self.lost.append(f"{how}: {answer.text[:300]}")
+                return
+            time.sleep(0.5)
+        self.lost.append(how)
+
+
+def kill(pids: set[int]) -> float:
+    """SIGKILL; when it was done (monotonic)."""
+    assert pids
+    for pid in pids:
+        os.kill(pid, 9)
+    return time.monotonic()
