@@ -33,6 +33,7 @@ _access = logging.getLogger("agggen.serve.access")
 current_request: ContextVar[str] = ContextVar("current_request", default="-")
 """The id of the request that is worked on; it stands in every line of the log."""
 
+_LOGGERS = ("agggen", "agggen_platform", "serve")  # with all below them
 _ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _OUTCOMES = frozenset({"ok", "record", "plan", "text", "unfulfilled", "deadline", "busy", "lost", "internal"})
@@ -75,12 +76,13 @@ class JsonFormatter(logging.Formatter):
 
 def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str) -> None:
     """The endpoint's loggers write JSON lines to `stream` (standard error), from `log.level` on, and nowhere else."""
-    root = logging.getLogger("agggen.serve")
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter(log.texts, **constant))
-    root.handlers[:] = [handler]
-    root.setLevel(log.level.upper())
-    root.propagate = False
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(log.level.upper())
+        logger.propagate = False
 
 
 class Metrics:

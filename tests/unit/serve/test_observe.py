@@ -7,7 +7,7 @@ import io
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -27,14 +27,25 @@ from tests.unit.serve.http_calls import Echo, Server, answer, client, part, piec
 ROUTES = ["/v1/generate"]
 
 
+@contextmanager
+def logging_to(stream: io.StringIO, config: LogConfig = LogConfig(), **constant: str) -> Iterator[None]:  # noqa: B008
+    """The endpoint's logging for a block; the tests' own afterwards."""
+    loggers = [logging.getLogger(name) for name in ("agggen", "agggen_platform", "serve")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    try:
+        set_up_logging(config, stream, **constant)
+        yield
+    finally:
+        for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            logger.handlers[:], logger.level, logger.propagate = handlers, level, propagate
+
+
 @pytest.fixture
 def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     """The lines of the log so far."""
-    stream, logger = io.StringIO(), logging.getLogger("agggen.serve")
-    before = logger.handlers[:], logger.level, logger.propagate
-    set_up_logging(LogConfig(), stream, replica="r7")
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    logger.handlers[:], logger.level, logger.propagate = before[0], before[1], before[2]
+    stream = io.StringIO()
+    with logging_to(stream, replica="r7"):
+        yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def ask(app: Any, path: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
@@ -182,17 +193,12 @@ def test_an_exception_is_its_type_and_place(log: Callable[[], list[dict[str, Any
 
 def test_texts_are_logged_where_they_are_asked_for_and_bounded() -> None:
     stream = io.StringIO()
-    logger = logging.getLogger("agggen.serve")
-    before = logger.handlers[:], logger.level, logger.propagate
-    try:
-        set_up_logging(LogConfig(texts=True), stream)
+    with logging_to(stream, LogConfig(texts=True)):
         ask(RequestContext(Echo(), Metrics(), ROUTES, texts=True), content=pieces(b"a" * 4000, b"\xff" * 4000))
         try:
             raise RuntimeError(SECRET)
         except RuntimeError:
-            logger.exception("it failed")
-    finally:
-        logger.handlers[:], logger.level, logger.propagate = before[0], before[1], before[2]
+            logging.getLogger("agggen.serve").exception("it failed")
     access, error = map(json.loads, stream.getvalue().splitlines())
     assert access["asked"] == access["answered"] == "a" * 4000 + "\ufffd" * 96
     assert error["says"] == SECRET
@@ -200,28 +206,26 @@ def test_texts_are_logged_where_they_are_asked_for_and_bounded() -> None:
 
 @given(st.text(), st.text())
 def test_nothing_breaks_out_of_its_line(message: str, field: str) -> None:
-    stream, logger = io.StringIO(), logging.getLogger("agggen.serve")
-    before = logger.handlers[:], logger.level, logger.propagate
-    try:
-        set_up_logging(LogConfig(), stream)
-        logger.warning("%s", message, extra={"fields": {"field": field}})
-    finally:
-        logger.handlers[:], logger.level, logger.propagate = before[0], before[1], before[2]
+    stream = io.StringIO()
+    with logging_to(stream):
+        logging.getLogger("serve.any").warning("%s", message, extra={"fields": {"field": field}})
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["message"] == message and json.loads(line)["field"] == field
 
 
+@pytest.mark.parametrize("name", ["agggen.serve", "serve.handles", "serve.batching", "agggen.generation.planner"])
+def test_whoever_logs_an_exception_its_message_is_left_out(log: Callable[[], list[dict[str, Any]]], name: str) -> None:
+    logging.getLogger(name).error("a call failed", exc_info=ValueError(SECRET))
+    (line,) = log()
+    assert (line["logger"], line["error"]) == (name, "ValueError") and SECRET not in json.dumps(line)
+
+
 def test_the_level_is_obeyed_and_set_up_twice_says_it_once() -> None:
-    logger = logging.getLogger("agggen.serve")
-    before = logger.handlers[:], logger.level, logger.propagate
     stream = io.StringIO()
-    try:
-        for _ in range(2):
-            set_up_logging(LogConfig(level="warning"), stream)
+    with logging_to(stream, LogConfig(level="warning")):
+        set_up_logging(LogConfig(level="warning"), stream)
         ask(RequestContext(Echo(), Metrics(), ROUTES), content=b"")
-        logger.warning("once")
-    finally:
-        logger.handlers[:], logger.level, logger.propagate = before[0], before[1], before[2]
+        logging.getLogger("agggen.serve").warning("once")
     assert len(stream.getvalue().splitlines()) == 1
 
 
