@@ -1,0 +1,84 @@
+"""Whatever the OpenAPI document allows or forbids: what comes back is in the document, and nothing fails inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
+from serve.api import api
+from serve.engine import Engine
+from serve.openapi import document
+
+
+def nothing_fails_inside(context: Any, response: Any, case: Any) -> None:
+    """No 5xx, but for the deadline that the case itself asked for."""
+    assert response.status_code < 500 or (response.status_code == 504 and "X-Deadline-Seconds" in case.headers)
+
+
+CHECKS = [
+    nothing_fails_inside,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+    allow_header_conformance,
+]
+"""Not those that what fits its schema is taken: a plan must fit its record too, which no schema can tell."""
+
+
+@schemathesis.serializer("text/csv", "text/turtle", "application/x-ndjson")
+def _as_it_is(context: Any, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+CONFIG = ServeConfig(
+    bundle="tiny",
+    limits=LimitsConfig(plans=3, beam=3, n_best=3),
+    security=SecurityConfig(hosts=("testserver",)),  # as the test client calls this machine
+)
+
+
+class _Later:
+    """The application, which is made when a test has its engine; its document is needed before."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+LATER = _Later()
+schema = schemathesis.openapi.from_dict(document(CONFIG))
+schema.app = LATER
+
+
+@pytest.fixture
+def _application(engine: Engine) -> None:
+    LATER.app = api(engine, CONFIG)
+
+
+@schema.parametrize()
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@pytest.mark.usefixtures("_application")
+def test_answers_are_what_the_document_says(case: schemathesis.Case) -> None:
+    case.call_and_validate(checks=CHECKS)
