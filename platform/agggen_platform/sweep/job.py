@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,7 +29,7 @@ from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, figures, rows, table
-from agggen_platform.sweep.space import as_overrides, check_space, largest, parse_space
+from agggen_platform.sweep.space import Space, as_overrides, check_space, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
 from agggen_platform.sweep.trial import TrialJob
 from agggen_platform.tracking import Tracker
@@ -89,7 +90,8 @@ def sweep(
     Args:
         config: what all trials have in common.
         settings: the budget and the space.
-        name: of the sweep and its run; by default it follows from the settings, the configuration and the data.
+        name: of the sweep and its run; by default it follows from the settings, the configuration, the data and what
+            cuts it into facts.
         runs_dir: the sweep's folder and those of its trials lie here.
         given: the user's overrides of `config`; none may set a key of the space.
         database: URL of the study; by default it is a journal in the sweep's folder.
@@ -222,14 +224,31 @@ def _register(
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
     """All that decides the trials of a sweep, by name. Not the budget: a larger one goes on."""
     decides = resolved(settings)
+    fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
         "space": decides["space"],
         "metric": settings.metric,
         "seed": settings.seed,
         "early stopping": decides["asha"],
         "configuration": config_hash(result_of(config)),
-        "data": data_of(config).fingerprints,
+        "data": fingerprints,
+        "segmenter": ", ".join(segmenters),
     }
+
+
+def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
+    """The fingerprints of all data that trials may learn from, and of all that may cut it into facts."""
+    searched = {key: one.samples() for key, one in space.items() if key.startswith(("corpus.", "facts."))}
+    fingerprints: dict[str, str] = {}
+    segmenters: set[str] = set()
+    for values in product(*searched.values()):
+        try:
+            data = data_of(trial_config(config, dict(zip(searched, values, strict=True))))
+        except ConfigError:  # values that do not go together: a trial that has them fails, and says why
+            continue
+        fingerprints |= data.fingerprints
+        segmenters.add(data.segmenter)
+    return fingerprints, sorted(segmenters)
 
 
 def _digest(identity: dict[str, Any]) -> str:
@@ -245,6 +264,7 @@ def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any
         "seed": settings.seed,
         "asha": json.dumps(identity["early stopping"]),
         "config_hash": identity["configuration"],
+        "segmenter": identity["segmenter"],
         **space,
         **data,
     }
