@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 A = TypeVar("A")
 
+_GRACE = 0.5  # seconds that a replica, which drops what is late by itself, gets to answer the rest
 _PAUSE = 0.1  # seconds before a call is tried again, in which Serve learns which replica died
 
 
@@ -119,7 +120,7 @@ class HandleEngine:
             if left <= 0:
                 break
             try:
-                return await _within(call(left), left)
+                return await _within(call(left), left + _GRACE)
             except TimeoutError:
                 break
             except Exception as error:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agggen_platform.serving.config import BatchConfig
 from serve.batching import Batcher, Measure
 from serve.engine import Failure
+from serve.meters import Meters, meters
 
 LONG = 60.0  # seconds; nothing here takes them
 
@@ -285,6 +286,23 @@ def test_it_serves_one_event_loop_after_another() -> None:
     batcher = Batcher(Worker(), BatchConfig(records=2, wait_ms=1))
     for n in range(3):
         run(lambda n=n: expect(batcher.submit([n, n, n], LONG), [2 * n] * 3))  # type: ignore[misc]
+
+
+def test_batches_are_measured() -> None:
+    told: list[Any] = []
+
+    class Told(Meters):
+        def queue(self, waiting: int) -> None:
+            told.append(waiting)
+
+        def batch(self, work: str, records: int, waited: float, worked: float) -> None:
+            assert 0 <= waited <= LONG and 0 <= worked <= LONG
+            told.append((work, records))
+
+    batcher = Batcher(Worker(), BatchConfig(records=2, wait_ms=0), lambda item: Measure("double"), Told())
+    run(lambda: expect(batcher.submit([1, 2, 3], LONG), [2, 4, 6]))
+    assert told == [1, ("double", 2), 0, ("double", 1)]
+    assert type(meters()) is Meters  # this process is no replica
 
 
 # --- whatever happens ---

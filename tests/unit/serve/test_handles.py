@@ -233,6 +233,17 @@ def test_the_time_left_is_passed_on_and_its_end_cancels_the_request() -> None:
     assert generator.calls[0].cancelled
 
 
+def test_what_was_done_in_time_is_answered_though_the_rest_was_not() -> None:
+    async def some(jobs: Sequence[Job], candidates: Any, fingerprint: str, seconds: float) -> Any:
+        await asyncio.sleep(seconds)
+        return [text_of(jobs[0]), Failure("deadline", "too late")]
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), Replicas(some)).generate(jobs("a", "b"), 0.1)
+
+    assert codes(run(test)) == ["a.", "deadline"]
+
+
 def test_no_time_is_left_to_try_again() -> None:
     async def late(*_: Any) -> Any:
         await asyncio.sleep(0.06)
