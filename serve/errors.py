@@ -52,7 +52,7 @@ KINDS = {
     for kind in (
         Kind("malformed", 400, "The request cannot be read"),
         Kind("unauthorized", 401, "A key is needed"),
-        Kind("forbidden", 403, "This key may not do that"),
+        Kind("forbidden", 403, "This may not be asked from there"),
         Kind("not-found", 404, "There is nothing at this address"),
         Kind("method", 405, "This address does not take that method"),
         Kind("slow", 408, "The request came too slowly", 1),

@@ -223,6 +223,9 @@ class Idempotency:
         except StoreUnavailable:
             await self.app(scope, receive, send)
             return
+        except asyncio.CancelledError:  # the key may be held by now
+            self._later(self._settle(key, owner, None))
+            raise
         if isinstance(begun, Answer):
             info_of(scope).replayed = True
             lines = [*begun.headers, (b"idempotency-replayed", b"true")]

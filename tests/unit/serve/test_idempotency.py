@@ -273,6 +273,29 @@ def test_a_first_caller_that_comes_to_nothing_lets_go_of_the_key(store: Answers,
     asyncio.run(check())
 
 
+def test_a_client_that_goes_away_while_the_memory_is_asked_takes_no_key() -> None:
+    async def check() -> None:
+        asked = asyncio.Event()
+
+        class Slow(Answers):
+            async def begin(self, key: str, content: str, owner: str) -> Answer | Begun:
+                begun = await super().begin(key, content, owner)
+                asked.set()
+                await asyncio.sleep(60)
+                return begun
+
+        store = Slow(1 << 20, 60)
+        async with client(Idempotency(Echo(), store, [PATH])) as http:
+            first = asyncio.create_task(http.post(PATH, headers=KEY, content=b"body"))
+            await asked.wait()
+            first.cancel()
+            await asyncio.wait({first})
+            await asyncio.sleep(0.01)
+        assert store.size == 0
+
+    asyncio.run(check())
+
+
 def test_a_client_that_goes_away_while_it_sends_takes_no_key(store: Answers) -> None:
     handler = Echo()
     server = Server(part(b"bo"), {"type": "http.disconnect"})
