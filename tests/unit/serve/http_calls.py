@@ -1,12 +1,23 @@
-"""Plain ASGI applications and clients for tests of what stands in front of the handlers."""
+"""Plain ASGI applications, clients and a clock for tests of what stands in front of the handlers."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Echo:
@@ -66,8 +77,6 @@ class Server:
     """The server's end of a request: what it got, and what it still gives."""
 
     def __init__(self, *messages: Message) -> None:
-        import asyncio
-
         self.got: list[Message] = []
         self.coming: asyncio.Queue[Message] = asyncio.Queue()
         for message in messages:
