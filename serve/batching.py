@@ -20,7 +20,7 @@ from agggen_platform.serving.config import BatchConfig
 from serve.engine import Failure
 from serve.meters import Meters
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger("agggen.serve")
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -202,7 +202,7 @@ class Batcher(Generic[T, A]):
             return answers
         except Exception:
             if len(items) == 1:
-                logger.exception("a record could not be worked on")
+                _log.exception("a record could not be worked on")
                 self.failed_in_a_row += 1
                 return [broken()]
         middle = len(items) // 2

@@ -19,7 +19,7 @@ from serve.meters import meters
 from serve.planner import candidates_of, refusal
 from serve.replica import check, load
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger("agggen.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class GeneratorReplica:
                 self._segmenter = segmenter(self._cut)
             return self._segmenter.segment([text])[0] or (text,)
         except (AggGenError, ImportError, OSError):
-            logger.exception("the segmenter %s cannot cut a text", self._cut.source)
+            _log.exception("the segmenter %s cannot cut a text", self._cut.source)
             return Failure(
                 "text",
                 f"this model's texts are cut by {self._cut.source}, which does not work where it is served; "

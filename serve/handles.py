@@ -16,7 +16,7 @@ from serve.batching import broken, too_late
 from serve.engine import EngineError, Failure, Job, ModelCard, Text
 from serve.planner import PlannedJobs
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger("agggen.serve")
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -127,7 +127,7 @@ class HandleEngine:
                 failure = _failure(error)
                 if failure.code != "lost" or not again:
                     return failure
-                logger.warning("a replica was lost (%s); trying again", type(error).__name__)
+                _log.warning("a replica was lost (%s); trying again", type(error).__name__)
             await asyncio.sleep(min(_PAUSE, max(until - _now(), 0)))
         return too_late()
 
@@ -139,8 +139,6 @@ async def _within(response: Response, seconds: float) -> Any:
         TimeoutError: its time was over.
         TaskCancelledError: the replica cancelled it, for which Serve raises the same as for a cancelled caller.
     """
-    from ray.exceptions import TaskCancelledError
-
     task = asyncio.current_task()
     assert task is not None
     asked = task.cancelling()
@@ -149,6 +147,8 @@ async def _within(response: Response, seconds: float) -> Any:
             return await response
         except asyncio.CancelledError:
             if task.cancelling() == asked:
+                from ray.exceptions import TaskCancelledError
+
                 raise TaskCancelledError from None
             response.cancel()
             raise
@@ -191,5 +191,5 @@ def _failure(error: Exception) -> Failure:
         return Failure("busy", "too many requests wait; try again later")
     if isinstance(error, lost):
         return Failure("lost", "the replica that worked on this record was lost; try again")
-    logger.error("a call to a replica failed", exc_info=error)  # replicas answer with Failures: a mistake of ours
+    _log.error("a call to a replica failed", exc_info=error)  # replicas answer with Failures: a mistake of ours
     return broken()

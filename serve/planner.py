@@ -102,7 +102,9 @@ class PlannerReplica:
 
 
 def _measure(search: _Search) -> Measure:
-    return Measure("plan", length=len(search.job.record.triples))
+    """Records are planned one by one, so a batch is of no more than the others may wait for: some 100 ms."""
+    n = len(search.job.record.triples)
+    return Measure("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:
