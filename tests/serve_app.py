@@ -109,7 +109,7 @@ class Load:
             assert not thread.is_alive(), "a client waits for ever"
 
     def recovered(self, since: float, answers: int = 5) -> float:
-        """Waits until `answers` first attempts in a row succeeded after the last failure; seconds from `since` to it."""
+        """Waits until `answers` attempts in a row succeeded after the last failure; seconds from `since` to it."""
 
         def calm() -> bool:
             last = [how for when, how in self.times if when > since][-answers:]

@@ -155,7 +155,7 @@ class Endpoint:
             self._shut_down()
 
     def _shut_down(self) -> None:
-        """Ends Serve itself: its own way waits by a call that fails when the controller ends, which Ray then reports."""
+        """Ends Serve itself: its own way waits by a call that fails, which Ray reports."""
         import ray
         from ray import serve
 

@@ -1,0 +1,54 @@
+"""Kills processes of an endpoint under load. No answer may be lost: each request is answered, or may be sent again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from agggen_platform.serving.deploy import Endpoint
+from tests.serve_app import Load, kill, processes, serving, until
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+
+VICTIMS = {
+    "generator": "ray::ServeReplica:agggen:Generator",
+    "planner": "ray::ServeReplica:agggen:Planner",
+    "memory of answers": "ray::ServeReplica:agggen:Answers",
+    "ingress": "ray::ServeReplica:agggen:Ingress",
+    "controller": "ray::ServeController",
+    "proxy": "ray::ProxyActor",
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> Iterator[Endpoint]:
+    with serving(save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")) as endpoint:
+        yield endpoint
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_no_answer_is_lost_when_it_is_killed(served: Endpoint, victim: str, capsys: pytest.CaptureFixture[str]) -> None:
+    doomed = until(lambda: processes(VICTIMS[victim]), victim)
+    with Load(served.url) as load:
+        killed = kill(doomed)
+        until(lambda: processes(VICTIMS[victim]) - doomed, f"a new {victim}")
+        seconds = load.recovered(killed)
+        until(lambda: served.state().status == "RUNNING", "a whole application")
+    with capsys.disabled():
+        said = ", ".join(f"{count} x {how}" for how, count in load.failures().items()) or "none"
+        print(f"\n{victim} killed: last failure after {seconds:.1f} s; first attempts that failed: {said}")
+    assert load.lost == []
+    if victim in ("controller", "memory of answers"):
+        assert load.failures() == {}  # nothing of a request's way goes through them
+    keys = list(load.answers)
+    for key in (keys[-1], keys[-2]):
+        again = httpx.post(
+            f"{served.url}/v1/generate", json=load.asked[key], headers={"Idempotency-Key": key}, timeout=60
+        )
+        assert again.status_code == 200
+        assert again.content == load.answers[key]
+    assert all(json.loads(load.answers[key])["answers"][0]["id"] == key for key in keys)

@@ -1,0 +1,146 @@
+"""A served alias that moves: under load, to a broken bundle, to one that breaks only in a replica; and scaling."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agggen.bundle import fingerprint
+from agggen_platform.registry import Registry, register
+from agggen_platform.serving.deploy import Endpoint
+from agggen_platform.serving.errors import DeployError
+from agggen_platform.serving.follow import Follower
+from agggen_platform.serving.target import Target
+from tests.serve_app import Load, replicas, serving, until
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+
+SETTINGS = (
+    "generator.max_replicas=2",
+    "generator.target_ongoing_requests=0.2",
+    "generator.upscale_delay_s=1",
+    "generator.downscale_delay_s=2",
+)
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """The bundles of the versions of a registered model; the alias `champion` is at the first."""
+    folder = tmp_path_factory.mktemp("models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{folder / 'registry.db'}")
+        found = {}
+        for seed in (1, 2, 3, 4):
+            bundle = save_tiny_model(folder / f"bundle-{seed}", seed)
+            found[register(str(bundle)).number] = bundle
+        Registry().set_alias("agggen", "champion", "1")
+        weights = found["3"] / "weights.safetensors"  # the third is broken on disk after it was registered
+        weights.write_bytes(weights.read_bytes()[:-4] + b"\xff\xff\xff\xff")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(bundles: dict[str, Path], ray_cluster: None) -> Iterator[Endpoint]:
+    with serving("models:/agggen@champion", *SETTINGS) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def follower(served: Endpoint, said: list[str]) -> Follower:
+    return Follower(served.config, served, said.append)
+
+
+def card(served: Endpoint) -> tuple[str, str]:
+    found = httpx.get(f"{served.url}/v1/model", timeout=60).json()
+    return found["address"], found["fingerprint"]
+
+
+def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
+    served: Endpoint, bundles: dict[str, Path], follower: Follower, said: list[str]
+) -> None:
+    old, new = fingerprint(bundles["1"]), fingerprint(bundles["2"])
+    assert card(served) == ("models:/agggen/1", old)
+    assert not follower.look()  # the same target does nothing
+    before = replicas("Planner")
+    with Load(served.url) as load:
+        assert not replicas("Planner") - before
+        Registry().set_alias("agggen", "champion", "2")
+        assert follower.look(), said
+        until(lambda: json.loads(list(load.answers.values())[-1])["model"] == new, "answers of the new bundle")
+    assert (load.failures(), load.lost) == ({}, [])
+    assert {json.loads(answer)["model"] for answer in load.answers.values()} == {old, new}
+    assert card(served) == ("models:/agggen/2", new)
+    assert not follower.look()
+
+
+def test_a_bundle_broken_on_disk_replaces_nothing_and_is_said_once(
+    served: Endpoint, bundles: dict[str, Path], follower: Follower, said: list[str]
+) -> None:
+    before, planners = card(served), replicas("Planner")
+    with Load(served.url) as load:
+        Registry().set_alias("agggen", "champion", "3")
+        assert not follower.look()
+        assert not follower.look()
+    assert (load.failures(), load.lost) == ({}, [])
+    (text,) = said
+    assert "weights.safetensors" in text
+    assert "what was served before is served" in text
+    assert (card(served), replicas("Planner")) == (before, planners)
+    with pytest.raises(DeployError, match="size or SHA-256"):  # as `serve deploy` finds it: built on the cluster
+        served.deploy(Target(str(bundles["3"]), "broken", fingerprint(bundles["3"])))
+    assert served.state().status == "RUNNING"
+    assert (card(served), replicas("Planner")) == (before, planners)
+
+
+_BROKEN_HERE = """
+import agggen.bundle
+
+def broken(path):
+    raise agggen.bundle.BundleError("broken only in this replica")
+
+agggen.bundle.load_bundle = broken
+"""
+
+
+def test_a_bundle_that_breaks_only_in_its_replica_replaces_nothing(
+    served: Endpoint, bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_BROKEN_HERE)
+    environment = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
+    breaking = {"name": "Generator", "ray_actor_options": {"num_cpus": 0.2, "runtime_env": environment}}
+    apply = served._apply
+
+    def with_broken_replicas(target: Target) -> None:
+        apply(target, *([breaking] if target.shown == "broken inside" else []))
+
+    monkeypatch.setattr(served, "_apply", with_broken_replicas)
+    before, generators = card(served), replicas("Generator")
+    source = shutil.copytree(bundles["4"], tmp_path / "bundle")
+    with Load(served.url) as load:
+        with pytest.raises(DeployError, match="broken only in this replica"):
+            served.deploy(Target(str(source), "broken inside", fingerprint(source)))
+        assert load.failures() == {}
+    assert (load.failures(), load.lost) == ({}, [])
+    assert served.state().status == "RUNNING"
+    assert card(served) == before
+    assert replicas("Generator") & generators
+
+
+def test_a_step_of_load_brings_a_second_generator_and_its_end_takes_it_away(served: Endpoint) -> None:
+    until(lambda: len(replicas("Generator")) == 1, "a single generator")
+    with Load(served.url, clients=6) as load:
+        until(lambda: len(replicas("Generator")) == 2 and served.state().status == "RUNNING", "a second generator")
+    until(lambda: len(replicas("Generator")) == 1, "a single generator again")
+    assert (load.failures(), load.lost) == ({}, [])
+    assert httpx.get(f"{served.url}/readyz", timeout=60).status_code == 200

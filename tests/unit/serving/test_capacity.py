@@ -1,0 +1,63 @@
+"""Whether an endpoint fits a cluster."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from agggen_platform.config import load_config
+from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, update_room
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.errors import CapacityError
+
+
+def config(*settings: str) -> ServeConfig:
+    return load_config(ServeConfig, None, ["bundle=b", *settings])
+
+
+def test_what_is_booked() -> None:
+    chosen = config("generator.max_replicas=3", "generator.cpus=2", "generator.gpus=0.5")
+    assert (least(chosen).cpus, least(chosen).gpus) == (3.0, 0.5)
+    assert (most(chosen).cpus, most(chosen).gpus) == (7.0, 1.5)
+
+
+def test_a_deployment_that_may_have_no_replica_still_needs_room_for_one() -> None:
+    assert least(config("generator.min_replicas=0")).cpus == 2.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "reason"),
+    [
+        ((), [{"CPU": 2.0}], None),
+        ((), [{"CPU": 1.0}, {"CPU": 1.0}], None),
+        ((), [{"CPU": 1.5}], "the endpoint needs 2 CPUs, and the cluster has 1.5 CPUs"),
+        (("generator.cpus=4",), [{"CPU": 3.0}, {"CPU": 3.0}], "a replica of the generator needs 4 CPUs"),
+        (("generator.gpus=1",), [{"CPU": 64.0}], "needs 1 CPUs and 1 GPUs, and no node"),
+        (("generator.gpus=1",), [{"CPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}], None),
+        (("generator.gpus=1", "generator.min_replicas=2", "generator.max_replicas=2"), [{"CPU": 9.0, "GPU": 1.0}],
+         "the cluster has 9 CPUs and 1 GPUs"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(
+    settings: tuple[str, ...], nodes: list[dict[str, float]], reason: str | None
+) -> None:
+    if reason is None:
+        check_fits(config(*settings), nodes)
+    else:
+        with pytest.raises(CapacityError, match=reason):
+            check_fits(config(*settings), nodes)
+
+
+def test_an_update_needs_room_for_one_more_of_the_largest_replica() -> None:
+    assert update_room(config(), {"CPU": 1.0}) is None
+    waits = update_room(config(), {"CPU": 0.5})
+    assert waits is not None
+    assert "a new generator (1 CPUs)" in waits
+    assert update_room(config("update=replace"), {}) is None
+
+
+def test_a_local_cluster_has_room_for_all_replicas_twice() -> None:
+    assert local_cpus(config("generator.max_replicas=100")) == 202
+    with pytest.raises(CapacityError, match="this machine has"):
+        local_cpus(config(f"generator.cpus={(os.cpu_count() or 1) + 2}"))
