@@ -37,7 +37,7 @@ from serve.schemas import (
     PlanOptions,
     RealiseOptions,
     RealiseRecord,
-    check_options,
+    bounded,
     checked,
 )
 from serve.streaming import Stream
@@ -109,7 +109,7 @@ def api(
             raise Problem("too-large", detail, field="records")
         seconds = _seconds(request, config)
         card = await answering.card()
-        check_options(options, config.limits, card)
+        options = bounded(options, config.limits, card)
         info = info_of(request.scope)
         info.spend(len(raws))
         entries = [Entry(index, raw) for index, raw in enumerate(raws)]
@@ -153,7 +153,7 @@ def api(
         media_type(request, (NDJSON,))
         options = _options(request, GenerateOptions, {})
         seconds = _seconds(request, config)
-        check_options(options, config.limits, await answering.card())
+        options = bounded(options, config.limits, await answering.card())
         return Stream(request, answering, config, options, seconds)
 
     @app.get(MODEL)

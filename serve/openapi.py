@@ -26,6 +26,7 @@ from serve.schemas import (
     RealiseRequest,
     StreamEnd,
     TextsAnswer,
+    largest_options,
 )
 
 _MODELS = (
@@ -150,13 +151,15 @@ _LINES = (TextsAnswer, ErrorAnswer, StreamEnd)
 
 def _bound(schemas: dict[str, Any], limits: LimitsConfig) -> None:
     """Writes this server's limits into the schemas."""
-    most = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
+    most = largest_options(limits)
     for name, schema in schemas.items():
         properties = schema.get("properties", {})
         if name.endswith("Options"):
             for option, largest in most.items():
                 if option in properties:
                     one = properties[option]
+                    if one.get("default") is not None:
+                        one["default"] = min(one["default"], largest)
                     next((part for part in one.get("anyOf", []) if part["type"] == "integer"), one)["maximum"] = largest
         if name.endswith("Request"):
             properties["records"]["maxItems"] = limits.records

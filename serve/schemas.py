@@ -2,7 +2,7 @@
 
 A request is checked in two steps, so that one bad record does not take the others with it: `Envelope` is the request
 without looking into its records; each record is then checked on its own. Bounds that the configuration sets
-(`limits.*`) are not part of these models: `check_options` and `serve.answering` know them.
+(`limits.*`) are not part of these models: `bounded` and `serve.answering` know them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from serve.engine import ModelCard
 from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
+_PRINTED = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
+_SAYABLE = f"^{_PRINTED}[^\\s\\u0000-\\u001f]{_PRINTED}$"  # not blank, no control characters
+_PLAN = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # how it begins
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 _TAGS = ("as-list", "as-object", "str", "int")  # parts of pydantic's places that the body does not have
 
@@ -33,16 +36,19 @@ class _Body(BaseModel):
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
+Part = Annotated[str, Field(min_length=1, json_schema_extra={"pattern": _SAYABLE})]
+
+
 class TripleObject(_Body):
     """One fact with named parts."""
 
-    subject: str = Field(min_length=1)
-    predicate: str = Field(min_length=1)
-    object: str = Field(min_length=1)
+    subject: Part
+    predicate: Part
+    object: Part
 
 
 TripleList = Annotated[
-    list[Annotated[str, Field(min_length=1)]],
+    list[Part],
     Field(min_length=3, max_length=3, description="[subject, predicate, object]"),
 ]
 TripleIn = Annotated[
@@ -69,7 +75,9 @@ class GenerateRecord(RecordIn):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD | {"plan": "[category symbol]"}]})
 
-    plan: str | None = Field(default=None, min_length=1, description="like `[category symbol] [namedAfter]`")
+    plan: str | None = Field(
+        default=None, min_length=1, json_schema_extra=_PLAN, description="like `[category symbol] [namedAfter]`"
+    )
 
 
 class RealiseRecord(RecordIn):
@@ -77,7 +85,11 @@ class RealiseRecord(RecordIn):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD | {"plan": "[category] [symbol]"}]})
 
-    plan: str = Field(min_length=1, description="like `[category symbol] [namedAfter]`; names every predicate once")
+    plan: str = Field(
+        min_length=1,
+        json_schema_extra=_PLAN,
+        description="like `[category symbol] [namedAfter]`; names every predicate once",
+    )
 
 
 class AlignRecord(RecordIn):
@@ -140,6 +152,7 @@ class AlignOptions(_Body):
 
 
 Options = GenerateOptions | RealiseOptions | PlanOptions | AlignOptions
+_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
 
 
 class Envelope(_Body):
@@ -353,23 +366,26 @@ def checked(model: type[_Model], data: Any, prefix: str = "", strict: bool = Tru
         raise Problem(code, f"{place or what}: {detail}", field=place or None) from None
 
 
-def check_options(options: Options, limits: LimitsConfig, card: ModelCard) -> None:
-    """Passes if the options are within the limits and the model's groups.
+def bounded(options: _Options, limits: LimitsConfig, card: ModelCard) -> _Options:
+    """The options, which are within the limits and the model's groups; a default that is not becomes the limit.
 
     Raises:
-        Problem: names the option and what it may be.
+        Problem: names the option that was asked for and what it may be.
     """
-    most = {
-        "n_best": limits.n_best,
-        "beam": limits.beam,
-        "plans": limits.plans,
-        "k": limits.plans,
-        "level": card.largest_group,
-    }
-    for name, largest in most.items():
+    defaults = {}
+    for name, largest in (*largest_options(limits).items(), ("level", card.largest_group)):
         value = getattr(options, name, None)
-        if value is not None and value > largest:
+        if value is None or value <= largest:
+            continue
+        if name in options.model_fields_set:
             raise Problem("invalid", f"options.{name} is {value}; it may be at most {largest}", field=f"options.{name}")
+        defaults[name] = largest
+    return options.model_copy(update=defaults)
+
+
+def largest_options(limits: LimitsConfig) -> dict[str, int]:
+    """The largest value of each option that the limits bound."""
+    return {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
 
 
 def inference(options: Options, own: InferenceConfig) -> InferenceConfig:

@@ -180,6 +180,12 @@ def test_impossible_options_are_named(
     assert not stub.calls
 
 
+def test_a_default_beyond_the_limit_is_the_limit(stub: StubEngine) -> None:
+    ask = asking(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(plans=2))))
+    assert len(ask("POST", "/v1/plan", json={"records": [SILICON]}).json()["answers"][0]["plans"]) == 2
+    assert ask("POST", "/v1/plan", json={"records": [SILICON], "options": {"k": 5}}).status_code == 422
+
+
 def test_texts_that_miss_values_are_flagged_or_refused(ask_stub: Ask, stub: StubEngine) -> None:
     stub.fulfilled = [False, True, False, True]
     body: dict[str, Any] = {"records": [SILICON], "options": {"n_best": 2}}
