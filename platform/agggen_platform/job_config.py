@@ -25,7 +25,7 @@ class ClusterConfig:
     gpus_per_worker: float = 0.0
     address: str | None = None  # of a Ray cluster: auto, host:port; null: RAY_ADDRESS, else one of one's own
     autoscaling: bool = False  # the cluster grows when asked, so resources that it lacks now are waited for
-    max_failures: int = 3  # workers or nodes lost before the job gives up; -1: never
+    max_failures: int = 3  # workers or nodes lost before the job gives up; -1: any number, while checkpoints advance
 
     def __post_init__(self) -> None:
         if self.workers < 0:

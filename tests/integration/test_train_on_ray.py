@@ -15,10 +15,13 @@ import pytest
 
 from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError, TrainingError
+from agggen.run import Prepared
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
+from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
 from agggen_platform.training.news import News
+from agggen_platform.training.prepared import prepared_in
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -84,8 +87,6 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
 
 def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: Path) -> None:
     import ray
-    from ray import PlacementGroupID
-    from ray.util.placement_group import PlacementGroup
 
     @ray.remote(num_cpus=8)
     class Busy:
@@ -108,10 +109,11 @@ def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: P
         with pytest.raises(StoppedError, match=r"^training was stopped while no workers ran; the same command") as stop:
             train_job(on(config, 1), "r", runs_dir=tmp_path)
         assert time.monotonic() - ended[0] < 20
+        states = {group["state"] for group in ray.util.placement_group_table().values()}
+        assert states == {"REMOVED"}, (
+            "what it waited for would be taken as soon as there is room, and by nobody given back"
+        )
     finally:
-        for key, group in ray.util.placement_group_table().items():  # Ray keeps it as long as the driver
-            if group["state"] != "REMOVED":
-                ray.util.remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(key))))
         ray.kill(busy)
     assert stop.value.exit_code == 130
 
@@ -159,6 +161,23 @@ def test_what_no_restart_can_mend_is_said_at_once(config: JobConfig, tmp_path: P
     wild_config = replace(config, training=replace(config.training, baseline=wild))
     with pytest.raises(TrainingError, match=r"must be finite.*smaller learning_rate"):
         train_job(on(wild_config, 1, max_failures=-1), "wild", runs_dir=tmp_path)
+
+
+def test_workers_that_never_get_on_end_a_job_without_a_limit(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It once started them for ever."""
+
+    def hidden(folder: Folder, *about: Any) -> tuple[Prepared, str]:
+        made, place = prepared_in(folder, *about)
+        folder.delete(f"{place}/train.parquet")
+        return made, place
+
+    monkeypatch.setattr("agggen_platform.training.job.prepared_in", hidden)
+    monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)
+    message = r"started again 1 times in a row without a newer checkpoint; the last time: worker 0: .*train\.parquet"
+    with pytest.raises(TrainingError, match=message):
+        train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)
 
 
 def _lost(config: JobConfig) -> JobConfig:

@@ -29,12 +29,13 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.news import News, Reporter, Send, Writer
-from agggen_platform.training.post import Crier, Post
+from agggen_platform.training.post import Advance, Crier, Post
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
 _SILENCE_SECONDS = 20.0  # after which worker 0 is taken for dead
 _ABORT_SECONDS = 30.0  # that Ray Train's controller has to end workers; it gives them 5 and its own helpers 12
+_FRUITLESS_RESTARTS = 10  # in a row, after which a job without cluster.max_failures gives up
 _COLLECTIVE_SECONDS = 300  # that workers wait for one of them, which may have checkpoints to fetch or samples to write
 _ENVIRONMENT = {
     "RAY_TRAIN_V2_ENABLED": "1",
@@ -124,7 +125,8 @@ class Workers:
 
         Raises:
             StoppedError: it was asked to stop; the same call continues.
-            TrainingError: training cannot go on, or workers died more often than ``cluster.max_failures``.
+            TrainingError: training cannot go on, or workers died more often than ``cluster.max_failures``; where that
+                is -1, too often in a row without a newer checkpoint.
             ClusterError: Ray Train itself failed, or the cluster was lost.
         """
         import ray
@@ -147,11 +149,20 @@ class Workers:
         thread = threading.Thread(target=fit_all, name="ray-train", daemon=True)
         thread.start()
         asked, nobody, crier = False, False, Crier(self.config, say)
+        checkpoints = CheckpointStore(Folder(folder.at("checkpoints")), report=lambda _: None)
+        advance = Advance(lambda: [checkpoints.latest(stage) for stage in ("baseline", "joint")])
         try:
             while True:
                 running = thread.is_alive()
                 heard = ray.get(post.take.remote())
                 crier.hear(heard)
+                advance.hear(heard.attempts)
+                if self.config.cluster.max_failures == -1 and advance.fruitless >= _FRUITLESS_RESTARTS:
+                    raise TrainingError(
+                        f"workers were started again {advance.fruitless} times in a row without a newer checkpoint"
+                        f"{'; the last time: ' + heard.failure if heard.failure else ''}. The same command tries again "
+                        "from the last checkpoint; where workers live shortly, set a shorter storage.checkpoint_seconds"
+                    )
                 asked_now = [hear(news) for news in heard.news]
                 if not asked and (any(asked_now) or stop()):
                     asked = True
@@ -211,13 +222,29 @@ class Workers:
 
 
 def _introduction(post: Any) -> Any:
-    """A callback of Ray Train's controller, which is an actor that only itself can tell of."""
+    """A callback of Ray Train's controller, an actor that only itself can tell of, as of the room that it asks for."""
     import ray
-    from ray.train.v2._internal.execution.callback import ControllerCallback
+    from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
+    from ray.train.v2._internal.execution.worker_group import worker_group
 
-    class Introduction(ControllerCallback):
+    class Introduction(ControllerCallback, WorkerGroupCallback):
         def after_controller_start(self, train_run_context: Any) -> None:
             post.controlled.remote(ray.get_runtime_context().current_actor)
+
+        @contextmanager
+        def on_worker_group_start(self) -> Iterator[None]:
+            ask = worker_group.placement_group
+
+            def told(*args: Any, **settings: Any) -> Any:
+                group = ask(*args, **settings)
+                post.placed.remote(group)
+                return group
+
+            worker_group.placement_group = told  # no callback hears of a group before it has its room
+            try:
+                yield
+            finally:
+                worker_group.placement_group = ask
 
     return Introduction()
 
@@ -226,7 +253,7 @@ def _end(post: Any, thread: threading.Thread, at_once: bool) -> None:
     """Ends Ray Train's controller, and with it the workers that it started.
 
     Args:
-        at_once: because it has none, and waits for room without listening; what it asked for is given up with the job.
+        at_once: because it has none, and waits for room without listening.
     """
     import ray
     from ray.exceptions import RayError
@@ -242,6 +269,8 @@ def _end(post: Any, thread: threading.Thread, at_once: bool) -> None:
                 ray.get(controller.abort.remote(), timeout=_ABORT_SECONDS)
         finally:
             ray.kill(controller)
+            if (group := ray.get(post.group.remote(), timeout=_SILENCE_SECONDS)) is not None:
+                ray.util.remove_placement_group(group)  # Ray would keep it as long as the driver
 
 
 def _explained(error: BaseException, config: JobConfig) -> AggGenError:
@@ -268,12 +297,25 @@ def _last_line(error: BaseException) -> str:
 def _work(told: dict[str, Any]) -> None:
     """One worker's part: the library's `fit`, from the newest checkpoint in the run's store."""
     import ray
-    import torch
 
     task: _Task = told["task"]
     if ray.get(task.post.ended.remote()) is not None:
         return  # a restart cannot help
-    config, group = result_of(task.config), Connected()
+    group = Connected()
+    if group.rank == 0:
+        task.post.attempt.remote()
+    try:
+        _fit(task, group)
+    except Exception as error:
+        ray.get(task.post.failed.remote(f"worker {group.rank}: {_last_line(error)}"))
+        raise
+
+
+def _fit(task: _Task, group: Connected) -> None:
+    import ray
+    import torch
+
+    config = result_of(task.config)
     threads = config.training.threads or max(int(task.config.cluster.cpus_per_worker), 1)
     device = "cuda" if task.config.cluster.gpus_per_worker else "cpu"
     config = replace(config, training=replace(config.training, threads=threads, device=device))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agggen_platform.job_config import JobConfig
+from agggen_platform.storage.errors import StorageError
 from agggen_platform.training.news import News
 
 PATIENCE_SECONDS = 60.0
@@ -22,6 +23,8 @@ class Heard:
     silence: float  # seconds since worker 0 was heard of last
     news: list[News]  # since the job asked last
     remarks: list[str]  # likewise
+    attempts: int  # how often workers began, whether or not they came to train
+    failure: str  # why an attempt failed last; empty where that is not known
 
 
 class Post:
@@ -34,7 +37,18 @@ class Post:
         self._stop = False
         self._end: tuple[str, str] | None = None
         self._controller: Any = None
+        self._group: Any = None
+        self._attempts, self._failure = 0, ""
         self._alive = time.monotonic()
+
+    def attempt(self) -> None:
+        """Worker 0: workers begin."""
+        self._attempts += 1
+        self._failure = ""
+
+    def failed(self, reason: str) -> None:
+        """A worker: an attempt ends, and another may do better."""
+        self._failure = self._failure or reason
 
     def start(self, workers: int) -> None:
         self._alive = time.monotonic()
@@ -48,7 +62,8 @@ class Post:
         self._remarks.append(sentence)
 
     def take(self) -> Heard:
-        heard = Heard(list(self._starts), time.monotonic() - self._alive, self._news, self._remarks)
+        silence = time.monotonic() - self._alive
+        heard = Heard(list(self._starts), silence, self._news, self._remarks, self._attempts, self._failure)
         self._news, self._remarks = [], []
         return heard
 
@@ -67,12 +82,40 @@ class Post:
     def controller(self) -> Any:
         return self._controller
 
+    def placed(self, group: Any) -> None:
+        """The controller: this placement group is asked for, for the workers that it will start."""
+        self._group = group
+
+    def group(self) -> Any:
+        return self._group
+
     def end(self, kind: str, message: str) -> None:
         """Worker 0: training cannot go on, which all workers found alike; another attempt would end the same way."""
         self._end = (kind, message)
 
     def ended(self) -> tuple[str, str] | None:
         return self._end
+
+
+class Advance:
+    """Whether workers that are started again and again get on: whether there is a newer checkpoint each time."""
+
+    def __init__(self, newest: Callable[[], object]) -> None:
+        """`newest`: what names the newest checkpoint; raises StorageError where that cannot be known now."""
+        self._newest, self._known = newest, 0
+        self._place: object = None
+        self.fruitless = 0
+        """Attempts in a row that began where the one before them did."""
+
+    def hear(self, attempts: int) -> None:
+        if attempts == self._known:
+            return
+        try:
+            place = self._newest()
+        except StorageError:
+            place = self._place
+        self.fruitless = self.fruitless + attempts - self._known if place == self._place and self._known else 0
+        self._place, self._known = place, attempts
 
 
 class Crier:
