@@ -181,20 +181,22 @@ def test_a_store_elsewhere_has_all_but_the_run_log(
     assert (tmp_path / "runs" / "r" / "tracking.jsonl").exists()
 
 
-def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
-    whole: tuple[Finished, list[News]],
-    config: JobConfig,
-    tmp_path: Path,
-    s3: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A place in a store, whose bundles this test alone caches."""
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
-    away = replace(config, storage=replace(config.storage, url=f"{s3}/models"))
+    return f"{s3}/models"
+
+
+def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
+    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = replace(config, storage=replace(config.storage, url=bucket))
     with monkeypatch.context() as patch, pytest.raises(OSError, match="unplugged"):
         patch.setattr("agggen_platform.training.job.put_bundle", _unplugged)
         train_job(away, "r", runs_dir=tmp_path / "runs")
     done = train_job(away, "r", runs_dir=tmp_path / "runs", show=_no_updates)
-    assert done.address == f"{s3}/models/r/bundle"
+    assert done.address == f"{bucket}/r/bundle"
     again = train_job(away, "r", runs_dir=tmp_path / "other-machine")
     assert (again.trained, again.address) == (False, done.address)
     assert fingerprint(again.path) == fingerprint(whole[0].path)
@@ -209,18 +211,13 @@ def _no_updates(news: News) -> None:
 
 
 def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
-    whole: tuple[Finished, list[News]],
-    config: JobConfig,
-    tmp_path: Path,
-    s3: str,
-    monkeypatch: pytest.MonkeyPatch,
+    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
     """The address of the store is not part of a run's name."""
-    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
     kept = tmp_path / "runs" / "whole" / "bundle"
     inode = kept.stat().st_ino
-    for url in (f"{s3}/models", str(tmp_path / "store")):
+    for url in (bucket, str(tmp_path / "store")):
         away = replace(config, storage=replace(config.storage, url=url))
         for fresh in (False, True):
             done = train_job(away, "whole", runs_dir=tmp_path / "runs", fresh=fresh)
