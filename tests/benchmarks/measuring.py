@@ -97,6 +97,12 @@ def marginal(
         loop, job = (best[side, last][name] - best[side, first][name] for side in (plain, other))
         result[f"tax_{name}"] = round(job / loop - 1, 3)
         result[f"ms_a_{unit}_{name}"] = round(1000 * job / (sizes[last] - sizes[first]), 4)
+    share = sizes[first] / (sizes[last] - sizes[first])
+    starts = {
+        side: best[side, first]["seconds"] - share * (best[side, last]["seconds"] - best[side, first]["seconds"])
+        for side in (plain, other)
+    }
+    result["start"] = {side: round(seconds, 1) for side, seconds in starts.items()}
     result |= {f"peak_{side}_x{scale}": round(numbers["peak"]) for (side, scale), numbers in best.items()}
     runs = {f"{side} x{scale}": {k: round(v, 1) for k, v in numbers.items()} for (side, scale), numbers in best.items()}
     return result | {"runs": runs}
