@@ -19,7 +19,7 @@ from agggen.facts.config import SegmenterConfig
 from agggen.records import Record
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
-from tests.processes import Running
+from tests.sharded_jobs import ShardedJob
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
@@ -47,38 +47,15 @@ def wanted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Recor
     return read_records(out / "train.parquet")
 
 
-class Job(Running):
-    """The command in a process of its own, with a Ray cluster of its own."""
-
-    def __init__(self, corpus: Path, folder: Path) -> None:
-        self.out = folder / "out"
-        command = ["-m", "agggen_platform.cli.main", "segment", str(corpus), "--out", str(self.out), "--actors", "2"]
-        super().__init__([*command, "--facts", "clauses", "shard_rows=40"], folder)
-
-    def wait_for_parts(self, count: int) -> None:
-        self.wait_until(lambda: len(self.parts()) >= count, f"{count} shards")
-
-    def parts(self) -> list[Path]:
-        return list((self.out / "facts" / "train").glob("[0-9]*.parquet"))
-
-    def actors(self) -> set[int]:
-        return {child.pid for child in self.children("(ShardWorker)")}
-
-    def die(self) -> None:
-        """Only the driver is killed: what it started has to find out for itself."""
-        self.signal(signal.SIGKILL)
-        self.process.wait(60)
-
-    def succeed(self) -> str:
-        """Waits for its end; what it said."""
-        assert self.finish() == 0, self.output()
-        return self.output()
+def job(corpus: Path, folder: Path) -> ShardedJob:
+    command = ["segment", str(corpus), "--actors", "2", "--facts", "clauses", "shard_rows=40"]
+    return ShardedJob(command, folder, "facts/train", "ShardWorker")
 
 
 @pytest.fixture
-def start(corpus: Path, tmp_path: Path) -> Iterator[Callable[[], Job]]:
+def start(corpus: Path, tmp_path: Path) -> Iterator[Callable[[], ShardedJob]]:
     with ExitStack() as jobs:
-        yield lambda: jobs.enter_context(Job(corpus, tmp_path))
+        yield lambda: jobs.enter_context(job(corpus, tmp_path))
 
 
 def check(out: Path, wanted: list[Record]) -> None:
@@ -89,7 +66,7 @@ def check(out: Path, wanted: list[Record]) -> None:
     assert not [path for path in out.rglob("*") if path.name.endswith((".tmp", ".attempts"))]
 
 
-def test_an_actor_is_killed(start: Callable[[], Job], wanted: list[Record]) -> None:
+def test_an_actor_is_killed(start: Callable[[], ShardedJob], wanted: list[Record]) -> None:
     job = start()
     job.wait_for_parts(5)
     job.wait_until(lambda: len(job.actors()) == 2, "two actors")
@@ -101,7 +78,7 @@ def test_an_actor_is_killed(start: Callable[[], Job], wanted: list[Record]) -> N
     check(job.out, wanted)
 
 
-def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], Job], wanted: list[Record]) -> None:
+def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], ShardedJob], wanted: list[Record]) -> None:
     for parts in (5, 40):
         job = start()
         job.wait_for_parts(parts)
@@ -118,7 +95,7 @@ def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], Job], wa
 
 
 def test_a_second_job_is_refused_and_goes_on_when_the_first_is_dead(
-    start: Callable[[], Job], wanted: list[Record]
+    start: Callable[[], ShardedJob], wanted: list[Record]
 ) -> None:
     first = start()
     first.wait_for_parts(1)

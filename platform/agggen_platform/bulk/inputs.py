@@ -196,7 +196,8 @@ def plan_shards(files: list[ReadyFile], shard_rows: int) -> list[list[Shard]]:
     shards: list[list[Shard]] = []
     for file, own in zip(files, doubles, strict=True):
         before = sum(map(len, shards))
-        shards.append(cut(file.folder, file.name, file.groups, shard_rows, "work/parts/{}.parquet", own, before))
+        part, address = "work/parts/{}.parquet", file.input.address
+        shards.append(cut(file.folder, file.name, file.groups, shard_rows, part, own, address, before))
     return shards
 
 

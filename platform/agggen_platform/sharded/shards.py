@@ -40,6 +40,8 @@ class Shard:
     skip: int
     first: int
     rows: int
+    address: str
+    """What the user calls the file."""
     doubles: tuple[tuple[int, int | str], ...] = ()
     """Records whose id an earlier record has: the row of each, and where the first one is."""
 
@@ -53,7 +55,7 @@ class Shard:
         return cls(**data | {"groups": tuple(data["groups"]), "doubles": doubles})
 
     def __str__(self) -> str:
-        return f"rows {self.first} to {self.first + self.rows - 1} of {self.folder}/{self.name}"
+        return f"rows {self.first} to {self.first + self.rows - 1} of {self.address}"
 
 
 def file_at(address: str) -> tuple[Folder, str]:
@@ -125,6 +127,7 @@ def cut(
     rows_a_shard: int,
     part: str,
     doubles: Mapping[int, int | str],
+    address: str | None = None,
     first_index: int = 0,
 ) -> list[Shard]:
     """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
@@ -133,6 +136,7 @@ def cut(
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
         doubles: what `find_doubles` found in this file.
+        address: what the user calls the file, where it is a copy.
         first_index: the number of the first shard.
     """
     shards: list[Shard] = []

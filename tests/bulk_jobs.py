@@ -1,0 +1,65 @@
+"""What tests of bulk generation share: a tiny model, records to write about, and what a job published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from agggen.corpora.elements import elements_records
+from agggen.generation.generator import Generation
+from agggen.records import Record
+from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.storage.folder import Folder
+
+
+def some_records(count: int) -> Iterator[Record]:
+    """Records ``r0``, ``r1``, ... of the shipped corpus, repeated as often as needed."""
+    known = list(elements_records("dev"))
+    for number in range(count):
+        yield Record(f"r{number}", known[number % len(known)].triples)
+
+
+def write_jsonl(path: Path, records: Sequence[Record] | Iterator[Record]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record.as_dict()) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def here(model: Model, *overrides: str) -> BulkConfig:
+    """A job in this process."""
+    return bulk_config(model, ["actors=0", "shard_rows=8", *overrides])
+
+
+def published(out: Path | str) -> dict[str, bytes]:
+    """The files of an output that do not vary from run to run."""
+    folder = Folder(str(out))
+    names = [name for name in folder.names() if name.startswith(("texts.", "rejects.", "manifest."))]
+    return {name: folder.read(name) or b"" for name in names}
+
+
+def texts(out: Path) -> list[dict[str, object]]:
+    return pq.read_table(out / "texts.parquet").to_pylist()
+
+
+def as_row(one: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
+    """What ``texts.parquet`` has of a text."""
+    return {
+        "row": row,
+        "id": one.id,
+        "rank": rank,
+        "text": one.text,
+        "plan": str(one.plan),
+        "plan_log_probability": one.plan_log_probability,
+        "text_log_probability": one.text_log_probability,
+        "score": one.score,
+        "fulfilled": one.fulfilled,
+        "facts": [
+            {"start": fact.start, "end": fact.end, "predicates": [*fact.predicates], "missing": [*fact.missing]}
+            for fact in one.facts
+        ],
+        "bundle": bundle,
+    }

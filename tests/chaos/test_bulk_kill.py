@@ -1,0 +1,172 @@
+"""Kills bulk generation where it hurts. The output must be that of an undisturbed run, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agggen_platform.bulk.job import generate
+from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.storage.folder import Folder
+from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.processes import Running
+from tests.sharded_jobs import ShardedJob
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+
+RECORDS, SHARDS, WORKERS = 480, 60, 2
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records, of which one is a double."""
+    records = list(some_records(RECORDS))
+    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", [*records[:-1], records[5]])
+
+
+@pytest.fixture(scope="module")
+def wanted(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What a job that nobody disturbs publishes."""
+    out = tmp_path_factory.mktemp("wanted")
+    report = generate(model, str(source), str(out), here(model))
+    assert report.progress is not None
+    assert report.progress.total == SHARDS
+    return published(out)
+
+
+@pytest.fixture
+def start(model: Model, source: Path, tmp_path: Path) -> Iterator[Callable[..., ShardedJob]]:
+    def job(*settings: str) -> ShardedJob:
+        command = ["bulk", model.address, str(source), "shard_rows=8", *settings]
+        return stack.enter_context(ShardedJob(command, tmp_path, "work/parts", "BulkWorker"))
+
+    with ExitStack() as stack:
+        yield job
+
+
+def test_the_driver_and_an_actor_are_killed_again_and_again(
+    start: Callable[..., ShardedJob], wanted: dict[str, bytes]
+) -> None:
+    done = 0
+    for share in (0.3, 0.6, 0.9):
+        job = start("--actors", str(WORKERS))
+        job.wait_for_parts(int(share * SHARDS))
+        actors = [psutil.Process(pid) for pid in job.actors()]
+        job.die()
+        assert not published(job.out)
+        psutil.wait_procs(actors, timeout=120)  # they may outlive the driver by a shard
+        assert len(job.parts()) >= done
+        done = len(job.parts())
+    job = start("--actors", str(WORKERS))
+    job.wait_until(lambda: len(job.actors()) == WORKERS or len(job.parts()) == SHARDS, "the actors")
+    for pid in list(job.actors())[:1]:
+        psutil.Process(pid).kill()
+    job.succeed()
+    assert published(job.out) == wanted
+    report = json.loads((job.out / "report.json").read_text())
+    assert report["shards"]["found"] >= done
+    assert report["shards"]["redone"] <= 3 * WORKERS + 1  # at most one shard a worker and kill
+    assert not [path for path in job.out.rglob("*") if path.name.endswith((".tmp", ".attempts"))]
+
+
+DIE = """
+import os, signal, sys
+from contextlib import contextmanager
+from pathlib import Path
+from agggen_platform.bulk import output
+from agggen_platform.bulk.job import generate
+from agggen_platform.bulk.model import bulk_config, open_model
+from agggen_platform.storage import claim
+from agggen_platform.storage.folder import Folder
+
+bundle, source, out, where = sys.argv[1:]
+claim.BEAT = 0.5
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+new, write, tidy = Folder.new, Folder.write, output.Output.tidy
+
+@contextmanager
+def dying_new(self, name):
+    with new(self, name) as path:
+        yield path
+        if name == where:
+            die()  # what was written is whole, and has not its name yet
+
+def dying_write(self, name, content):
+    if name == where:
+        die()
+    write(self, name, content)
+
+Folder.new, Folder.write = dying_new, dying_write
+if where == "tidy":
+    output.Output.tidy = lambda self: die()
+model = open_model(bundle)
+generate(model, source, out, bulk_config(model, ["actors=0", "shard_rows=8"]))
+"""
+BETWEEN = ["work/parts/00030.parquet", "timings.parquet", "texts.parquet", "report.json", "manifest.json", "tidy"]
+
+
+def die_between(model: Model, source: Path, out: str, where: str, folder: Path) -> None:
+    with Running(["-c", DIE, model.address, str(source), out, where], folder) as job:
+        assert job.finish() == -signal.SIGKILL, job.output()
+
+
+def test_the_driver_is_killed_between_data_and_commit(
+    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path
+) -> None:
+    """The same job dies at every step, and each time goes on from what the one before left."""
+    out = tmp_path / "out"
+    for where in BETWEEN:
+        die_between(model, source, str(out), where, tmp_path)
+        assert (out / "manifest.json").exists() == (where == "tidy")
+    parts = out / "work" / "parts"
+    assert len(list(parts.glob("*.parquet"))) == SHARDS
+    report = generate(model, str(source), str(out), here(model))
+    assert report.finished_before
+    assert published(out) == wanted
+    assert not list(parts.glob("*"))
+    said = json.loads((out / "report.json").read_text())
+    assert (said["shards"]["found"], said["shards"]["redone"]) == (SHARDS, 1)  # the one whose file had no name yet
+
+
+def test_the_driver_is_killed_before_the_commit_on_s3(
+    model: Model, source: Path, wanted: dict[str, bytes], s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
+    out = f"{s3}/out"
+    for where in ("work/parts/00030.parquet", "manifest.json"):
+        die_between(model, source, out, where, tmp_path)
+        assert "manifest.json" not in Folder(out).names()
+    report = generate(model, str(source), out, here(model))
+    assert report.progress is not None
+    assert (report.progress.found, report.redone) == (SHARDS, 1)
+    assert published(out) == wanted
+
+
+@pytest.mark.parametrize("store", ["folder", "s3"])
+def test_two_copies_at_once_give_one_clean_output(
+    store: str, model: Model, source: Path, wanted: dict[str, bytes], s3: str, tmp_path: Path
+) -> None:
+    out = f"{s3}/out" if store == "s3" else str(tmp_path / "out")
+    command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), "--out", out, "shard_rows=8"]
+    with ExitStack() as stack:
+        copies = [stack.enter_context(Running([*command, "--actors", "0"], tmp_path)) for _ in range(2)]
+        codes = [copy.finish() for copy in copies]
+    said = "\n".join(copy.output() for copy in copies)
+    if codes != [0, 0]:  # one may begin when the other has ended, and finds it done
+        assert sorted(codes) == [0, 6], said
+        assert f"another job works on {out}" in copies[codes.index(6)].output()
+    else:
+        assert "nothing was done" in said
+    assert published(out) == wanted

@@ -1,0 +1,188 @@
+"""Input of every kind becomes Parquet rows, in order, each with its place; what is no record says why."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.corpora.delimited import read_csv
+from agggen.corpora.prepared import write_records
+from agggen.errors import AggGenError, CorpusError
+from agggen.records import Record
+from agggen_platform.bulk.config import BulkError
+from agggen_platform.bulk.inputs import find_inputs, plan_shards, read_record, ready, record_schema
+from agggen_platform.sharded.shards import Shard, read_rows
+from agggen_platform.storage.folder import Folder
+from tests.bulk_jobs import some_records, write_jsonl
+
+TRIPLES = [["Aromi", "food", "English"]]
+
+
+def shards_of(source: Path, work: Path, shard_rows: int = 4) -> list[Shard]:
+    files = ready(find_inputs(str(source)), Folder(str(work)), shard_rows)
+    return [shard for own in plan_shards(files, shard_rows) for shard in own]
+
+
+def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
+    return [row for s in shards for _, rows in read_rows(s, 100, record_schema().names) for row in rows]
+
+
+def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
+    """Line and id, or line and what is wrong."""
+    found = []
+    for row in rows:
+        try:
+            found.append((row.get("line"), read_record(row)[0].id))
+        except AggGenError as error:
+            found.append((row.get("line"), str(error)))
+    return found
+
+
+def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"id": "a", "triples": TRIPLES, "plan": "[food]"}),
+        "",
+        "{no json",
+        json.dumps({"triples": TRIPLES, "references": ["Aromi is English."]}),
+        json.dumps({"id": "b", "triples": []}),
+        json.dumps({"id": "c", "triples": TRIPLES, "plan": 7}),
+        json.dumps({"id": "d", "triples": TRIPLES, "note": 1}),
+        '{"id": "e\\ud800", "triples": [["a", "b", "c"]]}',
+        "[1]",
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    rows = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path / "work"))
+    found = ids_or_errors(rows)
+    assert [line for line, _ in found] == [1, 3, 4, 5, 6, 7, 8, 9]
+    assert found[0] == (1, "a")
+    assert rows[0]["plan"] == "[food]"
+    assert found[2] == (4, "4")  # its line is its id
+    reasons = ["not JSON at column 2", "no triples", "written as a string, not as int", "unknown key 'note'"]
+    reasons += ["half of a surrogate pair", "must be an object"]
+    for (_, said), reason in zip([found[1], *found[3:]], reasons, strict=True):
+        assert reason in said
+
+
+def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) -> None:
+    text = (
+        "id,subject,predicate,object,plan,text\n"
+        "1,Aromi,food,English,,Aromi is English.\n"
+        "2,Bibi,food,,,\n"
+        '3,Cece,food,"Thai\nand more",,\n'
+        "1,Aromi,area,city,[area food],\n"
+        "2,Bibi,area,city,,\n"
+        ",Dada,area,city,,\n"
+        "5,too,few\n"
+        "3,Cece,area,city,,\n"
+    )
+    path = tmp_path / "in.csv"
+    path.write_text(text)
+    rows = rows_of(shards_of(path, tmp_path / "work"))
+    good = [read_record(row)[0] for row in rows if row["error"] is None]
+    wanted = [item for item in read_csv(path) if isinstance(item, Record)]
+    assert [(one.id, one.triples) for one in good] == [(one.id, one.triples) for one in wanted]
+    assert [(row["line"], row["plan"]) for row in rows if row["error"] is None] == [(2, "[area food]"), (4, None)]
+    rejects = sorted((row["line"], row["id"], row["error"]) for row in rows if row["error"] is not None)
+    theirs = sorted((item.line, item.id, item.reason) for item in read_csv(path) if not isinstance(item, Record))
+    assert [(line, reason) for line, _, reason in rejects] == [(line, reason) for line, _, reason in theirs]
+    assert len(rejects) == 4
+
+
+def test_parquet_is_read_where_it_lies_unless_its_row_groups_are_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    write_records(path, some_records(100), "x", "dev")
+    shards = shards_of(path, tmp_path / "work", 10)
+    assert {(shard.folder, shard.name) for shard in shards} == {(str(tmp_path), "in.parquet")}
+    assert not (tmp_path / "work").exists()
+    small = shards_of(path, tmp_path / "work", 3)  # sixteen shards of three are less than the group of a hundred
+    assert max(shard.rows for shard in small) == 3
+    assert {shard.folder for shard in small} == {str(tmp_path / "work")}
+    assert ids_or_errors(rows_of(small)) == ids_or_errors(rows_of(shards)) == [(None, f"r{n}") for n in range(100)]
+
+
+def test_an_id_that_occurs_again_in_any_file_names_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    write_jsonl(folder / "a.jsonl", some_records(6))
+    (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n")
+    write_records(
+        folder / "c.parquet", [Record(name, some.triples) for name in ("r9", "x") for some in some_records(1)], "x", "y"
+    )
+    (folder / "rejects.jsonl").write_text("what an earlier job wrote\n")
+    shards = shards_of(folder, tmp_path / "work", 3)
+    doubles = {(shard.index, row): where for shard in shards for row, where in shard.doubles}
+    assert [shard.index for shard in shards] == [0, 1, 2, 3]
+    assert doubles == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
+
+
+def test_a_line_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
+    bad = [{"id": "a", "triples": []}, {"id": "a", "triples": TRIPLES, "plan": "[food"}]
+    lines = [*bad, {"id": "a", "triples": TRIPLES}, {"id": " a ", "triples": TRIPLES}]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (shard,) = shards_of(tmp_path / "in.jsonl", tmp_path / "work")
+    assert shard.doubles == ((3, f"{tmp_path}/in.jsonl, line 3"),)
+
+
+def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"triples": TRIPLES}) + "\n")
+    shards = shards_of(tmp_path, tmp_path / "work")
+    assert ids_or_errors(rows_of(shards)) == [(1, "a.jsonl:1"), (1, "b.jsonl:1")]
+    assert not any(shard.doubles for shard in shards)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.jsonl", None, "gone.jsonl does not exist"),
+        ("gone.parquet", None, "gone.parquet does not exist"),
+        ("text.parquet", b"no parquet at all", "is not a Parquet file"),
+        ("other.parquet", pa.table({"id": ["a"]}), "no column 'triples'"),
+        ("typed.parquet", pa.table({"id": [1], "triples": [[]]}), "'id' is int64, it should be string"),
+        ("empty.jsonl", b"", "empty.jsonl is empty"),
+        ("latin.jsonl", b"\xff\n", "line 1: not UTF-8"),
+        ("other.csv", b"a,b\n", "no column subject, predicate, object"),
+        ("notes.txt", b"hello", "none of the kinds that can be read: parquet, jsonl, csv"),
+        ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
+    ],
+)
+def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, message: str, tmp_path: Path) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif content is not None:
+        pq.write_table(content, tmp_path / name)
+    with pytest.raises(CorpusError, match=message):
+        shards_of(tmp_path / name, tmp_path / "work")
+    assert not list((tmp_path / "work").glob("*"))
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", some_records(3))
+    found = find_inputs(str(path))
+    write_jsonl(path, some_records(4))
+    with pytest.raises(BulkError, match="changed while it was read"):
+        ready(found, Folder(str(tmp_path / "work")), 4)
+    assert not list((tmp_path / "work").glob("*"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_memory_does_not_grow_with_the_input(kind: str, tmp_path: Path) -> None:
+    peaks = []
+    for count in (1000, 8000):
+        path = tmp_path / f"{count}.{kind}"
+        if kind == "csv":
+            lines = (f"{number % (count // 2)},Aromi,p{number},o" for number in range(count))
+            path.write_text("id,subject,predicate,object\n" + "\n".join(lines))
+        else:
+            lines = (json.dumps({"id": str(number), "triples": TRIPLES}) for number in range(count))
+            path.write_text("\n".join(lines))
+        tracemalloc.start()
+        ready(find_inputs(str(path)), Folder(str(tmp_path / f"work-{count}")), 8)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] + 200_000  # the records of the longer one are some megabytes

@@ -1,0 +1,61 @@
+"""A job's settings begin with the bundle's own, and decide its fingerprint where they decide its texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import BundleError, ConfigError
+from agggen_platform.bulk import model as model_module
+from agggen_platform.bulk.config import BulkError, described, fingerprint
+from agggen_platform.bulk.model import Model, bulk_config, load_generator, open_model
+
+
+def test_settings_begin_with_the_bundles_then_the_preset_then_the_overrides(model: Model, tmp_path: Path) -> None:
+    assert bulk_config(model).inference == model.inference
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("n_best: 2\ninference:\n  plans: 7\n  beam:\n    beam: 5\n")
+    config = bulk_config(model, ["inference.plans=3"], preset)
+    assert (config.n_best, config.inference.plans, config.inference.beam.beam) == (2, 3, 5)
+    assert config.inference.beam.max_fact_tokens == model.inference.beam.max_fact_tokens
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("inference.plan=3", "did you mean 'inference.plan"),
+        ("inference.level=4", "exceeds this model's largest group of 3"),
+        ("n_best=0", "n_best must be at least 1"),
+        ("format=csv", "'parquet', 'jsonl'"),
+        ("max_reject_share=2", "from 0 to 1"),
+        ("gpus_per_actor=-1", "at least 0"),
+    ],
+)
+def test_settings_that_cannot_be(override: str, message: str, model: Model) -> None:
+    with pytest.raises(ConfigError, match=message):
+        bulk_config(model, [override])
+
+
+def test_the_fingerprint_is_of_what_decides_the_texts(model: Model) -> None:
+    def job(*overrides: str, bundle: str = "b", content: str = "i") -> str:
+        return fingerprint(described(bulk_config(model, overrides), bundle, [("in.jsonl", content)]))
+
+    same = {job(), job("actors=3"), job("shard_rows=5"), job("max_reject_share=0.5")}
+    assert len(same) == 1
+    settings = ("n_best=2", "complete=true", "format=jsonl", "inference.plans=9", "inference.beam.beam=9")
+    others = {job(setting) for setting in settings} | {job(bundle="c"), job(content="j")}
+    assert len(others) == 7
+    assert not same & others
+
+
+def test_an_alias_is_resolved_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "resolve", {"models:/agggen@champion": model.address}.__getitem__)
+    assert open_model("models:/agggen@champion") == model
+
+
+def test_a_bundle_that_was_replaced_is_refused(model: Model, tmp_path: Path) -> None:
+    with pytest.raises(BulkError, match="it was replaced, or nodes see different folders"):
+        load_generator(model.address, "0" * 64, "cpu")
+    with pytest.raises(BundleError):
+        open_model(str(tmp_path / "nothing"))
