@@ -151,6 +151,8 @@ def test_another_jobs_output_is_refused_and_replaced_when_told(corpus: Path, tmp
         CorpusError, match=r"another job's facts \(facts: clauses-\w+ there, sentences-\w+ now\).*fresh"
     ):
         segment(str(corpus), str(tmp_path), sentences)
+    with pytest.raises(CorpusError, match=r"another job's facts \(input/train: \w+ there, none now\)"):
+        segment(str(corpus), str(tmp_path), HERE, splits=["dev"])  # it once said: of another version
     assert snapshot(tmp_path)["train.parquet"] == before["train.parquet"]
     (tmp_path / "notes.txt").write_text("mine")
     segment(str(corpus), str(tmp_path), sentences, splits=["dev"], fresh=True)

@@ -115,10 +115,10 @@ def segment(
         if manifest := output.manifest():
             reports = {name: SplitReport(**split) for name, split in manifest["splits"].items()}
             return SegmentReport(out, output.job, reports, True)
-        config_said = {"facts": cut.fingerprint, "alignment": config.alignment}
+        inputs = {f"input/{one.split}": one.fingerprint for one in sources}
+        config_said = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
         output.begin(config_said, {"splits": [one.split for one in sources]})
         log = stack.enter_context(tracker(f"segment-{output.job}")) if tracker else None
-        inputs = {f"input/{one.split}": one.fingerprint for one in sources}
         about = inputs | {"config_hash": config_hash(config), "segmenter": cut.fingerprint, "job": output.job}
         if log:
             log.log_params(flatten(config) | about)

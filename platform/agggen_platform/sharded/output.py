@@ -105,5 +105,6 @@ def as_json(content: dict[str, Any]) -> bytes:
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    found = [f"{key}: {theirs.get(key)} there, {value} now" for key, value in ours.items() if theirs.get(key) != value]
+    both = {key: (theirs.get(key, "none"), ours.get(key, "none")) for key in (theirs | ours)}
+    found = [f"{key}: {there} there, {now} now" for key, (there, now) in both.items() if there != now]
     return "; ".join(found) or "of another version"
