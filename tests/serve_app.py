@@ -131,7 +131,7 @@ class Load:
     def _ask(self, client: httpx.Client, key: str) -> None:
         asked = {"records": [{"id": key, "triples": [["Aromi", "food", key[:8]], ["Aromi", "area", key[8:12]]]}]}
         self.asked[key] = asked
-        for attempt in range(60 if self.retry else 1):
+        for attempt in range(240 if self.retry else 1):
             try:
                 answer = client.post("/v1/generate", json=asked, headers={"Idempotency-Key": key})
                 how = str(answer.status_code)
@@ -143,11 +143,17 @@ class Load:
             if how == "200":
                 self.answers[key] = answer.content
                 return
-            if how.isdigit() and int(how) not in (*RETRYABLE, 409):
+            if how.isdigit() and not _retryable(answer):
                 self.lost.append(f"{how}: {answer.text[:300]}")
                 return
             time.sleep(0.5)
         self.lost.append(how)
+
+
+def _retryable(answer: httpx.Response) -> bool:
+    """Whether the request may be sent again: it says so, or Serve's proxy lost the ingress replica that had it."""
+    of_ours = answer.headers.get("content-type") == "application/problem+json"
+    return answer.status_code in (*RETRYABLE, 409) or (answer.status_code == 500 and not of_ours)
 
 
 def kill(pids: set[int]) -> float:

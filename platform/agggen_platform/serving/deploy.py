@@ -68,7 +68,8 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
     local = (address or os.environ.get("RAY_ADDRESS") or "local") == "local"
     if local:
         _check_local(config)
-        os.environ.setdefault("RAY_SERVE_SHUTDOWN_TIER_TIMEOUT_S", str(config.limits.longest_deadline_s))
+        # A proxy that died is missed at the third look; Serve's own ten seconds between them make half a minute.
+        os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
     choose_proxy(config.http)
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         import ray
