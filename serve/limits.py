@@ -149,6 +149,7 @@ class _ReadAhead(_Exchange):
                     self.failure = Problem("busy", "too much of this and other streams waits here: send it more slowly")
                 elif message["type"] != "http.request":
                     self.end = message
+                    info_of(self.scope).gone.set()
                 self._hold(size)
                 self.queue.put_nowait(self.failure or message)
         except Exception as error:

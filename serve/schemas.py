@@ -21,7 +21,7 @@ from serve.errors import Problem
 LARGEST_SEED = 2**63 - 1
 _PRINTED = "[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*"
 _SAYABLE = f"^{_PRINTED}[^\\s\\u0000-\\u001f]{_PRINTED}$"  # not blank, no control characters
-_PLAN = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # how it begins
+_PLAN: dict[str, Any] = {"pattern": r"^\s*\[[^\[\]]+\][\s\S]*$"}  # how it begins
 _KINDS = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 _TAGS = ("as-list", "as-object", "str", "int")  # parts of pydantic's places that the body does not have
 

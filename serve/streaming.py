@@ -14,7 +14,6 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -22,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, outcome, placed, refuse_repeated, until_disconnected
+from serve.answering import Answer, Answering, Entry, body_of, outcome, placed, refuse_repeated
 from serve.asgi import info_of
 from serve.engine import EngineError
 from serve.errors import Problem, problem_of, request_id
@@ -87,28 +86,34 @@ class Stream(Response):
         self._stopped: Problem | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reader = asyncio.create_task(self._read(receive))
+        reader = asyncio.create_task(self._read())
         writer = asyncio.create_task(self._write(scope, send))
+        gone = asyncio.create_task(self._gone(scope))
+        waited_for = {reader, writer, gone}
         try:
-            await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-            if writer.done():
-                writer.result()
-            else:  # the client went away, or reading failed
-                reader.result()
+            while not writer.done():
+                done, waited_for = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
         except ClientDisconnect:
             _log.info("request %s: the client went away after %d answers", request_id(scope), self._answered)
         finally:
-            tasks = [reader, writer, *self._work]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            rest: list[asyncio.Task[Any]] = [reader, writer, gone, *self._work]
+            for one in rest:
+                one.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
 
     @property
     def _answered(self) -> int:
         return self._counts["ok"] + self._counts["errors"]
 
-    async def _read(self, receive: Receive) -> None:
-        """Reads until the client goes away, which raises ClientDisconnect."""
+    async def _gone(self, scope: Scope) -> None:
+        """Raises ClientDisconnect as soon as the client went away, however much of what it sent is still to be read."""
+        await info_of(scope).gone.wait()
+        raise ClientDisconnect
+
+    async def _read(self) -> None:
+        """Reads and begins records until there are no more, or a Problem stops it."""
         lines = line_groups(self._request.stream(), self._limits.line_bytes)
         coming: asyncio.Future[list[bytes | Problem] | None] | None = None
         entries: list[Entry] = []
@@ -137,10 +142,6 @@ class Stream(Response):
         if entries:
             await self._begin(entries)
         self._ready.put_nowait(None)
-        with suppress(Problem):  # the one that stopped it, again
-            await until_disconnected(receive)
-            raise ClientDisconnect
-        await asyncio.get_running_loop().create_future()  # until the answers are written
 
     def _entry(self, line: bytes | Problem) -> Entry:
         index = self._counts["records"]
