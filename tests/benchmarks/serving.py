@@ -3,11 +3,11 @@
     python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
         haproxy] [--replicas 1] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
 
-For the tax that counts (the paper's sizes, untrained; about 12 minutes for both modes on two quiet cores):
+For the tax that counts (the paper's sizes, untrained; about 13 minutes for both modes on two quiet cores):
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/serving.py --preset webnlg --rounds 3 --seconds 20
 
-and to see that it works (3 minutes): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
+and to see that it works (3 minutes there): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
 
 For each way that Serve's proxy can run (`http.proxy`), one after another:
 
@@ -35,6 +35,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -159,7 +160,9 @@ def noop(port: int, proxy: str) -> None:
         serve.start(http_options={"host": http.host, "port": port}, proxy_location="HeadOnly")
         deployment = serve.deployment(max_ongoing_requests=256)(serve.ingress(app)(type("Nothing", (), {})))
         serve.run(deployment.bind())
-        signal.sigwait([signal.SIGTERM, signal.SIGINT])
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        stop.wait()
         serve.shutdown()
 
 
