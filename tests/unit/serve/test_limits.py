@@ -173,6 +173,27 @@ def test_a_stream_that_is_not_read_is_counted_all_the_same() -> None:
     asyncio.run(check())
 
 
+def test_a_stream_that_is_too_long_says_so_before_what_still_waits() -> None:
+    async def check() -> None:
+        go = asyncio.Event()
+
+        async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+            await go.wait()
+            with pytest.raises(Problem):
+                await receive()
+
+        server = Server(*[part(b"x" * 30)] * 4)
+        limit = BodyLimit(handler, LIMITS, ["/s"])
+        request = asyncio.create_task(limit(scope("/s"), server.receive, server.send))
+        await until(server.coming.empty)
+        await asyncio.sleep(0.01)
+        go.set()
+        await request
+        assert server.status == 413
+
+    asyncio.run(check())
+
+
 def test_all_streams_together_hold_no_more_than_the_buffer_and_the_one_that_brings_more_ends() -> None:
     async def check() -> None:
         go = asyncio.Event()
