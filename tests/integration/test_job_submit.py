@@ -145,6 +145,15 @@ def test_evaluate(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
     assert report["run"]["command"].startswith("python jobs/evaluate.py ")
 
 
+def test_generate(head: Head, bundle: Path, tmp_path: Path) -> None:
+    prepare("elements", tmp_path / "corpus", splits=["dev"])
+    out = tmp_path / "texts"
+    head.submit("generate", bundle, tmp_path / "corpus", "--out", out, "--runs", tmp_path / "runs", "format=jsonl")
+    texts = [json.loads(line) for line in (out / "texts.jsonl").read_text().splitlines()]
+    assert [text["id"] for text in texts] == [one.id for one in read_records(tmp_path / "corpus" / "dev.parquet")]
+    assert {text["bundle"] for text in texts} == {fingerprint(bundle)}
+
+
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")

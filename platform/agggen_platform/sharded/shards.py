@@ -145,9 +145,8 @@ def cut(
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
         inside = tuple(pair for pair in pairs if first <= pair[0] < first + rows)
         index = first_index + len(shards)
-        shards.append(
-            Shard(index, folder.address, name, part.format(f"{index:05d}"), groups, skip, first, rows, inside)
-        )
+        output, called = part.format(f"{index:05d}"), address or folder.at(name)
+        shards.append(Shard(index, folder.address, name, output, groups, skip, first, rows, called, inside))
 
     first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
     for group, size in enumerate(sizes):
