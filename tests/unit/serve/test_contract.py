@@ -85,14 +85,14 @@ def examples(most: int) -> settings:
 
 
 @schema.parametrize()
-@examples(12)
+@examples(8)
 @pytest.mark.usefixtures("_application")
 def test_answers_are_what_the_document_says(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 
 
 @allowed.parametrize()
-@examples(12)
+@examples(5)
 @pytest.mark.usefixtures("_application")
 def test_so_are_those_to_bodies_that_the_document_allows(case: schemathesis.Case) -> None:
     case.query.clear()  # options in both places would be refused
