@@ -24,7 +24,7 @@ async def _closed_loop(url: str, bodies: Sequence[bytes], clients: int, seconds:
             async with session.post(url, data=body) as response:
                 answer = await response.read()
                 if response.status != 200:
-                    raise SystemExit(f"{url} answered {response.status}: {answer[:300]!r}")
+                    raise RuntimeError(f"{url} answered {response.status}: {answer[:300]!r}")
 
         await asyncio.gather(*(ask() for _ in range(clients)))  # connections, and whatever the first request pays for
         end = time.perf_counter() + seconds

@@ -46,6 +46,7 @@ from typing import Any
 import httpx
 import psutil
 import torch
+from fastapi import FastAPI, Request
 from load import latencies
 from measuring import cpu_of, free_port
 from untrained import PRESETS, development_records, save_untrained
@@ -130,8 +131,6 @@ def _answers(url: str) -> bool:
 
 def noop(port: int, proxy: str) -> None:
     """Serve with an application that does nothing, or the same without Serve; until it is told to end."""
-    from fastapi import FastAPI, Request
-
     app = FastAPI()
 
     @app.post("/")
