@@ -21,7 +21,7 @@ from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
-RECORDS, SHARDS, WORKERS = 480, 60, 2
+RECORDS, SHARDS, WORKERS = 240, 30, 2
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ if where == "tidy":
 model = open_model(bundle)
 generate(model, source, out, bulk_config(model, ["actors=0", "shard_rows=8"]))
 """
-BETWEEN = ["work/parts/00030.parquet", "timings.parquet", "texts.parquet", "report.json", "manifest.json", "tidy"]
+BETWEEN = ["work/parts/00015.parquet", "timings.parquet", "texts.parquet", "report.json", "manifest.json", "tidy"]
 
 
 def die_between(model: Model, source: Path, out: str, where: str, folder: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_driver_is_killed_before_the_commit_on_s3(
 ) -> None:
     monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
     out = f"{s3}/out"
-    for where in ("work/parts/00030.parquet", "manifest.json"):
+    for where in ("work/parts/00015.parquet", "manifest.json"):
         die_between(model, source, out, where, tmp_path)
         assert "manifest.json" not in Folder(out).names()
     report = generate(model, str(source), out, here(model))
