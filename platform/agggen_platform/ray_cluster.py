@@ -97,7 +97,7 @@ def connected(
         else:
             _knock(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises a bare one where its own processes take too long to start
         where = (
             "a local Ray cluster does not start" if local else f"no Ray cluster answers at {address or 'RAY_ADDRESS'}"
         )

@@ -68,6 +68,20 @@ def test_an_address_where_nobody_listens_says_so_fast(scheme: str, monkeypatch: 
 
 
 @pytest.mark.slow
+def test_a_cluster_that_is_too_slow_to_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
+
+    def slow(**_: object) -> None:
+        raise Exception("The current node timed out during startup.\nMore of it.")  # what Ray 2.60 raises
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", slow)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    with pytest.raises(ClusterError, match="does not start: The current node timed out during startup.$"):
+        with connected("local"):
+            pass
+
+
 def test_a_local_cluster_has_a_token_of_its_own() -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     code = """
