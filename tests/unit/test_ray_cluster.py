@@ -77,9 +77,11 @@ def test_a_cluster_that_is_too_slow_to_start_says_so(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", slow)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-    with pytest.raises(ClusterError, match="does not start: The current node timed out during startup.$"):
-        with connected("local"):
-            pass
+    with (
+        pytest.raises(ClusterError, match=r"does not start: The current node timed out during startup\.$"),
+        connected("local"),
+    ):
+        pass
 
 
 def test_a_local_cluster_has_a_token_of_its_own() -> None:
