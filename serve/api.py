@@ -7,23 +7,24 @@ that of `serve.errors.combined` (one record's fault is its request's). The deadl
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
-from starlette.middleware import Middleware
 from starlette.responses import Response
 
 from agggen_platform.serving.config import ServeConfig
 from serve.answering import Answer, Answering, Entry, body_of, outcome, refuse_repeated, while_connected
 from serve.asgi import info_of
-from serve.engine import Engine, EngineError
-from serve.errors import Problem, Unexpected, combined, install, request_id
-from serve.guards import guards
+from serve.engine import Engine, EngineError, ModelCard
+from serve.errors import Problem, combined, install, request_id
+from serve.guards import DEADLINE, guards
 from serve.idempotency import AnswerStore
 from serve.observe import Metrics
 from serve.openapi import document
@@ -46,7 +47,6 @@ GENERATE, PLAN, REALISE, ALIGN = "/v1/generate", "/v1/plan", "/v1/realise", "/v1
 STREAM, MODEL = "/v1/generate:stream", "/v1/model"
 HEALTH, READY, METRICS, OPENAPI = "/healthz", "/readyz", "/metrics", "/openapi.json"
 ROUTES = (GENERATE, PLAN, REALISE, ALIGN, STREAM, MODEL, HEALTH, READY, METRICS, OPENAPI)
-DEADLINE = "X-Deadline-Seconds"
 
 _Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
 
@@ -84,7 +84,6 @@ def api(
         answers=answers,
         echo_request_id=echo_request_id,
     )
-    stack.insert(1, Middleware(Unexpected))  # within the context of the request, around all else
     app = FastAPI(
         title="agggen", openapi_url=OPENAPI, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=stack
     )
@@ -99,6 +98,7 @@ def api(
     ) -> Response:
         given = media_type(request, known)
         data = await request_body(request)
+        began = time.monotonic()
         if given == JSON:
             envelope = checked(Envelope, parse_json(data, config.limits.json_depth))
             raws, options = envelope.records, _options(request, options_model, envelope.options)
@@ -108,13 +108,14 @@ def api(
             detail = f"there are {len(raws)} records; a request may have {config.limits.records}, a stream more"
             raise Problem("too-large", detail, field="records")
         seconds = _seconds(request, config)
-        card = await answering.card()
+        card = await _in_time(answering.card(), seconds)
         options = bounded(options, config.limits, card)
         info = info_of(request.scope)
         info.spend(len(raws))
         entries = [Entry(index, raw) for index, raw in enumerate(raws)]
         refuse_repeated(entries, {})
-        found = await while_connected(request.receive, work(entries, options, seconds))
+        left = max(0.0, seconds - (time.monotonic() - began))
+        found = await while_connected(request.receive, work(entries, options, left))
         for answer in found:
             info.count(outcome(answer))
         problems = [answer for answer in found if isinstance(answer, Problem)]
@@ -153,7 +154,7 @@ def api(
         media_type(request, (NDJSON,))
         options = _options(request, GenerateOptions, {})
         seconds = _seconds(request, config)
-        options = bounded(options, config.limits, await answering.card())
+        options = bounded(options, config.limits, await _in_time(answering.card(), seconds))
         return Stream(request, answering, config, options, seconds)
 
     @app.get(MODEL)
@@ -182,6 +183,15 @@ def api(
 
 def _json(data: dict[str, Any]) -> Response:
     return Response(json.dumps(data, ensure_ascii=False, allow_nan=False).encode(), media_type=JSON)
+
+
+async def _in_time(card: Awaitable[ModelCard], seconds: float) -> ModelCard:
+    """What is served; raises Problem (504) if the engine does not say it within `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await card
+    except TimeoutError:
+        raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
 
 
 def _options(request: Request, model: type[_Options], given: dict[str, Any]) -> _Options:

@@ -32,9 +32,7 @@ class RequestInfo:
     replayed: bool = False  # answered from memory
     outcomes: Counter[str] = field(default_factory=Counter)  # of its records: "ok", or a Failure's code
     allowance: Allowance | None = None  # of records; None: no limit
-    gone: asyncio.Event = field(
-        default_factory=asyncio.Event
-    )  # a stream's client went away
+    gone: asyncio.Event = field(default_factory=asyncio.Event)  # a stream's client went away
 
     def count(self, outcome: str, records: int = 1) -> None:
         """Notes records with this outcome: ``ok`` or a Failure's code; retryable ones keep an answer from memory."""

@@ -8,12 +8,15 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from agggen_platform.serving.config import ServeConfig
+from serve.errors import Unexpected
 from serve.idempotency import AnswerStore, Idempotency
 from serve.limits import Admission, BodyLimit, Pace
 from serve.observe import Metrics, RequestContext
 from serve.security import Authentication, LocalOnly, RateLimit, key_ring
 
-_ASKED = ["Authorization", "X-API-Key", "Content-Type", "Accept", "Idempotency-Key", "X-Request-Id"]
+DEADLINE = "X-Deadline-Seconds"
+
+_ASKED = ["Authorization", "X-API-Key", "Content-Type", "Accept", "Idempotency-Key", "X-Request-Id", DEADLINE]
 _SHOWN = ["X-Request-Id", "Idempotency-Replayed", "Retry-After", "RateLimit", "RateLimit-Policy", "WWW-Authenticate"]
 
 
@@ -50,6 +53,7 @@ def guards(
                 expose_headers=_SHOWN,
             )
         )
+    stack.append(Middleware(Unexpected))  # within CORS: a web page may read a 500 too
     if keys is None:
         stack.append(Middleware(LocalOnly, origins=security.cors_origins, hosts=security.hosts))
     else:

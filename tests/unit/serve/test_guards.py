@@ -158,7 +158,7 @@ def test_bodies_are_bounded_and_streams_by_their_own_limit() -> None:
 
 def test_cross_origin_requests_are_off_and_on_for_the_origins_named(key_file: Path, key: str) -> None:
     asking = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
-    asking["Access-Control-Request-Headers"] = "X-API-Key,Idempotency-Key"
+    asking["Access-Control-Request-Headers"] = "X-API-Key,Idempotency-Key,X-Deadline-Seconds"
     preflight = {"method": "OPTIONS", "headers": asking}
     for config in (ServeConfig(bundle="b"), beyond(key_file)):
         (off,) = ask(application(config), dict(preflight))
