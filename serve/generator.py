@@ -17,7 +17,7 @@ from serve.batching import Batcher, Measure
 from serve.engine import Failure, Job, Text
 from serve.meters import meters
 from serve.planner import candidates_of, refusal
-from serve.replica import check, load
+from serve.replica import check, load, log_as_replica
 
 _log = logging.getLogger("agggen.serve")
 
@@ -44,6 +44,7 @@ class GeneratorReplica:
             BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
             StorageError: the store refused or did not answer.
         """
+        log_as_replica(config.log)
         served = load(address, fingerprint, config.generator)
         self._fingerprint = served.fingerprint
         self._bundle, self._device = served.bundle, served.device

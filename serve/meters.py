@@ -46,15 +46,19 @@ class _RayMeters(Meters):
         self._worked.observe(max(worked, 1e-9), tags=tags)
 
 
-def meters() -> Meters:
-    """Those of the Serve replica that this process is, or some that count nothing."""
+def replica_id() -> str | None:
+    """That of the Serve replica that this process is; None elsewhere."""
     if "ray.serve" not in sys.modules:
-        return Meters()
+        return None
     from ray import serve
     from ray.serve.exceptions import RayServeException
 
     try:
-        serve.get_replica_context()
+        return str(serve.get_replica_context().replica_id.unique_id)
     except RayServeException:
-        return Meters()
-    return _RayMeters()
+        return None
+
+
+def meters() -> Meters:
+    """Those of the Serve replica that this process is, or some that count nothing."""
+    return Meters() if replica_id() is None else _RayMeters()

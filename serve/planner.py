@@ -14,7 +14,7 @@ from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
 from serve.engine import Failure, Job, ModelCard
 from serve.meters import meters
-from serve.replica import check, load
+from serve.replica import check, load, log_as_replica
 
 Found = Candidates | list[PlannedRecord]
 
@@ -43,6 +43,7 @@ class PlannerReplica:
             BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
             StorageError: the store refused or did not answer.
         """
+        log_as_replica(config.log)
         served = load(address, fingerprint, config.planner)
         bundle = served.bundle
         self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)  # the rest is let go

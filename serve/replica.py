@@ -11,9 +11,11 @@ import torch
 from agggen.bundle import Bundle, fingerprint, load_bundle
 from agggen.errors import BundleError
 from agggen_platform.registry.admission import smoke
-from agggen_platform.serving.config import ReplicaConfig
+from agggen_platform.serving.config import LogConfig, ReplicaConfig
 from agggen_platform.storage.bundles import get_bundle
 from serve.batching import Batcher
+from serve.meters import replica_id
+from serve.observe import set_up_logging
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,12 @@ class Served:
     address: str
     fingerprint: str
     device: str  # that it was tested on
+
+
+def log_as_replica(log: LogConfig) -> None:
+    """JSON lines from here on, where this process is a replica of Ray Serve; elsewhere the log is its owner's."""
+    if replica := replica_id():
+        set_up_logging(log, replica=replica)
 
 
 def load(address: str, expected: str | None, config: ReplicaConfig) -> Served:

@@ -6,12 +6,15 @@ import asyncio
 import io
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+import ray.serve
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,6 +25,7 @@ from agggen_platform.serving.config import LogConfig
 from serve.asgi import info_of
 from serve.engine import ModelCard
 from serve.observe import Metrics, RequestContext, current_request, set_up_logging
+from serve.replica import log_as_replica
 from tests.unit.serve.http_calls import Echo, Server, answer, client, part, pieces, read, scope
 
 ROUTES = ["/v1/generate"]
@@ -369,3 +373,21 @@ def test_a_stream_passes_part_by_part() -> None:
         assert server.body == b"12"
 
     asyncio.run(check())
+
+
+def test_a_replica_that_works_on_records_logs_like_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    with logging_to(io.StringIO()):
+        log_as_replica(LogConfig())  # no replica of Ray Serve: the log stays as it is
+        assert logging.getLogger("serve").handlers[0].stream is not sys.stderr  # type: ignore[attr-defined]
+        monkeypatch.setattr(sys, "stderr", stream)
+        name = SimpleNamespace(unique_id="r9")
+        monkeypatch.setattr(ray.serve, "get_replica_context", lambda: SimpleNamespace(replica_id=name))
+        log_as_replica(LogConfig())
+        try:
+            raise ValueError("what the client wrote")
+        except ValueError:
+            logging.getLogger("agggen.serve").exception("a record could not be worked on")
+    line = json.loads(stream.getvalue())
+    assert (line["replica"], line["error"]) == ("r9", "ValueError")
+    assert "what the client wrote" not in stream.getvalue()
