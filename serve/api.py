@@ -169,7 +169,7 @@ def api(
 
     @app.get(READY)
     async def ready() -> Response:
-        return _json({"status": "ready", "model": (await engine.card()).fingerprint})
+        return _json({"status": "ready", "model": (await engine.ready()).fingerprint})
 
     @app.get(METRICS)
     async def prometheus(request: Request) -> Response:

@@ -81,6 +81,10 @@ class Engine(Protocol):
         """What is served; raises EngineError while nothing is ready."""
         ...
 
+    async def ready(self) -> ModelCard:
+        """What is served, once all that answers records has loaded it and tested itself; raises EngineError before."""
+        ...
+
 
 class EngineError(Exception):
     """The engine as a whole cannot answer now; the same request may succeed later."""

@@ -71,6 +71,10 @@ class GeneratorReplica:
         """The most likely predicates behind each fact of each text."""
         return await self._batcher.submit(texts, seconds)  # type: ignore[return-value] # what a Text gives
 
+    async def fingerprint(self) -> str:
+        """That of the bundle, which is loaded and passed its self-test."""
+        return self._fingerprint
+
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""
         await check(self._batcher, self._test, self._longest)

@@ -43,6 +43,7 @@ class HandleEngine:
             records: more are shared out among several calls, so among replicas.
         """
         self._planner, self._generator, self._records = planner, generator, records
+        self._wrote = False  # a generator answered: its loading is over
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
         """The n best texts of each job, best first."""
@@ -75,6 +76,23 @@ class HandleEngine:
         if isinstance(found, Failure):
             raise EngineError(f"no planner is ready: {found.message}")
         return found
+
+    async def ready(self, seconds: float = 10.0) -> ModelCard:
+        """What is served, once a planner answers, and a generator has.
+
+        Generators are not asked again after that: one that is busy, or scaled down to none, is no reason to send
+        requests elsewhere.
+
+        Raises:
+            EngineError: one of them does not answer within `seconds`.
+        """
+        card = await self.card(seconds)
+        if not self._wrote:
+            found = await self._call(lambda left: self._generator.fingerprint.remote(), _now() + seconds)
+            if isinstance(found, Failure):
+                raise EngineError(f"no generator is ready: {found.message}")
+            self._wrote = True
+        return card
 
     async def _generate(self, jobs: Sequence[Job], until: float) -> list[list[Generation] | Failure]:
         planned = await self._call(lambda left: self._planner.candidates.remote(jobs, left), until)

@@ -79,3 +79,6 @@ class StubEngine:
         if self.error is not None:
             raise self.error
         return CARD
+
+    async def ready(self) -> ModelCard:
+        return await self.card()

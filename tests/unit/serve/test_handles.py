@@ -322,3 +322,24 @@ def test_the_whole_engine_in_one_process(engine: Engine) -> None:
         assert (await engine.card()).largest_group == 3
 
     run(test)
+
+
+def test_an_endpoint_is_ready_when_a_generator_has_loaded_too() -> None:
+    card = object()
+
+    async def test() -> None:
+        generator = Replicas(forever, DIED, DIED, lambda: "ab12", DIED)
+        engine = HandleEngine(Replicas(lambda: card), generator)
+        with pytest.raises(EngineError, match="no generator is ready"):  # it is still loading
+            await engine.ready(0.05)
+        with pytest.raises(EngineError, match="no generator is ready"):
+            await engine.ready(5)
+        for _ in range(3):
+            assert await engine.ready(5) is card
+        assert len(generator.seen) == 4  # not asked again
+
+    run(test)
+
+
+def test_an_engine_of_this_process_is_ready(engine: Engine) -> None:
+    assert run(engine.ready) == run(engine.card)
