@@ -205,6 +205,25 @@ def test_a_job_that_was_cut_off_goes_on(model: Model, source: Path, wanted: dict
     assert published(tmp_path) == wanted
 
 
+def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Model, tmp_path: Path) -> None:
+    class CutError(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.shards == 3:
+            raise CutError
+
+    records, source, out = list(some_records(16)), tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name, some in (("a", records[:8]), ("b", records[8:12]), ("c", records[12:])):
+        write_records(tmp_path / "whole.parquet", some, "x", "dev")
+        pq.write_table(pq.read_table(tmp_path / "whole.parquet"), source / f"{name}.parquet", row_group_size=4)
+    with pytest.raises(CutError):
+        generate(model, str(source), str(out), here(model, "shard_rows=4"), progress=stop)
+    generate(model, str(source), str(out), here(model, "shard_rows=8"))
+    assert [row["id"] for row in texts(out)] == [record.id for record in some_records(16)]
+
+
 def test_a_shard_that_kills_its_workers_ends_the_job(model: Model, source: Path, tmp_path: Path) -> None:
     def leave_traces_of_deaths(progress: Progress) -> None:
         Folder(str(tmp_path)).write("work/parts/00001.parquet.attempts", str(ATTEMPTS).encode())

@@ -149,4 +149,5 @@ def forget_attempts(out: Folder) -> int:
 
 
 def _identity(shard: Shard) -> list[Any]:
-    return [shard.part, list(shard.groups), shard.skip, shard.first, shard.rows]
+    """What tells a shard from others, also those that another `shard_rows` gives, which may have the same part."""
+    return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]
