@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError, BundleError, ConfigError
 from agggen_platform.registry import Registry, is_model_address, parse_address
 from agggen_platform.registry.address import SCHEME, ModelAddress
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import Endpoint, Say, Stop
+from agggen_platform.serving.errors import DeployError
 from agggen_platform.serving.target import check_target, find_target
 
 
@@ -37,7 +38,7 @@ class Follower:
                 return False
             try:
                 return self._roll(address, stop)
-            except AggGenError:
+            except (BundleError, DeployError):  # anything else may be over at the next look
                 self._refused = address
                 raise
         except AggGenError as error:

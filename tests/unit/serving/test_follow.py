@@ -1,0 +1,68 @@
+"""An alias that is followed: what is tried again, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agggen.errors import AggGenError, BundleError
+from agggen_platform.registry import Registry, register
+from agggen_platform.serving import follow
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.errors import DeployError
+from agggen_platform.storage.errors import StorageError
+from tests.unit.serve.conftest import save_tiny_model
+
+
+class Endpoint:
+    """Serves what it is told to, or fails as `errors` say."""
+
+    def __init__(self, *errors: AggGenError) -> None:
+        self.target: Any = SimpleNamespace(shown="models:/agggen/0")
+        self.errors = list(errors)
+        self.tried = 0
+
+    def deploy(self, target: Any, stop: Any) -> None:
+        self.tried += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        self.target = target
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeConfig:
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path / 'registry.db'}")
+    register(str(save_tiny_model(tmp_path / "bundle")))
+    Registry().set_alias("agggen", "champion", "1")
+    return ServeConfig("models:/agggen@champion")
+
+
+def looked(config: ServeConfig, endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool], list[str]]:
+    """What three looks did and said; the bundle passes its self-test."""
+    monkeypatch.setattr(follow, "check_target", lambda target: None)
+    said: list[str] = []
+    follower = follow.Follower(config, endpoint, said.append)
+    return [follower.look() for _ in range(3)], said
+
+
+def test_a_store_that_does_not_answer_does_not_keep_a_bundle_out(
+    config: ServeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = Endpoint(StorageError("no answer"), StorageError("no answer"))
+    found, said = looked(config, endpoint, monkeypatch)
+    assert found == [False, False, True]
+    assert sum("no answer" in text for text in said) == 1
+    assert endpoint.target.shown == "models:/agggen/1"
+
+
+@pytest.mark.parametrize("error", [BundleError("broken"), DeployError("broken")])
+def test_a_bundle_that_does_not_work_is_tried_once(
+    config: ServeConfig, monkeypatch: pytest.MonkeyPatch, error: AggGenError
+) -> None:
+    endpoint = Endpoint(error)
+    found, said = looked(config, endpoint, monkeypatch)
+    assert (found, endpoint.tried) == ([False] * 3, 1)
+    assert "what was served before is served" in said[-1]
