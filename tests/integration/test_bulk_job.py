@@ -242,6 +242,28 @@ def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_p
         generate(model, str(source), str(tmp_path / "gpu"), bulk_config(model, ["actors=2", "gpus_per_actor=1"]))
 
 
+def test_a_worker_that_outlived_another_job_spoils_nothing(
+    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path
+) -> None:
+    part = tmp_path / "work" / "parts" / "00000.parquet"
+
+    def keep(progress: Progress) -> None:
+        raise RuntimeError(part.read_bytes().hex())
+
+    with pytest.raises(RuntimeError) as kept:
+        generate(model, str(source), str(tmp_path), here(model, "inference.plans=1"), progress=keep)
+
+    def write_late(progress: Progress) -> None:
+        if progress.shards == 1:
+            part.write_bytes(bytes.fromhex(str(kept.value)))
+
+    with pytest.raises(JobError, match=f"a worker of another job wrote over {part}"):
+        generate(model, str(source), str(tmp_path), here(model), fresh=True, progress=write_late)
+    assert not published(tmp_path)
+    generate(model, str(source), str(tmp_path), here(model))
+    assert published(tmp_path) == wanted
+
+
 def test_a_second_job_on_one_folder_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path))), pytest.raises(ClaimedError, match=r"another job works on .*process \d+ on"):
         generate(model, str(source), str(tmp_path), here(model))

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from agggen.corpora.rejects import Reject
 from agggen_platform.bulk.inputs import ReadyFile
 from agggen_platform.bulk.rows import text_schema
+from agggen_platform.bulk.worker import BulkWorker
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.storage.folder import Folder
+from agggen_platform.sharded.worker import check_part
 from agggen_platform.storage.verified import measure
 
 TIMINGS = "timings.parquet"
@@ -108,7 +109,7 @@ class Output(JobFolder):
                     for file, own in zip(files, shards, strict=True):
                         for shard in own:
                             wait(shard)
-                            _add(self.folder, shard, file, before, sinks, summary)
+                            _add(self, shard, file, before, sinks, summary)
                         before += file.rows
                 measured = {texts_name: measure(texts), REJECTS: measure(rejects)}
             more, report = accept(summary)
@@ -132,9 +133,11 @@ class _Sinks:
     rejects: TextIO
 
 
-def _add(folder: Folder, shard: Shard, file: ReadyFile, before: int, sinks: _Sinks, summary: Summary) -> None:
+def _add(output: Output, shard: Shard, file: ReadyFile, before: int, sinks: _Sinks, summary: Summary) -> None:
     """Takes a shard's file into the result; `before` is how many rows the files before this one have."""
+    folder = output.folder
     with folder.open(shard.part) as opened, pq.ParquetFile(opened, pre_buffer=False) as parquet:
+        check_part(parquet, BulkWorker.key, output.job, folder.at(shard.part))
         part = parquet.read()
     is_reject = pc.is_valid(part["error"])
     for row in part.filter(is_reject).select(["row", "line", "id", "error"]).to_pylist():

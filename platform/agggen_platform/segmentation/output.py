@@ -15,8 +15,10 @@ from agggen.corpora.rejects import Reject
 from agggen.records import Plan
 from agggen_platform.segmentation.rows import rejected
 from agggen_platform.segmentation.shards import Source
+from agggen_platform.segmentation.worker import ShardWorker
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
 from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import check_part
 
 _ROWS = 1024  # held at once
 
@@ -92,6 +94,7 @@ class Output(JobFolder):
         for shard in shards:
             wait(shard)
             with self.folder.open(shard.part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+                check_part(parquet, ShardWorker.key, self.job, self.folder.at(shard.part))
                 for batch in parquet.iter_batches(_ROWS):
                     rows = batch.to_pylist()
                     for number, identifier, reason in rejected(rows):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.errors import AggGenError
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.folder import Folder
 
@@ -133,6 +134,20 @@ class Worker(ABC, Generic[C]):
             raise self.broken(shard)
         self.out.write(shard.part + _ATTEMPTS, str(attempts + 1).encode())
         return attempts
+
+
+def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
+    """Passes if a part is still this job's when it is read: a worker that outlived its own job may write over it.
+
+    Args:
+        key: of the kind of worker.
+        where: the part is.
+
+    Raises:
+        JobError: it is another job's.
+    """
+    if json.loads((part.metadata.metadata or {}).get(key, b"{}")).get("job") != job:
+        raise JobError(f"a worker of another job wrote over {where}; run it again when that job has ended")
 
 
 def forget_attempts(out: Folder) -> int:
