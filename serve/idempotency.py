@@ -183,10 +183,14 @@ class RemoteAnswers:
     async def _ask(self, method: str, *arguments: Any) -> Any:
         if self._clock() < self._down_until:
             raise StoreUnavailable
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
         try:
             async with asyncio.timeout(self._seconds):
                 return await getattr(self._handle, method).remote(*arguments)
-        except Exception as error:  # whatever Serve raises: a memory that fails must not fail requests
+        except (Exception, asyncio.CancelledError) as error:  # a memory that fails must not fail requests
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > cancelled):
+                raise  # the request was; else its memory's replica stops, for which Serve raises the same
             self._down_until = self._clock() + self._pause
             _log.warning("requests are served without the memory of answers: %s", type(error).__name__)
             raise StoreUnavailable from error

@@ -8,6 +8,7 @@ import os
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -376,5 +377,23 @@ def test_a_memory_elsewhere_says_that_it_is_out_of_reach(clock: Clock) -> None:
         for call in (store.begin("k", "c", "o"), store.finish("k", "o", Answer(200, (), b"")), store.drop("k", "o")):
             with pytest.raises(StoreUnavailable):
                 await call
+
+    asyncio.run(check())
+
+
+def test_a_memory_whose_replica_stops_does_not_cancel_requests(clock: Clock) -> None:
+    async def check() -> None:
+        async def stopping() -> None:
+            raise asyncio.CancelledError  # as Serve does
+
+        handle = SimpleNamespace(begin=SimpleNamespace(remote=lambda *_: stopping()))
+        with pytest.raises(StoreUnavailable):
+            await RemoteAnswers(handle, clock=clock).begin("k", "c", "o")
+        handle.begin.remote = lambda *_: asyncio.sleep(60)
+        task = asyncio.create_task(RemoteAnswers(handle, seconds=60).begin("k", "c", "o"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     asyncio.run(check())
