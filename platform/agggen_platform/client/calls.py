@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -91,8 +92,12 @@ class Calls:
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
             raise AnswerError(f"POST {self._transport.settings.url}{path}: {count} to {len(records)} records")
-        if not all(isinstance(answer, dict) and answer.get("status") in ("ok", "error") for answer in answers):
-            raise AnswerError(f"POST {self._transport.settings.url}{path}: answers without a status")
+        if not all(map(_is_answer, answers)):
+            raise AnswerError(
+                f"POST {self._transport.settings.url}{path}: answers without a status or an error's reason"
+            )
+        if [answer.get("index") for answer in answers] != list(range(len(answers))):
+            raise AnswerError(f"POST {self._transport.settings.url}{path}: answers out of order")
         return answers
 
     # --- any number of records ----------------------------------------------------------------------------------------
@@ -245,9 +250,19 @@ def _line(line: bytes, what: str) -> Answer:
         answer = json.loads(line)
     except ValueError:
         answer = None
-    if not isinstance(answer, dict) or answer.get("status") not in ("ok", "error", "end"):
+    if not _is_answer(answer) and not _is_end(answer):
         raise AnswerError(f"{what}: no answer but {line[:60]!r}; is this the endpoint?")
     return answer
+
+
+def _is_answer(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return value.get("status") == "ok" or (value.get("status") == "error" and isinstance(value.get("error"), dict))
+
+
+def _is_end(value: object) -> bool:
+    return isinstance(value, dict) and value.get("status") == "end" and isinstance(value.get("error"), dict | NoneType)
 
 
 def _is_retryable(answer: Answer) -> bool:

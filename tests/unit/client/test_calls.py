@@ -117,6 +117,8 @@ LASTING = [
     (httpx.Response(200, text="<html>hello"), AnswerError, "no JSON object but '<html>hello'"),
     (httpx.Response(200, json={"answers": []}), AnswerError, "0 answers to 1 records"),
     (httpx.Response(200, json={"answers": [{"index": 0}]}), AnswerError, "without a status"),
+    (httpx.Response(200, json={"answers": [{"index": 0, "status": "error"}]}), AnswerError, "an error's reason"),
+    (httpx.Response(200, json={"answers": [{"index": 1, "status": "ok"}]}), AnswerError, "out of order"),
     (httpx.Response(200, json={"hello": 1}), AnswerError, "no answers"),
     (httpx.UnsupportedProtocol("no such scheme"), RefusedError, "no such scheme"),
 ]

@@ -219,6 +219,8 @@ BAD_LINES = [
     b'{"index": 0, "id": "r0", "status": "ok"}\n' * 2,  # the same place twice
     b'{"status": "end"}\n{"index": 0, "id": "r0", "status": "ok"}\n',
     b'{"status": "end"}\n',  # without all answers
+    b'{"index": 0, "id": "r0", "status": "error"}\n',  # without a reason
+    b'{"status": "end", "error": "no reason"}\n',
     b"[]\n",
 ]
 
