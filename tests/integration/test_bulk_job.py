@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 from agggen.bundle import load_bundle
 from agggen.corpora.prepared import write_records
 from agggen.errors import CorpusError
+from agggen_platform.bulk import job as job_module
 from agggen_platform.bulk import rows as rows_module
 from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import Progress, generate
@@ -97,6 +100,39 @@ def test_json_lines_hold_the_same_as_parquet(
     lines = (tmp_path / "texts.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == pq.read_table(pa.BufferReader(wanted["texts.parquet"])).to_pylist()
     assert not (tmp_path / "texts.parquet").exists()
+
+
+def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_path: Path) -> None:
+    records, source, out = list(some_records(20)), tmp_path / "in.parquet", tmp_path / "out"
+    write_records(source, records, "x", "y")
+
+    def change(now: Progress) -> None:
+        if now.shards == 1:
+            write_records(source, records[::-1], "x", "y")
+
+    with pytest.raises(BulkError, match=r"in\.parquet changed while it was read"):
+        generate(model, str(source), str(out), here(model), progress=change)
+    assert not published(out).keys() & {"texts.parquet", "manifest.json"}
+
+
+def test_a_claim_that_is_lost_during_the_upload_publishes_no_manifest(
+    model: Model, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploaded = tmp_path / "texts.parquet"
+
+    @contextmanager
+    def lost(folder: Folder) -> Iterator[Callable[[], None]]:
+        def check() -> None:
+            if uploaded.exists():
+                raise ClaimedError("another job took over")
+
+        yield check
+
+    monkeypatch.setattr(job_module, "claim", lost)
+    with pytest.raises(ClaimedError, match="took over"):
+        generate(model, str(source), str(tmp_path), here(model))
+    assert uploaded.exists() and not (tmp_path / "manifest.json").exists()
+    assert list((tmp_path / "work" / "parts").iterdir())  # they are the new holder's
 
 
 def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:

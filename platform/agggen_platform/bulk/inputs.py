@@ -28,6 +28,7 @@ from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkError
+from agggen_platform.sharded.config import check_unchanged
 from agggen_platform.sharded.output import REJECTS
 from agggen_platform.sharded.shards import (
     PARTS_OF_A_GROUP,
@@ -173,7 +174,9 @@ def ready(inputs: list[InputFile], work: Folder, shard_rows: int) -> list[ReadyF
     found: list[ReadyFile] = []
     for number, file in enumerate(inputs):
         if file.kind == "parquet":
-            groups = _opened(file.folder, file.name).groups
+            opened = _opened(file.folder, file.name)
+            check_unchanged(file.address, file.fingerprint, opened.fingerprint, BulkError)
+            groups = opened.groups
             if max(groups, default=0) <= PARTS_OF_A_GROUP * shard_rows:
                 found.append(ReadyFile(file, file.folder, file.name, groups))
                 continue
@@ -183,6 +186,18 @@ def ready(inputs: list[InputFile], work: Folder, shard_rows: int) -> list[ReadyF
         groups = open_parquet(work, name, pa.schema([]), _NEEDED_COLUMNS).groups
         found.append(ReadyFile(file, work, name, groups))
     return found
+
+
+def check_in_place(files: list[ReadyFile]) -> None:
+    """Passes if what was read where it lies is still what it was; of text files, copies were read.
+
+    Raises:
+        BulkError: a file changed since `find_inputs`.
+    """
+    for file in files:
+        if not file.is_text:
+            now = _opened(file.input.folder, file.input.name).fingerprint
+            check_unchanged(file.input.address, file.input.fingerprint, now, BulkError)
 
 
 def plan_shards(files: list[ReadyFile], shard_rows: int) -> list[list[Shard]]:
@@ -233,8 +248,7 @@ def _copy(file: InputFile, work: Folder, name: str, rows_a_group: int) -> None:
                         writer.write_table(pa.Table.from_pylist(some, record_schema()))
                         some = []
                 writer.write_table(pa.Table.from_pylist(some, record_schema()))
-        if digested.sha256.hexdigest() != file.fingerprint:
-            raise BulkError(f"{file.address} changed while it was read; run it again when it stays as it is")
+        check_unchanged(file.address, file.fingerprint, digested.sha256.hexdigest(), BulkError)
 
 
 def _regroup(file: InputFile, path: Path, rows_a_group: int) -> None:

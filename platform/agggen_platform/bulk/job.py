@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agggen.errors import CorpusError
 from agggen_platform.bulk.config import BulkConfig, BulkError, described, fingerprint
-from agggen_platform.bulk.inputs import InputFile, find_inputs, plan_shards, ready
+from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import WORK, Output, Summary
 from agggen_platform.bulk.rows import Counts
@@ -84,6 +84,7 @@ def generate(
 
     Raises:
         CorpusError: the input is not there or cannot be read, or `out` holds something else.
+        BulkError: the input changed while it was read.
         ClaimedError: another job works on `out`.
         JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
             kept for the next run.
@@ -120,6 +121,7 @@ def generate(
         def accept(summary: Summary) -> tuple[dict[str, Any], dict[str, Any]]:
             nonlocal report
             check_claim()
+            check_in_place(files)
             total = summary.records + summary.rejects
             why = target.at(REJECTS)
             check_rejects(summary.rejects, total, config.max_reject_share, "records", why, BulkError)
@@ -129,7 +131,7 @@ def generate(
             inference = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
             return {"summary": said, "config": inference, **_named(model, inputs)}, report.as_dict()
 
-        output.write(files, shards, config.format, work.wait, accept)
+        output.write(files, shards, config.format, work.wait, accept, check_claim)
         assert report is not None
         if log:
             log.log_metrics(work.metrics() | _metrics(report), step=len(every))

@@ -83,6 +83,7 @@ class Output(JobFolder):
         texts_format: Literal["parquet", "jsonl"],
         wait: Callable[[Shard], None],
         accept: Callable[[Summary], tuple[dict[str, Any], dict[str, Any]]],
+        confirm: Callable[[], None],
     ) -> Summary:
         """Puts the result together and publishes it, the manifest last.
 
@@ -91,6 +92,7 @@ class Output(JobFolder):
             wait: returns when a shard's file is there.
             accept: called when all are, before anything but the rejects is published; returns what to add to the
                 manifest, and the report.
+            confirm: called before the manifest is written, since uploads take time; raises if the folder was lost.
         """
         summary = Summary()
         texts_name = f"texts.{texts_format}"
@@ -115,6 +117,7 @@ class Output(JobFolder):
             more, report = accept(summary)
         self.folder.write(REPORT, as_json(report))
         named = {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in measured.items()}
+        confirm()
         self.folder.write(MANIFEST, as_json({"job": self.job, "files": named} | more))
         self.tidy()
         return summary

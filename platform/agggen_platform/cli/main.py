@@ -20,8 +20,8 @@ import typer
 
 from agggen.errors import AggGenError
 from agggen_platform.cli import (
-    bulk,
     ask,
+    bulk,
     console,
     corpora,
     demo,

@@ -22,7 +22,7 @@ from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Source, open_source, plan_shards
 from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
-from agggen_platform.sharded.config import check_rejects
+from agggen_platform.sharded.config import check_rejects, check_unchanged
 from agggen_platform.sharded.driver import Work
 from agggen_platform.sharded.output import REJECTS
 from agggen_platform.sharded.shards import file_at
@@ -140,12 +140,15 @@ def segment(
 
         def accept() -> dict[str, Any]:
             check_claim()
+            for one in sources:
+                now = open_source(Folder(one.folder), one.name).fingerprint
+                check_unchanged(one.address, one.fingerprint, now, SegmentationError)
             texts = work.counts.references + work.counts.rejects
             why = target.at(REJECTS)
             check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why, SegmentationError)
             return {"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs}
 
-        reports = output.write(sources, shards, work.wait, accept)
+        reports = output.write(sources, shards, work.wait, accept, check_claim)
         if log:
             log.log_metrics(work.metrics() | _shape(reports), step=len(every))
     return SegmentReport(out, output.job, reports, False, work.progress(), time.monotonic() - begin)

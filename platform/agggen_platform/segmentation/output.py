@@ -61,12 +61,14 @@ class Output(JobFolder):
         shards: dict[str, list[Shard]],
         wait: Callable[[Shard], None],
         accept: Callable[[], dict[str, Any]],
+        confirm: Callable[[], None],
     ) -> dict[str, SplitReport]:
         """Puts the result together and publishes it.
 
         Args:
             wait: returns when a shard's file is there.
             accept: called when all are, before anything is published; returns what to add to the manifest.
+            confirm: called before the manifest is written, since uploads take time; raises if the folder was lost.
         """
         reports: dict[str, SplitReport] = {}
         with ExitStack() as publish:
@@ -80,6 +82,7 @@ class Output(JobFolder):
                     size, digest = file.stat().st_size, fingerprint(file)
                     reports[source.split] = SplitReport(source.rows, records, *counts, size, digest)
             more = accept()
+        confirm()
         parts = {shard.part for split in shards.values() for shard in split}
         for name in self.folder.names("facts"):
             if name not in parts:  # of a run with other shards

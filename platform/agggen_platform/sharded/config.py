@@ -35,6 +35,16 @@ class ShardedConfig:
             raise ConfigError(f"shard_rows must be at least 1, not {self.shard_rows}")
 
 
+def check_unchanged(address: str, before: str, now: str, error: type[JobError]) -> None:
+    """Passes if the fingerprint of the input at `address` is still what it was.
+
+    Raises:
+        JobError: of the class `error`.
+    """
+    if now != before:
+        raise error(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
+
+
 def check_rejects(rejects: int, total: int, limit: float, what: str, where: str, error: type[JobError]) -> None:
     """Passes if `rejects` are at most the share `limit` of `total`.
 
