@@ -28,9 +28,10 @@ srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10 or 
 	$(BIN)/agggen srl setup $(ARGS)
 
 # AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
-# The unit tests are spread over the cores; what starts clusters and servers of its own then runs one test at a time.
+# Unit tests on all cores; then, one at a time, what starts clusters and servers of its own. Status 5: ARGS chose none.
 test: venv  ## run the tests (ARGS='-m "not slow"' to choose)
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/unit $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest --ignore tests/unit tests $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import Engine, Failure, Job, ModelCard, Text
+from serve.engine import Engine, Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
 from serve.reading import check_unicode
 from serve.schemas import (
@@ -176,7 +176,7 @@ class Answering:
         self,
         entries: Sequence[Entry],
         prepare: Callable[[Entry], _Work],
-        ask: Callable[[list[_Work], float], Awaitable[Sequence[Any]]],
+        ask: Callable[[list[_Work], float], Awaitable[Sequence[Found[Any] | Failure]]],
         tell: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
@@ -198,7 +198,8 @@ class Answering:
             try:
                 if isinstance(result, Failure):
                     raise problem_of(result)
-                answers[entry.index] = {"index": entry.index, "id": entry.id, "status": "ok", **tell(one, result)}
+                said = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
+                answers[entry.index] = said | tell(one, result.value)
             except Problem as problem:
                 answers[entry.index] = placed(problem, entry)
         return [answers[entry.index] for entry in entries]

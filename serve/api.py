@@ -122,7 +122,7 @@ def api(
         if len(problems) == len(found):
             raise combined(problems)
         identifier = request_id(request.scope)
-        return _json({"model": card.fingerprint, "answers": [body_of(answer, identifier) for answer in found]})
+        return _json({"answers": [body_of(answer, identifier) for answer in found]})
 
     @app.post(GENERATE)
     async def generate(request: Request) -> Response:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
 from agggen.records import Plan, Record
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,26 @@ RETRYABLE = ("deadline", "busy", "lost")
 
 
 @dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """The answer to a record, and the bundle that gave it: while one replaces another, both do."""
+
+    value: T
+    model: str  # its fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class ByModel(Generic[T]):
+    """What a replica says to several records, in their order, and the fingerprint of its bundle."""
+
+    answers: list[T | Failure]
+    model: str
+
+    def found(self) -> list[Found[T] | Failure]:
+        """Each answer for itself."""
+        return [answer if isinstance(answer, Failure) else Found(answer, self.model) for answer in self.answers]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCard:
     """What the endpoint serves."""
 
@@ -65,15 +87,15 @@ class ModelCard:
 class Engine(Protocol):
     """Plans, writes, aligns. `seconds` is the time left to the caller: later answers are dropped undone (deadline)."""
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
         ...
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level; its human plan is not looked at."""
         ...
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
         """The most likely predicates behind each fact of each text."""
         ...
 

@@ -14,7 +14,7 @@ from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
-from serve.engine import Failure, Job, Text
+from serve.engine import ByModel, Failure, Job, Text
 from serve.meters import meters
 from serve.planner import candidates_of, refusal
 from serve.replica import check, load, log_as_replica
@@ -57,7 +57,7 @@ class GeneratorReplica:
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
-    ) -> list[list[Generation] | Failure]:
+    ) -> ByModel[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
         Candidates of another bundle (`fingerprint`), as there are while one replaces another, are not looked at: all
@@ -65,11 +65,13 @@ class GeneratorReplica:
         """
         same = fingerprint == self._fingerprint
         items = [_Write(job, found if same else None) for job, found in zip(jobs, candidates, strict=True)]
-        return await self._batcher.submit(items, seconds)  # type: ignore[return-value] # what a _Write gives
+        answers = await self._batcher.submit(items, seconds)
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Write gives
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
         """The most likely predicates behind each fact of each text."""
-        return await self._batcher.submit(texts, seconds)  # type: ignore[return-value] # what a Text gives
+        answers = await self._batcher.submit(texts, seconds)
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
     async def fingerprint(self) -> str:
         """That of the bundle, which is loaded and passed its self-test."""

@@ -13,8 +13,7 @@ from typing import Any, Protocol, TypeVar
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen.records import Record
 from serve.batching import broken, too_late
-from serve.engine import EngineError, Failure, Job, ModelCard, Text
-from serve.planner import PlannedJobs
+from serve.engine import ByModel, EngineError, Failure, Found, Job, ModelCard, Text
 
 _log = logging.getLogger("agggen.serve")
 
@@ -45,22 +44,22 @@ class HandleEngine:
         self._planner, self._generator, self._records = planner, generator, records
         self._wrote = False  # a generator answered: its loading is over
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
         return await self._shared_out(self._generate, [_bare_job(job) for job in jobs], seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
 
-        async def some(jobs: Sequence[Job], until: float) -> list[list[PlannedRecord] | Failure]:
+        async def some(jobs: Sequence[Job], until: float) -> list[Found[list[PlannedRecord]] | Failure]:
             return await self._answers(len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
 
         return await self._shared_out(some, [_bare_job(job) for job in jobs], seconds)
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
         """The most likely predicates behind each fact of each text."""
 
-        async def some(texts: Sequence[Text], until: float) -> list[AlignedText | Failure]:
+        async def some(texts: Sequence[Text], until: float) -> list[Found[AlignedText] | Failure]:
             return await self._answers(len(texts), until, lambda left: self._generator.align.remote(texts, left))
 
         bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
@@ -94,11 +93,11 @@ class HandleEngine:
             self._wrote = True
         return card
 
-    async def _generate(self, jobs: Sequence[Job], until: float) -> list[list[Generation] | Failure]:
+    async def _generate(self, jobs: Sequence[Job], until: float) -> list[Found[list[Generation]] | Failure]:
         planned = await self._call(lambda left: self._planner.candidates.remote(jobs, left), until)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
-        assert isinstance(planned, PlannedJobs)
+        assert isinstance(planned, ByModel)
         answers: list[Any] = list(planned.answers)
         ready = [i for i, found in enumerate(answers) if isinstance(found, Candidates)]
         if ready:
@@ -106,7 +105,7 @@ class HandleEngine:
             written = await self._answers(
                 len(ready),
                 until,
-                lambda left: self._generator.write.remote(to_write, plans, planned.fingerprint, left),
+                lambda left: self._generator.write.remote(to_write, plans, planned.model, left),
             )
             for i, found in zip(ready, written, strict=True):
                 answers[i] = found
@@ -129,7 +128,7 @@ class HandleEngine:
     async def _answers(self, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
         """An answer for each of n records: those of the call, or n times why it failed."""
         found = await self._call(call, until)
-        return [found] * n if isinstance(found, Failure) else list(found)
+        return [found] * n if isinstance(found, Failure) else found.found()
 
     async def _call(self, call: Callable[[float], Response], until: float) -> Any:
         """What the call gives, or a Failure; a call that a dying replica took with it is made again, once."""

@@ -12,19 +12,11 @@ from agggen.planning import PlanScores
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
-from serve.engine import Failure, Job, ModelCard
+from serve.engine import ByModel, Failure, Job, ModelCard
 from serve.meters import meters
 from serve.replica import check, load, log_as_replica
 
 Found = Candidates | list[PlannedRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJobs:
-    """Candidate plans of jobs, in their order, and the fingerprint of the bundle that they are from."""
-
-    fingerprint: str
-    answers: list[Candidates | Failure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +52,15 @@ class PlannerReplica:
         self._longest = config.limits.longest_deadline_s
         self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, meters())
 
-    async def candidates(self, jobs: Sequence[Job], seconds: float) -> PlannedJobs:
+    async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
         """The plans of each job that are to be written out."""
         answers = await self._batcher.submit([_Search(job) for job in jobs], seconds)
-        return PlannedJobs(self._card.fingerprint, answers)  # type: ignore[arg-type] # what a search without k gives
+        return ByModel(answers, self._card.fingerprint)  # type: ignore[arg-type] # what a search without k gives
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
         """The k best plans of each job's record at its level."""
-        return await self._batcher.submit([_Search(job, k) for job in jobs], seconds)  # type: ignore[return-value]
+        answers = await self._batcher.submit([_Search(job, k) for job in jobs], seconds)
+        return ByModel(answers, self._card.fingerprint)  # type: ignore[arg-type] # what a search with k gives
 
     async def card(self) -> ModelCard:
         """What is served."""

@@ -261,24 +261,26 @@ class ErrorAnswer(_Answer):
     error: ProblemBody
 
 
-class TextsAnswer(_Answer):
+class _GoodAnswer(_Answer):
+    status: Literal["ok"]
+    model: str = Field(description="the fingerprint of the bundle that gave it")
+
+
+class TextsAnswer(_GoodAnswer):
     """The texts of a record, best first."""
 
-    status: Literal["ok"]
     texts: list[TextOut]
 
 
-class PlansAnswer(_Answer):
+class PlansAnswer(_GoodAnswer):
     """The plans of a record, most likely first."""
 
-    status: Literal["ok"]
     plans: list[PlanOut]
 
 
-class AlignedAnswer(_Answer):
+class AlignedAnswer(_GoodAnswer):
     """A text's facts, in its order."""
 
-    status: Literal["ok"]
     facts: list[AlignedFactOut]
     log_likelihood: float = Field(description="log p(text | record), over all plans")
 
@@ -286,21 +288,18 @@ class AlignedAnswer(_Answer):
 class GenerateResponse(BaseModel):
     """An answer for each record, in the order of the request."""
 
-    model: str = Field(description="the fingerprint of the bundle")
     answers: list[TextsAnswer | ErrorAnswer]
 
 
 class PlanResponse(BaseModel):
     """An answer for each record, in the order of the request."""
 
-    model: str = Field(description="the fingerprint of the bundle")
     answers: list[PlansAnswer | ErrorAnswer]
 
 
 class AlignResponse(BaseModel):
     """An answer for each record, in the order of the request."""
 
-    model: str = Field(description="the fingerprint of the bundle")
     answers: list[AlignedAnswer | ErrorAnswer]
 
 

@@ -84,10 +84,7 @@ _FAST_FIRST = ("unit", "manifests", "integration", "browser", "chaos")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, so that a plain mistake shows in seconds; then, in one process, those that start clusters."""
+    """Fast tests first, so that a plain mistake shows in seconds."""
     here = Path(__file__).parent
     folders = {item: item.path.relative_to(here).parts[0] for item in items}
     items.sort(key=lambda item: _FAST_FIRST.index(folders[item]) if folders[item] in _FAST_FIRST else len(_FAST_FIRST))
-    for item in items:
-        if folders[item] != "unit":
-            item.add_marker(pytest.mark.xdist_group("alone"))

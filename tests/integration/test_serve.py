@@ -50,8 +50,10 @@ def test_every_route_answers(client: httpx.Client, bundle: Path) -> None:
     planned = client.post("/v1/plan", json=asked | {"options": {"k": 2}}).json()["answers"]
     assert [len(answer["plans"]) for answer in planned] == [2, 2]
     written = client.post("/v1/generate", json=asked).json()
-    assert written["model"] == fingerprint(bundle)
-    assert [answer["id"] for answer in written["answers"]] == ["a", "b"]
+    assert [(answer["id"], answer["model"]) for answer in written["answers"]] == [
+        ("a", fingerprint(bundle)),
+        ("b", fingerprint(bundle)),
+    ]
     human = [record | {"plan": "[area food]" if record["id"] == "a" else "[category] [symbol]"} for record in RECORDS]
     realised = client.post("/v1/realise", json={"records": human}).json()["answers"]
     assert [answer["texts"][0]["plan"] for answer in realised] == ["[area food]", "[category] [symbol]"]

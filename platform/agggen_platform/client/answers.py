@@ -114,6 +114,7 @@ class TextsAnswer(TypedDict):
     index: int
     id: str
     status: Literal["ok"]
+    model: str  # fingerprint of the bundle that gave it
     texts: list[TextDict]
 
 
@@ -123,6 +124,7 @@ class PlansAnswer(TypedDict):
     index: int
     id: str
     status: Literal["ok"]
+    model: str  # fingerprint of the bundle that gave it
     plans: list[PlanDict]
 
 
@@ -132,6 +134,7 @@ class AlignedAnswer(TypedDict):
     index: int
     id: str
     status: Literal["ok"]
+    model: str  # fingerprint of the bundle that gave it
     facts: list[AlignedFactDict]
     log_likelihood: float
 

@@ -10,7 +10,7 @@ from typing import Any
 from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan
-from serve.engine import Failure, Job, ModelCard, Text
+from serve.engine import Failure, Found, Job, ModelCard, Text
 
 CARD = ModelCard("ab12", "toy", "corpus", 3, InferenceConfig(), 4, {"loss": 1.5, "odd": float("nan")}, {"width": 16})
 
@@ -21,6 +21,7 @@ class StubEngine:
     def __init__(self) -> None:
         self.failures: dict[str, Failure] = {}
         self.error: Exception | None = None
+        self.models: dict[str, str] = {}  # by id: the bundle that the answer is by, where it is another
         self.hold: asyncio.Event | None = None
         self.fulfilled: list[bool] = [True]  # of the texts of a record, best first
         self.calls: list[list[Any]] = []
@@ -40,10 +41,13 @@ class StubEngine:
             raise self.error
         yield
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[list[Generation] | Failure]:
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
         async with self._call(jobs):
-            return [self.failures.get(job.record.id) or self._texts(job) for job in jobs]
+            return [self._found(job.record.id, self._texts(job)) for job in jobs]
         raise AssertionError
+
+    def _found(self, name: str, value: Any) -> Any:
+        return self.failures.get(name) or Found(value, self.models.get(name, CARD.fingerprint))
 
     def _texts(self, job: Job) -> list[Generation]:
         plan = job.plan or Plan((job.record.predicates,))
@@ -60,17 +64,18 @@ class StubEngine:
             for number, good in enumerate(self.fulfilled)
         ][: job.n_best]
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[list[PlannedRecord] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
         async with self._call(jobs):
             plans = [[PlannedRecord(Plan((job.record.predicates,)), None)] * k for job in jobs]
-            return [self.failures.get(job.record.id) or found for job, found in zip(jobs, plans, strict=True)]
+            return [self._found(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
         raise AssertionError
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[AlignedText | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
         async with self._call(texts):
             return [
-                self.failures.get(text.record.id)
-                or AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
+                self._found(
+                    text.record.id, AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
+                )
                 for text in texts
             ]
         raise AssertionError

@@ -277,6 +277,20 @@ def test_a_deadline_holds_while_the_engine_does_not_say_what_it_serves(stub: Stu
     assert (response.status_code, problem(response)["retryable"]) == (504, True)
 
 
+@pytest.mark.parametrize("address", ["/v1/generate", "/v1/plan", "/v1/generate:stream"])
+def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, address: str) -> None:
+    """While one bundle replaces another, one request may get answers of both."""
+    stub.models["b"] = "cd34"
+    given = records("a", "b", "c")
+    if address.endswith("stream"):
+        body = b"\n".join(json.dumps(record).encode() for record in given)
+        response = ask_stub("POST", address, content=body, headers={"Content-Type": "application/x-ndjson"})
+        answers = [json.loads(line) for line in response.text.splitlines()][:-1]
+    else:
+        answers = ask_stub("POST", address, json={"records": given}).json()["answers"]
+    assert [answer["model"] for answer in answers] == ["ab12", "cd34", "ab12"]
+
+
 def test_an_engine_that_cannot_answer_is_not_ready_but_alive(ask_stub: Ask, stub: StubEngine) -> None:
     assert ask_stub("GET", "/readyz").json() == {"status": "ready", "model": "ab12"}
     stub.error = EngineError("no planner is ready")

@@ -57,7 +57,7 @@ def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None
 
 def test_it_writes_as_the_library_does(generator: GeneratorReplica, library: Generator, name: str) -> None:
     jobs = [Job(record, n_best=count) for count, record in enumerate(RECORDS, start=1)]
-    found = run(generator.write(jobs, library.candidates(RECORDS), name, LONG))
+    found = run(generator.write(jobs, library.candidates(RECORDS), name, LONG)).answers
     same(found, [library.generate([job.record], n_best=job.n_best)[0] for job in jobs])
 
 
@@ -85,7 +85,7 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
     found = run(together())
     expected = [library.generate([job.record], n_best=2, config=job.config) for job in jobs]
     for one, theirs in zip(found, expected, strict=True):
-        same(one, theirs)
+        same(one.answers, theirs)
     assert sorted(batches) == [2, 3]  # one for each beam
 
 
@@ -108,12 +108,16 @@ def test_a_batch_is_no_more_than_one_beam_search_holds(
     assert batches == [2, 2, 1]
 
 
-def test_candidates_of_another_model_are_planned_anew(generator: GeneratorReplica, library: Generator) -> None:
+def test_candidates_of_another_model_are_planned_anew(
+    generator: GeneratorReplica, library: Generator, name: str
+) -> None:
     """While one bundle replaces another, a text is still by one model alone; and what is wrong is still said."""
     record, other = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
     bad = Job(record, Plan.parse("[colour]"))
     flat = Job(record, config=replace(library.config, level=1))
-    found = run(generator.write([Job(record), bad, flat], [other] * 3, "of another", LONG))
+    answered = run(generator.write([Job(record), bad, flat], [other] * 3, "of another", LONG))
+    assert answered.model == name
+    found = answered.answers
     same([found[0], found[2]], [library.generate([record])[0], library.generate([record], config=flat.config)[0]])
     assert isinstance(found[1], Failure) and (found[1].code, found[1].field) == ("plan", "plan")
 
@@ -133,7 +137,7 @@ def test_what_breaks_at_one_record_breaks_at_no_other(
         return inner(records, *arguments)
 
     monkeypatch.setattr(generator._generator, "write", fragile)
-    found = run(generator.write([Job(record) for record in RECORDS], library.candidates(RECORDS), name, LONG))
+    found = run(generator.write([Job(record) for record in RECORDS], library.candidates(RECORDS), name, LONG)).answers
     assert [isinstance(answer, Failure) and answer.code for answer in found] == [False] * 3 + ["internal", False]
     same([found[i] for i in (0, 1, 2, 4)], [library.generate([RECORDS[i]])[0] for i in (0, 1, 2, 4)])
     assert "secret" not in str(found) and "secret" in caplog.text
@@ -152,7 +156,7 @@ def test_a_gpu_that_is_not_there_is_said(serve_config: ServeConfig, monkeypatch:
 
 def test_it_aligns_as_the_library_does(generator: GeneratorReplica, library: Generator) -> None:
     pieces = ("Neon is a gas. ", "It is colorless, and it was discovered in 1898.")
-    found = run(generator.align([Text(RECORDS[0], TEXT, pieces), Text(RECORDS[1], "Neon.", ("Neon.",))], LONG))
+    found = run(generator.align([Text(RECORDS[0], TEXT, pieces), Text(RECORDS[1], "Neon.", ("Neon.",))], LONG)).answers
     expected = [*library.align([RECORDS[0]], [pieces]), *library.align([RECORDS[1]], [("Neon.",)])]
     for ours, theirs in zip(found, expected, strict=True):
         assert not isinstance(ours, Failure)
@@ -162,7 +166,7 @@ def test_it_aligns_as_the_library_does(generator: GeneratorReplica, library: Gen
 
 
 def test_a_text_without_facts_is_cut_as_those_of_training(generator: GeneratorReplica) -> None:
-    (found,) = run(generator.align([Text(RECORDS[0], TEXT)], LONG))
+    (found,) = run(generator.align([Text(RECORDS[0], TEXT)], LONG)).answers
     assert not isinstance(found, Failure)
     assert found.facts == segmenter("clauses").segment([TEXT])[0]
     assert len(found.facts) > 1 and "".join(found.facts) == TEXT
@@ -177,7 +181,7 @@ def test_a_text_that_cannot_be_aligned_says_why(generator: GeneratorReplica) -> 
         Text(RECORDS[0], " \n"),
         Text(RECORDS[1], "Neon."),
     ]
-    found = run(generator.align(texts, LONG))
+    found = run(generator.align(texts, LONG)).answers
     failures = [answer for answer in found if isinstance(answer, Failure)]
     assert [(failure.code, failure.field) for failure in failures] == [
         ("record", "triples"),
@@ -201,11 +205,11 @@ def test_an_archive_that_a_bundle_names_is_not_run_unless_allowed(
     config = SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig(str(tmp_path / "srl.tar.gz")))
     address = cut_by(config, bundle_path, tmp_path / "bundle")
     text = Text(RECORDS[0], TEXT)
-    (refused,) = run(GeneratorReplica(serve_config, address).align([text], LONG))
+    (refused,) = run(GeneratorReplica(serve_config, address).align([text], LONG)).answers
     assert isinstance(refused, Failure) and (refused.code, refused.field) == ("text", "facts")
     assert "run_archives is off" in refused.message
     allowed = GeneratorReplica(replace(serve_config, run_archives=True), address)
-    missing, given = run(allowed.align([text, replace(text, facts=(TEXT,))], LONG))
+    missing, given = run(allowed.align([text, replace(text, facts=(TEXT,))], LONG)).answers
     assert isinstance(missing, Failure) and (missing.code, missing.field) == ("text", "facts")
     assert "send the text's facts" in missing.message and str(tmp_path) not in missing.message
     assert not isinstance(given, Failure) and given.facts == (TEXT,)
@@ -220,5 +224,5 @@ def test_writing_and_aligning_go_on_side_by_side(generator: GeneratorReplica, li
         )
 
     aligned, written, _ = run(both())
-    assert [found.id for found in aligned] == [record.id for record in RECORDS]
-    same(written, library.generate(RECORDS))
+    assert [found.id for found in aligned.answers] == [record.id for record in RECORDS]
+    same(written.answers, library.generate(RECORDS))

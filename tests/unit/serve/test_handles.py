@@ -16,9 +16,8 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from agggen.corpora.elements import elements_records
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Reference, Triple
-from serve.engine import Engine, EngineError, Failure, Job, Text
+from serve.engine import ByModel, Engine, EngineError, Failure, Found, Job, Text
 from serve.handles import HandleEngine
-from serve.planner import PlannedJobs
 
 T = TypeVar("T")
 LONG = 60.0
@@ -82,15 +81,15 @@ class Replicas:
         return Method()
 
 
-def plans(jobs: Sequence[Job], *_: Any) -> PlannedJobs:
+def plans(jobs: Sequence[Job], *_: Any) -> ByModel[Any]:
     """Plans all jobs but those called "bad"."""
     bad = Failure("plan", "no such predicate", "plan")
-    return PlannedJobs("ab12", [bad if job.record.id == "bad" else CANDIDATES for job in jobs])
+    return ByModel([bad if job.record.id == "bad" else CANDIDATES for job in jobs], "ab12")
 
 
 def texts(jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float) -> Any:
     assert fingerprint == "ab12" and list(candidates) == [CANDIDATES] * len(jobs) and 0 < seconds <= LONG
-    return [text_of(job) for job in jobs]
+    return ByModel([text_of(job) for job in jobs], "cd34")
 
 
 async def forever(*_: Any) -> Any:
@@ -98,7 +97,7 @@ async def forever(*_: Any) -> Any:
 
 
 def codes(answers: Sequence[Any]) -> list[str]:
-    return [answer.code if isinstance(answer, Failure) else answer[0].text for answer in answers]
+    return [answer.code if isinstance(answer, Failure) else answer.value[0].text for answer in answers]
 
 
 def test_what_cannot_be_planned_is_not_sent_on_and_the_order_stays() -> None:
@@ -236,7 +235,7 @@ def test_the_time_left_is_passed_on_and_its_end_cancels_the_request() -> None:
 def test_what_was_done_in_time_is_answered_though_the_rest_was_not() -> None:
     async def some(jobs: Sequence[Job], candidates: Any, fingerprint: str, seconds: float) -> Any:
         await asyncio.sleep(seconds)
-        return [text_of(jobs[0]), Failure("deadline", "too late")]
+        return ByModel([text_of(jobs[0]), Failure("deadline", "too late")], "ab12")
 
     async def test() -> list[Any]:
         return await HandleEngine(Replicas(plans), Replicas(some)).generate(jobs("a", "b"), 0.1)
@@ -275,19 +274,29 @@ def test_who_is_cancelled_cancels_all_requests_within() -> None:
     assert [call.cancelled for call in generator.calls] == [True, True]
 
 
+def test_parts_that_different_bundles_wrote_say_so() -> None:
+    """While one replaces another, the calls that a large request is cut into may meet both."""
+    first, second = (lambda jobs, *_, name=name: ByModel([text_of(job) for job in jobs], name) for name in ("ab", "cd"))
+
+    async def test() -> list[Any]:
+        return await HandleEngine(Replicas(plans), Replicas(first, second), records=1).generate(jobs("a", "b"), LONG)
+
+    assert sorted(answer.model for answer in run(test)) == ["ab", "cd"]
+
+
 # --- the other calls ---
 
 
 def test_plans_and_alignments_go_to_those_who_know_them() -> None:
     aligned = AlignedText("a", ("Neon.",), ((),), (1.0,), -1.0)
-    planner = Replicas(DIED, lambda jobs, k, seconds: [[k]] * len(jobs))
-    generator = Replicas(UNAVAILABLE, lambda texts, seconds: [aligned] * len(texts))
+    planner = Replicas(DIED, lambda jobs, k, seconds: ByModel([[k]] * len(jobs), "ab12"))
+    generator = Replicas(UNAVAILABLE, lambda texts, seconds: ByModel([aligned] * len(texts), "cd34"))
 
     async def test() -> None:
         engine = HandleEngine(planner, generator, records=2)
-        assert await engine.plan(jobs("a"), 7, LONG) == [[7]]
-        assert await engine.align([Text(record("a"), "Neon.")], LONG) == [aligned]
-        assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [aligned] * 3
+        assert await engine.plan(jobs("a"), 7, LONG) == [Found([7], "ab12")]
+        assert await engine.align([Text(record("a"), "Neon.")], LONG) == [Found(aligned, "cd34")]
+        assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Found(aligned, "cd34")] * 3
 
     run(test)
     assert [method for method, _ in planner.seen] == ["plan", "plan"]
@@ -310,16 +319,18 @@ def test_the_whole_engine_in_one_process(engine: Engine) -> None:
     records = sorted(elements_records("dev"), key=lambda record: len(record.triples))[:3]
 
     async def test() -> None:
+        card = await engine.card()
         made, planned = await asyncio.gather(
             engine.generate([Job(record, n_best=2) for record in records], LONG),
             engine.plan([Job(record) for record in records], 2, LONG),
         )
         for record, found, best in zip(records, made, planned, strict=True):
             assert not isinstance(found, Failure) and not isinstance(best, Failure)
-            assert found[0].id == record.id and found[0].plan in [one.plan for one in best]
+            assert found.value[0].id == record.id and found.value[0].plan in [one.plan for one in best.value]
+            assert found.model == best.model == card.fingerprint
         (aligned,) = await engine.align([Text(records[0], "Neon is a gas.")], LONG)
-        assert not isinstance(aligned, Failure) and aligned.id == records[0].id
-        assert (await engine.card()).largest_group == 3
+        assert not isinstance(aligned, Failure) and aligned.value.id == records[0].id
+        assert aligned.model == card.fingerprint and card.largest_group == 3
 
     run(test)
 
