@@ -60,9 +60,14 @@ def test_what_cannot_be_served_is_refused(run: Run, bundle: Path, tmp_path: Path
     assert run("serve", tmp_path / "none")[0] == 3
     code, _, err = run("serve", bundle, "generator.cpus=4096")
     assert (code, "4097 CPUs" in err) == (6, True)
-    assert run("serve", bundle, "--address", "127.0.0.1:1")[0] == 6
     assert run("serve", bundle, "--follow", "1")[0] == 2
     assert run("serve", bundle, "fingerprint=0123")[0] == 3
+
+
+def test_a_cluster_that_is_not_there_is_said(bundle: Path, tmp_path: Path) -> None:
+    with Running([*SERVE, str(bundle), "--address", "127.0.0.1:1"], tmp_path) as process:  # this one has a cluster
+        assert process.finish() == 6, process.output()
+        assert "no Ray cluster answers at 127.0.0.1:1" in process.output()
 
 
 def test_a_gpu_where_none_is_is_refused_at_once(run: Run, bundle: Path, ray_cluster: None) -> None:
