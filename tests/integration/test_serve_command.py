@@ -208,7 +208,7 @@ def test_haproxy_answers_and_what_listens_with_it(bundle: Path, tmp_path: Path) 
         with Command(bundle, tmp_path, "http.proxy=haproxy") as served:
             served.wait_until_ready()
             answer = httpx.post(f"{served.url}/v1/generate", json={"records": RECORDS}, timeout=60)
-            assert (answer.status_code, answer.json()["model"]) == (200, fingerprint(bundle))
+            assert (answer.status_code, answer.json()["answers"][0]["model"]) == (200, fingerprint(bundle))
             found = listening(served.process.pid, "tcp")  # by UDP it only sends its log, to this machine
             assert ("haproxy", "127.0.0.1", served.port) in found
             open_to_all = {(host, port) for process, host, port in found if process == "haproxy"}
