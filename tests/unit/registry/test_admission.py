@@ -17,6 +17,7 @@ from agggen.bundle import fingerprint, save_bundle
 from agggen.errors import BundleError
 from agggen.records import Record, Triple
 from agggen_platform.registry.admission import admit, smoke
+from tests.sent import sent
 from tests.unit.registry.examples import save_model, small_model
 
 
@@ -52,7 +53,7 @@ def test_a_bundle_is_admitted(trained: list[Path]) -> None:
 
 def test_the_canary_sings_where_a_pickle_is_loaded(tmp_path: Path) -> None:
     """Or the tests below would prove nothing."""
-    pickle.loads(pickle.dumps(Payload(tmp_path / "canary"))).close()
+    sent(Payload(tmp_path / "canary")).close()
     assert (tmp_path / "canary").exists()
 
 

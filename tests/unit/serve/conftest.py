@@ -7,20 +7,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from agggen.bundle import Bundle, save_bundle
+from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.encoding import Encoder
 from agggen.facts.config import SegmenterConfig
-from agggen.generation.generator import InferenceConfig
+from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.text import Vocabulary
 from agggen_platform.serving.config import BatchConfig, ServeConfig
+from serve.api import api
 from serve.engine import Engine
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.planner import PlannerReplica
+from tests.unit.serve.api_calls import CONFIG, Ask, asking
 from tests.unit.serve.local_handles import LocalHandle
+from tests.unit.serve.stub_engine import StubEngine
 
 
 def save_tiny_model(path: Path, seed: int = 5) -> Path:
@@ -47,6 +50,12 @@ def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def library(bundle_path: Path) -> Generator:
+    """The tiny bundle's generator, without an endpoint around it."""
+    return load_bundle(bundle_path).generator()
+
+
+@pytest.fixture(scope="session")
 def serve_config(bundle_path: Path) -> ServeConfig:
     """The configuration of an endpoint of the tiny bundle; batches do not wait for company."""
     return ServeConfig(str(bundle_path), batch=BatchConfig(wait_ms=0))
@@ -66,3 +75,19 @@ def _generator(serve_config: ServeConfig) -> GeneratorReplica:
 def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> Engine:
     """The endpoint's own planner and generator in this process, with the tiny bundle."""
     return HandleEngine(LocalHandle(_planner), LocalHandle(_generator))
+
+
+@pytest.fixture
+def ask(engine: Engine, serve_config: ServeConfig) -> Ask:
+    """Asks an endpoint with the tiny bundle."""
+    return asking(api(engine, serve_config))
+
+
+@pytest.fixture
+def stub() -> StubEngine:
+    return StubEngine()
+
+
+@pytest.fixture
+def ask_stub(stub: StubEngine) -> Ask:
+    return asking(api(stub, CONFIG))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.idempotency import LEASE_SECONDS, Answer, Answers, Begun
+from tests.sent import sent
 from tests.unit.serve.http_calls import Clock
 
 
@@ -128,5 +128,5 @@ def test_the_memory_is_never_over_its_bytes_and_never_gives_an_answer_of_another
 
 def test_what_goes_to_another_process_can() -> None:
     for one in (an_answer(), *Begun):
-        assert pickle.loads(pickle.dumps(one)) == one
-    assert pickle.loads(pickle.dumps(Begun.FIRST)) is Begun.FIRST
+        assert sent(one) == one
+    assert sent(Begun.FIRST) is Begun.FIRST

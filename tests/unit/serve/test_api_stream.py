@@ -25,11 +25,6 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 HEAD = [(b"content-type", b"application/x-ndjson")]
 
 
-@pytest.fixture
-def stub() -> StubEngine:
-    return StubEngine()
-
-
 def line(name: object, **more: Any) -> bytes:
     return json.dumps({"id": str(name), "triples": TRIPLES} | more).encode() + b"\n"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -23,19 +23,10 @@ from agggen_platform.serving.config import BatchConfig, ServeConfig
 from serve.engine import Failure, Job, Text
 from serve.generator import GeneratorReplica
 
-T = TypeVar("T")
+run = asyncio.run
 LONG = 60.0
 RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:5]
 TEXT = "Neon is a gas. It is colorless, and it was discovered in 1898."
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
-
-
-@pytest.fixture(scope="module")
-def library(bundle_path: Path) -> Generator:
-    return load_bundle(bundle_path).generator()
 
 
 @pytest.fixture(scope="module")

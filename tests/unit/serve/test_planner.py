@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -24,19 +23,10 @@ from serve.engine import Failure, Job
 from serve.planner import PlannerReplica
 from serve.replica import ReplicaError
 
-T = TypeVar("T")
+run = asyncio.run
 LONG = 60.0
 RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:4]
 LARGE = Record("large", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(work)
-
-
-@pytest.fixture(scope="module")
-def library(bundle_path: Path) -> Generator:
-    return load_bundle(bundle_path).generator()
 
 
 @pytest.fixture(scope="module")

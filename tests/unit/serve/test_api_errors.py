@@ -1,0 +1,195 @@
+"""Errors of the HTTP interface: whose they are, which status they get, and what they name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
+from serve.api import api
+from serve.engine import EngineError, Failure, ModelCard
+from tests.unit.serve.api_calls import CONFIG, CSV, SILICON, Ask, asking, records
+from tests.unit.serve.http_calls import problem
+from tests.unit.serve.stub_engine import StubEngine
+
+
+def test_a_records_error_is_the_requests_only_if_nothing_else_is_answered(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.failures["bad"] = Failure("plan", "it does not fit", "plan")
+    alone = ask_stub("POST", "/v1/generate", json={"records": records("bad")})
+    among = ask_stub("POST", "/v1/generate", json={"records": records("a", "bad", "c")})
+    assert alone.status_code == 422
+    assert among.status_code == 200
+    first, error, last = among.json()["answers"]
+    assert [first["status"], error["status"], last["status"]] == ["ok", "error", "ok"]
+    assert [error["index"], error["id"]] == [1, "bad"]
+    told = problem(alone)
+    unlike = {"request_id", "index"}
+    assert {k: v for k, v in error["error"].items() if k not in unlike} == {
+        k: v for k, v in told.items() if k not in unlike
+    }
+    assert (told["record"], told["field"], told["detail"], told["index"]) == ("bad", "plan", "it does not fit", 0)
+
+
+@pytest.mark.parametrize(("code", "status"), [("busy", 429), ("deadline", 504), ("lost", 503)])
+def test_what_may_succeed_later_says_so(ask_stub: Ask, stub: StubEngine, code: str, status: int) -> None:
+    stub.failures = {name: Failure(code, "later") for name in ("a", "b")}
+    response = ask_stub("POST", "/v1/generate", json={"records": records("a", "b")})
+    found = problem(response)
+    assert (response.status_code, found["retryable"]) == (status, True)
+    assert int(response.headers["Retry-After"]) >= 1
+    assert [error["record"] for error in found["errors"]] == ["a", "b"]
+    partly = ask_stub("POST", "/v1/generate", json={"records": records("a", "c")})
+    assert partly.status_code == 200
+    assert partly.json()["answers"][0]["error"]["retryable"] is True
+
+
+def test_a_retry_may_help_if_it_may_help_one_record(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.failures = {"a": Failure("record", "bad"), "b": Failure("busy", "later")}
+    assert ask_stub("POST", "/v1/generate", json={"records": records("a", "b")}).status_code == 429
+
+
+def test_what_fails_inside_is_not_told(ask_stub: Ask, stub: StubEngine) -> None:
+    stub.failures["a"] = Failure("internal", "secret of the house")
+    response = ask_stub("POST", "/v1/generate", json={"records": records("a")})
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    stub.failures, stub.error = {}, None
+
+    async def broken(*_: object) -> None:
+        raise KeyError("secret of the house")
+
+    stub.generate = broken  # type: ignore[method-assign, assignment]
+    response = ask_stub("POST", "/v1/generate", json={"records": records("a")})
+    assert problem(response)["status"] == 500
+    assert "secret" not in response.text and "Traceback" not in response.text
+    assert response.headers["X-Request-Id"] == problem(response)["request_id"]
+
+
+def test_a_web_page_may_read_that_something_failed_inside(stub: StubEngine) -> None:
+    stub.error = KeyError("secret of the house")
+    config = ServeConfig(bundle="toy", security=SecurityConfig(cors_origins=("https://app.example",)))
+    headers = {"Origin": "https://app.example"}
+    response = asking(api(stub, config))("POST", "/v1/generate", json={"records": records("a")}, headers=headers)
+    assert problem(response)["status"] == 500
+    assert response.headers["access-control-allow-origin"] == "https://app.example"
+    assert response.headers["X-Request-Id"] == problem(response)["request_id"]
+
+
+@pytest.mark.parametrize("address", ["/v1/generate", "/v1/generate:stream"])
+def test_a_deadline_holds_while_the_engine_does_not_say_what_it_serves(stub: StubEngine, address: str) -> None:
+    async def silent() -> ModelCard:
+        await asyncio.sleep(600)
+        raise AssertionError
+
+    stub.card = silent  # type: ignore[method-assign]
+    kind = "application/x-ndjson" if address.endswith("stream") else "application/json"
+    headers = {"X-Deadline-Seconds": "0.05", "Content-Type": kind}
+    response = asking(api(stub, CONFIG))("POST", address, content=json.dumps({"records": [SILICON]}), headers=headers)
+    assert (response.status_code, problem(response)["retryable"]) == (504, True)
+
+
+@pytest.mark.parametrize("address", ["/v1/generate", "/v1/plan", "/v1/generate:stream"])
+def test_each_answer_names_the_bundle_that_gave_it(ask_stub: Ask, stub: StubEngine, address: str) -> None:
+    """While one bundle replaces another, one request may get answers of both."""
+    stub.models["b"] = "cd34"
+    given = records("a", "b", "c")
+    if address.endswith("stream"):
+        body = b"\n".join(json.dumps(record).encode() for record in given)
+        response = ask_stub("POST", address, content=body, headers={"Content-Type": "application/x-ndjson"})
+        answers = [json.loads(line) for line in response.text.splitlines()][:-1]
+    else:
+        answers = ask_stub("POST", address, json={"records": given}).json()["answers"]
+    assert [answer["model"] for answer in answers] == ["ab12", "cd34", "ab12"]
+
+
+def test_an_engine_that_cannot_answer_is_not_ready_but_alive(ask_stub: Ask, stub: StubEngine) -> None:
+    assert ask_stub("GET", "/readyz").json() == {"status": "ready", "model": "ab12"}
+    stub.error = EngineError("no planner is ready")
+    assert ask_stub("GET", "/healthz").status_code == 200
+    for response in (ask_stub("GET", "/readyz"), ask_stub("POST", "/v1/generate", json={"records": records("a")})):
+        assert (response.status_code, problem(response)["retryable"]) == (503, True)
+        assert "Retry-After" in response.headers
+
+
+def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
+    given = [*records("a", "b", "a"), {"triples": SILICON["triples"]}, {"triples": SILICON["triples"]}]
+    answers = ask_stub("POST", "/v1/generate", json={"records": given}).json()["answers"]
+    assert [answer["status"] for answer in answers] == ["ok", "ok", "error", "ok", "ok"]
+    assert "record 0" in answers[2]["error"]["detail"]
+    assert answers[2]["error"]["field"] == "id"
+    assert [answer["id"] for answer in answers] == ["a", "b", "a", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("record", "field"),
+    [
+        ({"triples": []}, "triples"),
+        ({}, "triples"),
+        ({"triples": [["a", "b"]]}, "triples.0"),
+        ({"triples": [["a", "b", "c"], ["a", "b", 3]]}, "triples.1.2"),
+        ({"triples": [["a", "b", "c"], ["a", "b", " "]]}, "triples.1"),
+        ({"triples": [{"subject": "a", "predicate": "b"}]}, "triples.0.object"),
+        ({"triples": [["a", "b", "\u0000"]]}, "triples.0"),
+        ({"triples": [["a", "b", "c" * 2001]]}, "triples.0.object"),
+        ({"triples": [["a", f"p{i}", "c" * 1500] for i in range(3)]}, "triples"),
+        ({"triples": [["a", f"p{i}", "c"] for i in range(25)]}, "triples"),
+        ({"id": True, "triples": [["a", "b", "c"]]}, "id"),
+        ({"id": "\u0000", "triples": [["a", "b", "c"]]}, "id"),
+        ({"triples": [["a", "b", "c"]], "plan": "[b"}, "plan"),
+        ({"triples": [["a", "b", "c"]], "plan": 3}, "plan"),
+        ({"triples": [["a", "b", "c"]], "plna": "[b]"}, "plna"),
+        (7, None),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_named(ask_stub: Ask, record: Any, field: str | None) -> None:
+    alone = ask_stub("POST", "/v1/generate", json={"records": [record]})
+    assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
+    among = ask_stub("POST", "/v1/generate", json={"records": [SILICON, record]})
+    assert [answer["status"] for answer in among.json()["answers"]] == ["ok", "error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 400, "empty"),
+        (b"  \n", 400, "empty"),
+        (b"{", 400, "line 1, column 2"),
+        (b'{"records": [], "records": []}', 400, "'records' twice"),
+        (b"[]", 422, "must be an object, not a list"),
+        (b"{}", 422, "records"),
+        (b'{"records": []}', 422, "at least 1"),
+        (b'{"records": {}}', 422, "list"),
+        (b'{"record": []}', 422, "records"),
+        (b'{"records": [1], "options": []}', 422, "options"),
+    ],
+)
+def test_a_body_without_records_is_refused(ask_stub: Ask, body: bytes, status: int, says: str) -> None:
+    response = ask_stub("POST", "/v1/generate", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == status
+    assert says in problem(response)["detail"]
+
+
+def test_too_many_records_are_refused(stub: StubEngine) -> None:
+    ask = asking(api(stub, ServeConfig(bundle="toy", limits=LimitsConfig(records=2))))
+    assert ask("POST", "/v1/generate", json={"records": records("a", "b")}).status_code == 200
+    response = ask("POST", "/v1/generate", json={"records": records("a", "b", "c")})
+    assert (response.status_code, problem(response)["field"]) == (413, "records")
+    assert len(stub.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16"]
+)
+def test_formats_that_are_not_read_are_named(ask_stub: Ask, kind: str) -> None:
+    response = ask_stub("POST", "/v1/generate", content=b"{}", headers={"Content-Type": kind} if kind else {})
+    assert problem(response)["status"] == 415
+    assert ask_stub("POST", "/v1/align", content=CSV, headers={"Content-Type": "text/csv"}).status_code == 415
+
+
+def test_other_addresses_and_methods_are_problems(ask_stub: Ask) -> None:
+    assert problem(ask_stub("GET", "/v1/nothing"))["status"] == 404
+    wrong = ask_stub("GET", "/v1/generate")
+    assert (problem(wrong)["status"], wrong.headers["Allow"]) == (405, "POST")
