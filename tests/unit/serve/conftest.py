@@ -20,8 +20,10 @@ from serve.api import api
 from serve.engine import Engine
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
+from serve.idempotency import Answers
 from serve.planner import PlannerReplica
 from tests.unit.serve.api_calls import CONFIG, Ask, asking
+from tests.unit.serve.http_calls import Clock
 from tests.unit.serve.local_handles import LocalHandle
 from tests.unit.serve.stub_engine import StubEngine
 
@@ -91,3 +93,15 @@ def stub() -> StubEngine:
 @pytest.fixture
 def ask_stub(stub: StubEngine) -> Ask:
     return asking(api(stub, CONFIG))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> Answers:
+    """A memory of answers with room."""
+    return Answers(1 << 20, 3600, clock)

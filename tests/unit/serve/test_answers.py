@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.idempotency import LEASE_SECONDS, Answer, Answers, Begun
 from tests.sent import sent
 from tests.unit.serve.http_calls import Clock
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(clock: Clock) -> Answers:
-    return Answers(1 << 20, 3600, clock)
 
 
 def an_answer(size: int = 10) -> Answer:

@@ -23,16 +23,6 @@ PATH = "/v1/generate"
 KEY = {"Idempotency-Key": "k-1"}
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(clock: Clock) -> Answers:
-    return Answers(1 << 20, 3600, clock)
-
-
 class Fresh:
     """A handler whose every answer is another."""
 

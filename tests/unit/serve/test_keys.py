@@ -22,11 +22,6 @@ from tests.unit.serve.http_calls import Clock, Echo, Server, answer, client, pro
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.txt"
 

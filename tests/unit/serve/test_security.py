@@ -15,12 +15,6 @@ from serve.errors import Problem
 from serve.security import LocalOnly, RateLimit, TokenBucket
 from tests.unit.serve.http_calls import Clock, Echo, Server, answer, client, problem, scope
 
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 # --- browsers -----------------------------------------------------------------------------------------------------
 
 ALLOWED = [
