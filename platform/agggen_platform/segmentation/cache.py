@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import time
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -39,12 +40,7 @@ class FactCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"{_UNSAFE.sub('_', fingerprint)}.sqlite"
-            self._connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=OFF")  # a lost cache entry is computed again
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS facts (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID"
-            )
+            self._connection = _open(path, patience)
         except (sqlite3.Error, OSError):
             self._give_up()
 
@@ -91,6 +87,24 @@ class FactCache:
             self.close()
         except sqlite3.Error:
             self._connection = None
+
+
+def _open(path: Path, patience: float) -> sqlite3.Connection:
+    """A connection to the file, its table made. SQLite's own timeout does not cover the change to a write-ahead log."""
+    deadline = time.monotonic() + patience
+    while True:
+        connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=OFF")  # a lost cache entry is computed again
+            connection.execute("CREATE TABLE IF NOT EXISTS facts (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID")
+        except sqlite3.Error as error:
+            connection.close()
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return connection
 
 
 def _key(text: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import tempfile
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -36,6 +37,25 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
         writer.join(120)
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert FactCache(tmp_path, "x").get(["unknown", *FACTS]) == FACTS
+
+
+def open_often(barrier: Barrier, folder: Path) -> None:
+    for number in range(60):
+        barrier.wait(60)
+        cache = FactCache(folder / str(number), "x")
+        cache.close()
+        assert cache.errors == 0
+
+
+def test_processes_make_a_cache_at_the_same_moment(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(4)
+    openers = [context.Process(target=open_often, args=(barrier, tmp_path)) for _ in range(4)]
+    for opener in openers:
+        opener.start()
+    for opener in openers:
+        opener.join(120)
+    assert [opener.exitcode for opener in openers] == [0, 0, 0, 0]
 
 
 def test_another_segmenter_has_another_cache(tmp_path: Path) -> None:
