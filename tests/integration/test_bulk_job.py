@@ -164,6 +164,16 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
     assert report.progress.found == report.progress.total == 2  # nothing is written anew
 
 
+@pytest.mark.parametrize(("content", "message"), [(b"\n", "holds no record"), (b"\xff\n", "line 1: not UTF-8")])
+def test_input_that_cannot_be_read_leaves_no_trace(model: Model, tmp_path: Path, content: bytes, message: str) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out"
+    path.write_bytes(content)
+    with pytest.raises(CorpusError, match=message):
+        generate(model, str(path), str(out), here(model))
+    write_jsonl(path, some_records(2))
+    assert generate(model, str(path), str(out), here(model)).summary.records == 2
+
+
 # --- again, and something else ---------------------------------------------------------------------------------------
 
 

@@ -106,9 +106,13 @@ def generate(
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
             log.log_params(flatten(config) | _named(model, inputs) | {"config_hash": config_hash(config)})
-        files = ready(inputs, Folder(target.at(f"{WORK}/input")), config.shard_rows)
-        if not sum(file.rows for file in files):
-            raise CorpusError(f"{source} holds no record")
+        try:
+            files = ready(inputs, Folder(target.at(f"{WORK}/input")), config.shard_rows)
+            if not sum(file.rows for file in files):
+                raise CorpusError(f"{source} holds no record")
+        except CorpusError:
+            output.clear()  # or the folder would refuse the input once it is mended
+            raise
         shards = plan_shards(files, config.shard_rows)
         every = [shard for own in shards for shard in own]
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)

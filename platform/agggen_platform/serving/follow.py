@@ -28,8 +28,8 @@ class Follower:
         self._said = ""
 
     def look(self, stop: Stop = lambda: False) -> bool:
-        """Serves the alias's bundle if it is another one; whether it did. What goes wrong is said, once, and served is
-        what was served before."""
+        """Serves the alias's bundle if it is another one; whether it did. What goes wrong is said, once as long as it
+        lasts, and served is what was served before."""
         trouble = ""
         try:
             address = f"{SCHEME}{Registry().version(self._address)}"
@@ -47,7 +47,7 @@ class Follower:
         finally:
             if trouble and trouble != self._said:
                 self._say(trouble)
-            self._said = trouble or self._said
+            self._said = trouble
 
     def _roll(self, address: str, stop: Stop) -> bool:
         target = find_target(replace(self._config, bundle=address))
