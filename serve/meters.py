@@ -21,7 +21,7 @@ class Meters:
 
 class _RayMeters(Meters):
     def __init__(self) -> None:
-        from ray.serve.metrics import Gauge, Histogram
+        from ray.serve.metrics import Counter, Gauge, Histogram
 
         def seconds(name: str, description: str) -> Any:
             return Histogram(name, description=description, boundaries=_SECONDS, tag_keys=("work",))
@@ -29,10 +29,12 @@ class _RayMeters(Meters):
         self._queue = Gauge("agggen_queue_records", description="Records that wait in a replica.")
         self._records = Histogram(
             "agggen_batch_records",
-            description="Records worked on together; its sum counts all records.",
+            description="Records worked on together.",
             boundaries=_COUNTS,
             tag_keys=("work",),
         )
+        # Ray keeps a histogram's buckets and guesses its sum from them, so what is to be added up is counted.
+        self._worked_on = Counter("agggen_worked_records", description="Records worked on.", tag_keys=("work",))
         self._waited = seconds("agggen_batch_wait_seconds", "What the oldest record of a batch waited.")
         self._worked = seconds("agggen_batch_work_seconds", "What a batch took.")
 
@@ -42,6 +44,7 @@ class _RayMeters(Meters):
     def batch(self, work: str, records: int, waited: float, worked: float) -> None:
         tags = {"work": work}
         self._records.observe(records, tags=tags)
+        self._worked_on.inc(records, tags=tags)
         self._waited.observe(max(waited, 1e-9), tags=tags)
         self._worked.observe(max(worked, 1e-9), tags=tags)
 

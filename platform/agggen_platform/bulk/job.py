@@ -17,6 +17,7 @@ from agggen_platform.bulk.output import WORK, Output, Summary
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.config import config_hash, flatten, resolved
+from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects
 from agggen_platform.sharded.driver import Work
@@ -119,7 +120,9 @@ def generate(
         here = partial(BulkWorker, settings)
         gpus = config.gpus_per_actor
         done = driver.results(every, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
-        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed)
+        meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", every, config.max_reject_share))
+        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
+        meter.begin()
         report: BulkReport | None = None
 
         def accept(summary: Summary) -> tuple[dict[str, Any], dict[str, Any]]:

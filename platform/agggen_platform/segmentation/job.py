@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from agggen.errors import CorpusError
 from agggen.facts.config import segmenter
 from agggen_platform.config import config_hash, flatten, resolved
+from agggen_platform.metrics import ShardsMeter
 from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
 from agggen_platform.segmentation.output import Output, SplitReport
 from agggen_platform.segmentation.rows import Counts
@@ -136,7 +137,9 @@ def segment(
         )
         here = partial(ShardWorker, settings, cut)
         done = driver.results(every, ShardWorker, settings, here, config.actors, config.ray_address)
-        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed)
+        meter = stack.enter_context(ShardsMeter("segment", f"segment-{output.job}", every, config.max_reject_share))
+        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
+        meter.begin()
 
         def accept() -> dict[str, Any]:
             check_claim()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from agggen.errors import AggGenError
+from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import C, Done, Worker
@@ -48,14 +49,17 @@ class Work(Generic[C]):
         progress: Callable[[Progress[C]], None],
         log: Tracker | None = None,
         metrics: Callable[[Progress[C]], dict[str, float]] = lambda _: {},
+        meter: ShardsMeter | None = None,
     ) -> None:
         """
         Args:
             counts: the kind of tally.
             progress: is told after every shard.
             metrics: the speed of this run, for the run log.
+            meter: is told of every shard.
         """
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
+        self._meter = meter
         self._done: set[str] = set()
         self._found = 0
         self._began = self._logged = time.monotonic()
@@ -87,6 +91,8 @@ class Work(Generic[C]):
                 if len(self._done) - self._found == 1:
                     self._began = time.monotonic() - done.seconds
             self._tell(self.progress())
+            if self._meter:
+                self._meter.done(done, self._total - len(self._done))
             if self._log and time.monotonic() - self._logged >= _SECONDS_BETWEEN_METRICS:
                 self._logged = time.monotonic()
                 self._log.log_metrics(self.metrics(), step=len(self._done))

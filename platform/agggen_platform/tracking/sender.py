@@ -11,12 +11,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
+from agggen_platform.metrics import UNSENT, Board
 from agggen_platform.tracking import cursor as cursors
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.cursor import Cursor
@@ -62,6 +63,7 @@ class Sender:
         self._late_failures, self._late_from = 0, 0.0  # tries of late files in a row, and the time of the next
         self._points = _Points()
         self._closing, self._given_up = threading.Event(), threading.Event()
+        self._board = Board(run=folder.name)
         self._looked_for_parent = -_LONGEST_PAUSE
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
 
@@ -77,6 +79,7 @@ class Sender:
         self._closing.set()
         self._thread.join(patience)
         self._given_up.set()
+        self._board.close()
         return self.unsent()
 
     def unsent(self) -> int:
@@ -128,6 +131,8 @@ class Sender:
                     self._all_well()
                 if closing and not self.cursor.late and not self._parent_may_come():
                     return
+            with suppress(OSError):
+                self._board.set(UNSENT, max(0, self.path.stat().st_size - self.cursor.sent))
             if closing:
                 time.sleep(min(pause, 0.5))
             else:

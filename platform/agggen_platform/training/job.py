@@ -32,6 +32,7 @@ from agggen.run import Prepared, RunConfig, bundle_of, fit
 from agggen.training.distributed import Alone
 from agggen_platform.config import config_hash, flatten, resolved
 from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
@@ -118,17 +119,19 @@ def train_job(
         run.begin(data, prepared, say)
         begin = time.monotonic()
         stop = StopRequest()
-        with run.tracker as tracker, stop:
-            desk = _Desk(tracker, show, on_evaluation)
+        with run.tracker as tracker, stop, TrainingMeter(name, config) as meter:
+            desk = _Desk(tracker, show, on_evaluation, meter)
+            meter.begin()
             run.describe(data)
             try:
                 samples = data.samples(config.tracking.samples)
                 if workers is not None:
-                    workers.train(run.folder, place, samples, desk.hear, stop, say)
+                    workers.train(run.folder, place, samples, desk.hear, stop, meter, say)
                 writer = Writer(samples, prepared.encoder, config.inference)
                 model, metrics = run.fit(prepared, desk, writer, stop, say)
             except StoppedError as error:
                 raise stop.stopped(error) from error
+            meter.close()  # what follows keeps no checkpoints
             check()
             bundle = bundle_of(config, prepared, model, metrics, data.fingerprints, resolved(result_of(config)))
             path, address = run.publish(bundle)
@@ -141,11 +144,18 @@ def train_job(
 class _Desk:
     """Where news arrive: they are logged, shown, and answered."""
 
-    def __init__(self, tracker: Tracker, show: Callable[[News], None], on_evaluation: OnEvaluation | None) -> None:
-        self.tracker, self.show, self.on_evaluation = tracker, show, on_evaluation
+    def __init__(
+        self,
+        tracker: Tracker,
+        show: Callable[[News], None],
+        on_evaluation: OnEvaluation | None,
+        meter: TrainingMeter,
+    ) -> None:
+        self.tracker, self.show, self.on_evaluation, self.meter = tracker, show, on_evaluation, meter
 
     def hear(self, news: News) -> bool:
         """Whether training should stop."""
+        self.meter.hear(news)
         if news.metrics:
             self.tracker.log_metrics({f"{news.stage}/{name}": v for name, v in news.metrics.items()}, step=news.step)
         if news.samples:
@@ -270,7 +280,7 @@ class _Run:
             here = replace(config, training=replace(config.training, device="cpu"))
             with FinishedKeeper(store, Alone()) as keeper:
                 return fit(here, prepared, keeper)
-        with StoreKeeper(store, Alone()) as keeper:
+        with StoreKeeper(store, Alone(), desk.meter.checkpoint) as keeper:
             return fit(
                 config,
                 prepared,

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -59,8 +59,9 @@ class StoreKeeper:
     next `save`, or at the end of the block.
     """
 
-    def __init__(self, store: CheckpointStore, group: Group) -> None:
-        self.store, self.group = store, group
+    def __init__(self, store: CheckpointStore, group: Group, kept: Callable[[], None] = lambda: None) -> None:
+        """`kept` is called in the thread when a checkpoint was verified."""
+        self.store, self.group, self._kept = store, group, kept
         self._waiting: dict[str, Snapshot] = {}  # by stage
         self._changed = threading.Condition()
         self._ending = False
@@ -122,6 +123,7 @@ class StoreKeeper:
             while snapshot := self._next():
                 snapshot.write(path)
                 self.store.save(snapshot.stage, snapshot.step, path)
+                self._kept()
         except Exception as error:  # raised where training hears it
             self._error = error
 

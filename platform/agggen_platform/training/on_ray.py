@@ -24,6 +24,7 @@ from agggen.records import Record
 from agggen.run import fit
 from agggen.training.distributed import Connected
 from agggen_platform.job_config import JobConfig, result_of
+from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
@@ -111,6 +112,7 @@ class Workers:
         samples: Sequence[Record],
         hear: Send,
         stop: Callable[[], bool],
+        meter: TrainingMeter,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Returns when both stages are trained and their checkpoints are in `folder`.
@@ -121,6 +123,7 @@ class Workers:
             samples: records to write about after each epoch.
             hear: hears what worker 0 says.
             stop: asked a few times a second.
+            meter: told how many workers there are, and when they keep checkpoints.
             say: told, in a sentence, when workers start, start again, or do not, and what the store made do with.
 
         Raises:
@@ -170,6 +173,7 @@ class Workers:
                 if not running:
                     break
                 nobody = not heard.starts or heard.silence > _SILENCE_SECONDS
+                meter.workers(heard, nobody)
                 if asked and nobody:
                     raise StoppedError("training was stopped while no workers ran; the same call continues there")
                 thread.join(_POLL_SECONDS)
@@ -324,12 +328,12 @@ def _fit(task: _Task, group: Connected) -> None:
     writer = Writer([Record.of(sample) for sample in task.samples], prepared.encoder, config.inference)
     report = task.post.remark.remote
     store = CheckpointStore(Folder(task.folder.at("checkpoints")), task.config.storage.keep, report)
-    send = _sender(task.post)
+    send, kept = _sender(task.post), task.post.kept.remote
     first = group.rank == 0
     if first:
         task.post.start.remote(group.size)
     try:
-        with _stop_flag(task.post, first) as stop, StoreKeeper(store, group) as keeper:
+        with _stop_flag(task.post, first) as stop, StoreKeeper(store, group, kept) as keeper:
             fit(
                 config,
                 prepared,

@@ -25,6 +25,7 @@ class Heard:
     remarks: list[str]  # likewise
     attempts: int  # how often workers began, whether or not they came to train
     failure: str  # why an attempt failed last; empty where that is not known
+    checkpoint: float = 0.0  # when one was last verified, in Unix time; 0: none was yet
 
 
 class Post:
@@ -38,7 +39,7 @@ class Post:
         self._end: tuple[str, str] | None = None
         self._controller: Any = None
         self._group: Any = None
-        self._attempts, self._failure = 0, ""
+        self._attempts, self._failure, self._checkpoint = 0, "", 0.0
         self._alive = time.monotonic()
 
     def attempt(self) -> None:
@@ -57,13 +58,19 @@ class Post:
     def put(self, news: News) -> None:
         self._news.append(news)
 
+    def kept(self) -> None:
+        """Worker 0: a checkpoint was verified."""
+        self._checkpoint = time.time()
+
     def remark(self, sentence: str) -> None:
         """Something that the user should read."""
         self._remarks.append(sentence)
 
     def take(self) -> Heard:
         silence = time.monotonic() - self._alive
-        heard = Heard(list(self._starts), silence, self._news, self._remarks, self._attempts, self._failure)
+        heard = Heard(
+            list(self._starts), silence, self._news, self._remarks, self._attempts, self._failure, self._checkpoint
+        )
         self._news, self._remarks = [], []
         return heard
 
