@@ -6,14 +6,15 @@
     predicates.json        the predicate table
     manifest.json          size and SHA-256 of each of these
 
-Nothing in it is a pickle, so a bundle from a stranger can run no code. A file that differs from the manifest is
-refused.
+Nothing in it is a pickle, so a bundle from a stranger can run no code. The AllenNLP archive that it may name, for texts
+that come without facts, can: it is run only where that is allowed. A file that differs from the manifest is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -23,9 +24,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agggen.encoding import Encoder
-from agggen.errors import BundleError
+from agggen.errors import BundleError, ConfigError
+from agggen.facts import FactSegmenter
 from agggen.facts.allennlp.config import AllenNLPConfig
-from agggen.facts.config import SegmenterConfig
+from agggen.facts.config import SegmenterConfig, segmenter
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
@@ -53,6 +55,23 @@ class Bundle:
     def generator(self, device: str = "cpu") -> Generator:
         """A generator with this bundle's model and inference settings."""
         return Generator(self.model.to(device), self.encoder, self.inference)
+
+    def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
+        """What cuts texts that come without facts, as those of training were.
+
+        Args:
+            run_archives: whether the AllenNLP archive that the bundle names may be loaded; it runs code of its author.
+
+        Raises:
+            ConfigError: the bundle names one, and it may not; or what it names lacks something.
+        """
+        if self.segmenter.source == "allennlp" and not run_archives:
+            archive = self.segmenter.allennlp.archive if self.segmenter.allennlp else "none"
+            raise ConfigError(
+                f"texts are cut by AllenNLP for this bundle, with an archive that it names ({archive}); loading one "
+                "runs code of its author, so say that you trust whoever made it: --run-archives, run_archives=True"
+            )
+        return segmenter(self.segmenter)
 
 
 def save_bundle(path: Path | str, bundle: Bundle) -> str:
@@ -159,6 +178,7 @@ def load_bundle(path: Path | str) -> Bundle:
     cut = dict(described["segmenter"])
     if cut["allennlp"] is not None:
         cut["allennlp"] = _build(AllenNLPConfig, cut["allennlp"], path)
+    _check_sizes(config, path)
     model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     try:
         model.load_state_dict(load_file(path / "weights.safetensors"))
@@ -185,6 +205,24 @@ def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
     return kind(**values)
 
 
+def _check_sizes(config: ModelConfig, path: Path) -> None:
+    """A few bytes of configuration must not make the model fill the memory before its weights are looked at."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path / "weights.safetensors", framework="pt") as file:
+            there = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise BundleError(f"{path}/weights.safetensors cannot be read: {error}") from error
+    a_layer = config.width * (config.width + config.feed_forward)
+    least = config.layers * a_layer + config.predicate_dim + config.max_state
+    if least > there:
+        raise BundleError(
+            f"{path}/weights.safetensors does not fit the bundle's configuration: it holds {there:,} numbers, and a "
+            f"model of these sizes has at least {least:,}"
+        )
+
+
 def _as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
@@ -198,6 +236,8 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BundleError(f"{path} is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise BundleError(f"{path} is nested too deeply for JSON of a bundle") from error
 
 
 def _measure(path: Path) -> dict[str, object]:

@@ -103,7 +103,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         with safe_open(path, framework="pt") as file:
             described = json.loads((file.metadata() or {}).get("agggen", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, json.JSONDecodeError) as error:
+    except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
         raise TrainingError(f"{path} is no readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(described, dict):
         raise TrainingError(f"{path} is no checkpoint of a training run; delete it to start over")

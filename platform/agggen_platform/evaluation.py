@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +25,13 @@ from agggen.evaluation.report.folder import FILES
 from agggen.evaluation.report.measures import of_model
 from agggen.evaluation.report.texts import Wanted, text_scores
 from agggen.evaluation.significance import RESAMPLES
-from agggen.facts.config import segmenter
+from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen_platform.config import config_hash, flatten
 from agggen_platform.local import fingerprint_of, records_of
 from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.origin import masked_command
 
 N_BEST = 5
 """Texts of a record that diversity is measured on."""
@@ -54,6 +54,8 @@ class Task:
     config: InferenceConfig
     wanted: Wanted
     command: str
+    cut: FactSegmenter
+    """What cuts references that come without facts."""
 
     @property
     def title(self) -> str:
@@ -165,10 +167,10 @@ def _machine() -> dict[str, Cell]:
 
 
 def command_line() -> str:
-    """The command that is running, as one would type it."""
+    """The command that is running, as one would type it, with secrets replaced."""
     script = Path(sys.argv[0])
     program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
-    return shlex.join([*program, *sys.argv[1:]])
+    return masked_command([*program, *sys.argv[1:]])
 
 
 def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], None]) -> Report:
@@ -196,7 +198,6 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
             if measure.score is None:
                 note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
     seconds = {"writing": halfway - began, "scoring": time.monotonic() - halfway}
-    cut = segmenter(task.bundle.segmenter)
     return build(
         f"{task.title} on {task.corpus} {task.split}",
         task.identity,
@@ -204,7 +205,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         rows,
         sections,
         scores.plain,
-        reference_groups(records, cut),
+        reference_groups(records, task.cut),
         _published(task, sections),
         task.partial,
         task.seed,

@@ -38,6 +38,8 @@ def compose(text: str, label: str) -> yaml.Node | None:
         line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(f"{label}{line}: not valid YAML ({problem})") from error
+    except RecursionError as error:
+        raise ConfigError(f"{label}: the YAML is nested too deeply") from error
 
 
 def construct(node: yaml.Node, label: str) -> Any:

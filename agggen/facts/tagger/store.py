@@ -145,7 +145,7 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BundleError(f"{path} cannot be read ({error.strerror}): the role tagger is incomplete") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is not valid JSON: {error}") from error
 
 

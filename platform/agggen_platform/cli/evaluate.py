@@ -11,7 +11,7 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.folders import on_this_machine
-from agggen_platform.cli.records import BundleAddress, bundle_folder, is_elsewhere
+from agggen_platform.cli.records import BundleAddress, RunArchives, bundle_folder, is_elsewhere
 
 if TYPE_CHECKING:
     from agggen.evaluation.report import Report
@@ -58,6 +58,7 @@ def evaluate(
             help="Where the run log lives. [default: the bundle's own]",
         ),
     ] = None,
+    run_archives: RunArchives = False,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
     ] = None,
@@ -99,6 +100,7 @@ def evaluate(
         config=config,
         wanted=Wanted(protocol or protocol_of(named), None if metrics is None else _names(metrics), meteor),
         command=evaluation.command_line(),
+        cut=loaded.fact_segmenter(run_archives),
     )
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
     folder = out or beside / "evaluation" / task.name

@@ -28,6 +28,10 @@ BundleAddress = Annotated[
         metavar="BUNDLE", help="A trained model: its folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."
     ),
 ]
+RunArchives = Annotated[
+    bool,
+    typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code."),
+]
 Input = Annotated[
     str, typer.Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .parquet, or - (JSON lines).")
 ]

@@ -12,6 +12,7 @@ from agggen_platform.cli.records import (
     Input,
     Output,
     Rejected,
+    RunArchives,
     bundle_folder,
     output_lines,
     texts_with_facts,
@@ -111,7 +112,12 @@ def plan(
         rejected.report(output)
 
 
-def align(bundle: BundleAddress, input: Input = "-", output: Output = "-") -> None:  # noqa: A002
+def align(
+    bundle: BundleAddress,
+    input: Input = "-",  # noqa: A002
+    output: Output = "-",
+    run_archives: RunArchives = False,
+) -> None:
     """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
 
     A reference may carry its own facts; others are cut as the model's training texts were, or, where those came with
@@ -122,10 +128,9 @@ def align(bundle: BundleAddress, input: Input = "-", output: Output = "-") -> No
     """
     from agggen.bundle import load_bundle
     from agggen.errors import RecordError
-    from agggen.facts.config import segmenter
 
     loaded = load_bundle(bundle_folder(bundle))
-    generator, cut = loaded.generator(), segmenter(loaded.segmenter)
+    generator, cut = loaded.generator(), loaded.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
         generator.check(record)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from agggen.errors import CorpusError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.parquet import check_plain, columns_of
 
 _OURS = "agggen."
 PARTS_OF_A_GROUP = 16
@@ -81,7 +82,7 @@ def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[
     """Looks at a Parquet file; only the `needed` columns of the `wanted` must be there.
 
     Raises:
-        CorpusError: it is missing, no Parquet, or has other columns.
+        CorpusError: it is missing, no Parquet, has other columns, or values in them that could run code.
     """
     where = folder.at(name)
     try:
@@ -102,6 +103,7 @@ def _check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], w
     for name in needed:
         if name not in found.names:
             raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
+    check_plain(columns_of(found, wanted.names), where)
     for field in found:
         if field.name in wanted.names and not _fits(field.type, right := wanted.field(field.name).type):
             raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
@@ -206,6 +208,7 @@ def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tupl
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
         there = [column for column in columns if column in parquet.schema_arrow.names]
+        check_plain(columns_of(parquet.schema_arrow, there), folder.at(name))
         for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
             yield first, batch
             first += batch.num_rows
@@ -230,9 +233,14 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
 
 
 def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has."""
+    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has.
+
+    Raises:
+        CorpusError: they hold values that could run code.
+    """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         there = [name for name in columns if name in parquet.schema_arrow.names]
+        check_plain(columns_of(parquet.schema_arrow, there), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
         for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
             if skip >= batch.num_rows:

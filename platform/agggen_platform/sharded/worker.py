@@ -15,6 +15,7 @@ from agggen.errors import AggGenError
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.folder import Folder
+from agggen_platform.storage.parquet import check_plain
 
 ATTEMPTS = 3
 """How many workers may die over one shard."""
@@ -145,7 +146,9 @@ def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
 
     Raises:
         JobError: it is another job's.
+        CorpusError: it holds values that could run code, which no worker writes.
     """
+    check_plain(part.schema_arrow, where)
     if json.loads((part.metadata.metadata or {}).get(key, b"{}")).get("job") != job:
         raise JobError(f"a worker of another job wrote over {where}; run it again when that job has ended")
 

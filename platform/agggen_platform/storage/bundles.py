@@ -119,5 +119,5 @@ def _described(folder: Folder, manifest: bytes) -> dict[str, Any]:
         return {
             name: {"bytes": int(described[name]["bytes"]), "sha256": str(described[name]["sha256"])} for name in FILES
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BundleError(f"{folder.at(_MANIFEST)} is no manifest of a bundle ({error!r})") from error

@@ -143,7 +143,7 @@ class CheckpointStore:
             return []
         try:
             return [Saved(stage, **one) for one in json.loads(content)["checkpoints"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedError(
                 f"{self.folder.at(name)} is damaged ({error!r}); remove it to begin the stage anew"
             ) from error

@@ -53,6 +53,7 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
 
     Raises:
         StorageError: this machine does not see the folder, or a file is damaged.
+        CorpusError: a file holds values that could run code.
     """
     content = folder.read(f"{place}/{_ENCODER}")
     if content is None:
@@ -69,7 +70,7 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
         for split in _SPLITS:
             path = Path(scratch) / split
             verified.get(folder, f"{place}/{split}.parquet", path, **described["files"][split])
-            found[split] = _read_examples(path)
+            found[split] = _read_examples(path, folder.at(f"{place}/{split}.parquet"))
     rejects = {split: [Reject(**one) for one in some] for split, some in described["rejects"].items()}
     return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects)
 
@@ -116,10 +117,15 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
     pq.write_table(pa.table(columns, schema), path, compression="zstd")
 
 
-def _read_examples(path: Path) -> list[Example]:
+def _read_examples(path: Path, where: str) -> list[Example]:
     import pyarrow.parquet as pq
 
-    return [Example(**{name: _frozen(value) for name, value in row.items()}) for row in pq.read_table(path).to_pylist()]
+    from agggen_platform.storage.parquet import check_plain
+
+    with pq.ParquetFile(path) as file:
+        check_plain(file.schema_arrow, where)
+        rows = file.read().to_pylist()
+    return [Example(**{name: _frozen(value) for name, value in row.items()}) for row in rows]
 
 
 def _frozen(value: Any) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import pickle
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,18 +15,9 @@ from agggen.bundle import fingerprint, save_bundle
 from agggen.errors import BundleError
 from agggen.records import Record, Triple
 from agggen_platform.registry.admission import admit, smoke
+from tests.canary import Canary
 from tests.sent import sent
 from tests.unit.registry.examples import save_model, small_model
-
-
-class Payload:
-    """A pickle of this creates a file when it is loaded."""
-
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open, (str(self.canary), "w")
 
 
 @pytest.fixture
@@ -53,21 +42,22 @@ def test_a_bundle_is_admitted(trained: list[Path]) -> None:
 
 def test_the_canary_sings_where_a_pickle_is_loaded(tmp_path: Path) -> None:
     """Or the tests below would prove nothing."""
-    sent(Payload(tmp_path / "canary")).close()
-    assert (tmp_path / "canary").exists()
+    canary = Canary(tmp_path / "canary")
+    sent(canary).close()  # type: ignore[attr-defined] # it arrives as an open file
+    assert canary.sang
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["not in the manifest", "in the manifest"])
 @pytest.mark.parametrize("name", ["weights.pkl", "data/model.pkl", "weights.safetensors"])
 def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str, listed: bool) -> None:
-    canary = tmp_path / "canary"
+    canary = Canary(tmp_path / "canary")
     (own / name).parent.mkdir(exist_ok=True)
-    (own / name).write_bytes(pickle.dumps(Payload(canary)))
+    (own / name).write_bytes(canary.pickled())
     if listed:
         fix_manifest(own, name)
     with pytest.raises(BundleError, match=name):
         admit(str(own))
-    assert not canary.exists()
+    assert not canary.sang
 
 
 def test_another_bundle_than_the_one_that_was_registered_is_refused(trained: list[Path]) -> None:

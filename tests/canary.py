@@ -1,0 +1,35 @@
+"""A pickle that leaves a file behind when it is loaded: nothing that is offered to agggen may ever load it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class Canary:
+    """Its pickle, loaded by anybody, makes the file `path`, which a test looks for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (str(self.path), "w")
+
+    def pickled(self) -> bytes:
+        """A plain pickle."""
+        return pickle.dumps(self)
+
+    def saved_by_torch(self) -> bytes:
+        """A file as ``torch.save`` writes it: a zip with a pickle."""
+        content = io.BytesIO()
+        torch.save({"weight": self}, content)
+        return content.getvalue()
+
+    @property
+    def sang(self) -> bool:
+        """Whether it was loaded."""
+        return self.path.exists()

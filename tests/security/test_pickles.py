@@ -1,0 +1,206 @@
+"""A canary pickle offered wherever agggen reads a model, a checkpoint or a table: it is refused and never loaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.bundle import load_bundle, save_bundle
+from agggen.errors import AggGenError, BundleError, ConfigError, TrainingError
+from agggen.facts.allennlp.config import AllenNLPConfig
+from agggen.facts.config import SegmenterConfig
+from agggen.facts.tagger.store import load_tagger, save_tagger
+from agggen.training.checkpoints import load_checkpoint
+from agggen_platform.config import load_config
+from agggen_platform.job_config import JobConfig
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.target import check_target, find_target
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.folder import Folder
+from agggen_platform.sweep.config import SweepConfig
+from agggen_platform.sweep.study import JOURNAL, open_study
+from tests.canary import Canary
+from tests.command import Run, command
+from tests.sent import sent
+from tests.unit.cli_write.examples import RESTAURANTS, json_lines
+from tests.unit.facts.toy_tagger import untrained
+from tests.unit.registry.examples import save_model
+from tests.unit.registry.test_admission import fix_manifest
+from tests.unit.toy_training import trainer
+
+FORMS = {"pickle": Canary.pickled, "torch.save": Canary.saved_by_torch}
+Form = Callable[[Canary], bytes]
+forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    return Canary(tmp_path / "canary")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    return command(capsys)
+
+
+def test_it_sings_for_who_loads_it(canary: Canary) -> None:
+    """Or nothing here would prove anything."""
+    sent(canary)
+    assert canary.sang
+
+
+# --- models -------------------------------------------------------------------------------------------------------
+
+
+@forms
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("generate", "BUNDLE", "-i", "r.jsonl"),
+        ("plan", "BUNDLE", "-i", "r.jsonl"),
+        ("align", "BUNDLE", "-i", "r.jsonl"),
+        ("inspect", "BUNDLE"),
+        ("evaluate", "BUNDLE", "--corpus", "elements", "--limit", "1"),
+        ("bulk", "BUNDLE", "r.jsonl", "--out", "out", "actors=0"),
+        ("models", "register", "BUNDLE"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_as_the_weights_of_a_bundle(
+    run: Run, tmp_path: Path, canary: Canary, arguments: tuple[str, ...], form: Form
+) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    (bundle / "weights.safetensors").write_bytes(form(canary))
+    fix_manifest(bundle, "weights.safetensors")
+    json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
+    code, out, err = run(*(str(bundle) if word == "BUNDLE" else word for word in arguments))
+    assert (code, out, "weights.safetensors" in err) == (3, "", True), err
+    assert not canary.sang
+
+
+@forms
+def test_as_the_weights_of_a_bundle_to_be_served(tmp_path: Path, canary: Canary, form: Form) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    (bundle / "weights.safetensors").write_bytes(form(canary))
+    fix_manifest(bundle, "weights.safetensors")
+    with pytest.raises(BundleError, match=r"weights\.safetensors"):
+        check_target(find_target(ServeConfig(bundle=str(bundle))))
+    assert not canary.sang
+
+
+@forms
+def test_as_a_bundle(tmp_path: Path, canary: Canary, form: Form) -> None:
+    (tmp_path / "bundle").write_bytes(form(canary))
+    with pytest.raises(BundleError, match="there is no bundle at"):
+        load_bundle(tmp_path / "bundle")
+    assert not canary.sang
+
+
+@forms
+def test_as_the_weights_of_a_role_tagger(tmp_path: Path, canary: Canary, form: Form) -> None:
+    save_tagger(tmp_path / "tagger", untrained())
+    weights, manifest = tmp_path / "tagger" / "weights.safetensors", tmp_path / "tagger" / "manifest.json"
+    load_tagger(tmp_path / "tagger")
+    weights.write_bytes(form(canary))
+    hashes = json.loads(manifest.read_text()) | {weights.name: sha256(weights.read_bytes()).hexdigest()}
+    manifest.write_text(json.dumps(hashes))
+    with pytest.raises(BundleError, match="do not fit each other"):
+        load_tagger(tmp_path / "tagger")
+    assert not canary.sang
+
+
+@forms
+def test_as_a_checkpoint(tmp_path: Path, canary: Canary, form: Form) -> None:
+    """The store takes any file; what is not safetensors ends there."""
+    (tmp_path / "stranger").write_bytes(form(canary))
+    store = CheckpointStore(Folder(str(tmp_path / "run")))
+    store.save("joint", 1, tmp_path / "stranger")
+    assert store.restore("joint", tmp_path / "restored") is not None
+    with pytest.raises(TrainingError, match="is no readable checkpoint"):
+        load_checkpoint(tmp_path / "restored", trainer("joint"))
+    assert not canary.sang
+
+
+def test_as_the_journal_of_a_sweep(tmp_path: Path, canary: Canary) -> None:
+    (tmp_path / JOURNAL).write_bytes(canary.pickled() + b"\n")
+    with pytest.raises((AggGenError, ValueError)):
+        open_study(tmp_path, "s", {})
+    assert not canary.sang
+
+
+# --- archives of AllenNLP, which are pickles ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def naming(tmp_path: Path, canary: Canary) -> Path:
+    """A bundle whose texts are cut by AllenNLP: an archive and a Python of its author's choice."""
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n: > {canary.path}\n")
+    python.chmod(0o755)
+    for name in ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy"):
+        info = tmp_path / "environment" / "lib" / "python3.10" / "site-packages" / f"{name}-9.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9\n")
+    (tmp_path / "srl.tar.gz").write_bytes(canary.pickled())
+    archive = AllenNLPConfig(str(tmp_path / "srl.tar.gz"), environment=str(tmp_path / "environment"))
+    bundle = load_bundle(save_model(tmp_path / "plain", 1))
+    save_bundle(tmp_path / "bundle", replace(bundle, segmenter=SegmenterConfig(source="allennlp", allennlp=archive)))
+    return tmp_path / "bundle"
+
+
+@pytest.mark.parametrize("command", ["align", "evaluate"])
+def test_an_archive_that_a_bundle_names_is_not_touched(
+    run: Run, tmp_path: Path, naming: Path, canary: Canary, command: str
+) -> None:
+    records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
+    rest = ("-i", records) if command == "align" else ("--corpus", "elements", "--limit", "1")
+    code, out, err = run(command, naming, *rest)
+    assert (code, out) == (2, "")
+    assert "runs code of its author" in err
+    assert "--run-archives" in err
+    assert not canary.sang
+
+
+def test_an_archive_that_a_bundle_names_is_run_where_that_is_said(
+    run: Run, tmp_path: Path, naming: Path, canary: Canary
+) -> None:
+    records = json_lines(tmp_path / "r.jsonl", RESTAURANTS[:1])
+    assert run("align", naming, "-i", records, "--run-archives")[0] != 0
+    assert canary.sang, "so the test above proves something"
+
+
+# --- YAML, which can name functions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag", ["!!python/object/apply:open", "!!python/object/new:open", "!!python/tuple", "!own"])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (ServeConfig, "name: VALUE"),
+        (ServeConfig, "{bundle: b, security: {cors_origins: VALUE}}"),
+        (JobConfig, "corpus: {name: VALUE}"),
+        (SweepConfig, "space: {model.width: {choice: VALUE}}"),
+    ],
+)
+def test_a_configuration_makes_plain_values_only(
+    tmp_path: Path, canary: Canary, kind: type[Any], content: str, tag: str
+) -> None:
+    (tmp_path / "x.yaml").write_text(content.replace("VALUE", f"{tag} [{canary.path}, w]"))
+    with pytest.raises(ConfigError, match=rf"could not determine a constructor .*{re.escape(tag.lstrip('!'))}"):
+        load_config(kind, tmp_path / "x.yaml")
+    assert not canary.sang
+
+
+def test_an_override_makes_plain_values_only(canary: Canary) -> None:
+    with pytest.raises(ConfigError, match="could not determine a constructor"):
+        load_config(ServeConfig, None, ["bundle=b", f"name=!!python/object/apply:open [{canary.path}, w]"])
+    assert not canary.sang
