@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo srl test lint format clean
+.PHONY: help venv demo srl stack test lint format clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -26,6 +26,9 @@ demo: venv  ## train on the shipped corpus and watch the model plan and write
 
 srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10 or 3.9; some minutes, once)
 	$(BIN)/agggen srl setup $(ARGS)
+
+stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without containers (ARGS=--help)
+	$(BIN)/python -m infra.stack $(ARGS)
 
 # AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
 # Unit tests on all cores; then, one at a time, what starts clusters and servers of its own. Status 5: ARGS chose none.
