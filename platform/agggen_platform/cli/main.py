@@ -4,8 +4,8 @@ Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our o
 or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system or the
 store refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has not got everything; 7 no
 Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 10 an endpoint that does not
-answer, or not as it should; 130 and 143 interrupted by SIGINT and SIGTERM. ``AGGGEN_DEBUG=1`` shows the traceback of
-every error.
+answer, or not as it should; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
+``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from agggen_platform.cli import (
     console,
     corpora,
     demo,
+    doctor,
     evaluate,
     facts,
     models,
@@ -52,6 +53,7 @@ app = typer.Typer(
 )
 
 # --- the commands, in the order in which one needs them. A command's module imports heavily only inside functions. ---
+app.command("doctor", short_help="Check this machine, and the servers that a job would use.")(doctor.doctor)
 app.command("demo", short_help="Train and show it all on the shipped corpus, in minutes.")(demo.demo)
 app.add_typer(corpora.app, name="corpora")
 app.command("segment", short_help="Cut the texts of a corpus into facts.")(segment.segment)

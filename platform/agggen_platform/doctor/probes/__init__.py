@@ -1,0 +1,1 @@
+"""Scripts that `probing.probe` runs; see there."""
