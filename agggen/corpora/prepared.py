@@ -152,7 +152,7 @@ def describe(path: Path | str) -> dict[str, str]:
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
         raise CorpusError(f"{path} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the latter two by types others registered
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     version = metadata.get(_FORMAT_KEY)
     if version is None or _FINGERPRINT_KEY not in metadata:

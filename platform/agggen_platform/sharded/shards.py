@@ -93,7 +93,9 @@ def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[
             pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
     except FileNotFoundError as error:
         raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
-    except pa.ArrowException as error:
+    except CorpusError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two by types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
     return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))

@@ -1,0 +1,208 @@
+"""Parquet whose values are pickles (Ray Data's own Arrow types): refused by all that reads records, and never loaded.
+
+Ray Data registers these types when it is imported, as it is in every worker of a job over shards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.corpora.prepared import read_records, schema, write_records
+from agggen.errors import CorpusError
+from agggen.records import Record
+from agggen_platform.bulk.inputs import find_inputs, record_schema
+from agggen_platform.sharded.shards import Shard, cut, find_doubles, read_rows
+from agggen_platform.sharded.worker import check_part
+from agggen_platform.storage import verified
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.data import Data
+from agggen_platform.training.prepared import prepared_in, read_prepared
+from tests.canary import Canary
+from tests.command import Run, command
+from tests.unit.registry.examples import save_model
+from tests.unit.training.toy import RECORDS, config_of
+
+pytest.importorskip("ray.data", reason="Ray is not installed: pip install -e '.[dev]'")
+
+TRIPLE = {"subject": "Oda", "predicate": "birthPlace", "object": "Bergen"}
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    return Canary(tmp_path / "canary")
+
+
+def pickles(canary: Canary, rows: int = 1) -> pa.Array:
+    from ray.data._internal.object_extensions.arrow import ArrowPythonObjectType
+
+    return ArrowPythonObjectType().wrap_array(pa.array([canary.pickled()] * rows, pa.large_binary()))
+
+
+def with_field(array: pa.Array, name: str, values: pa.Array) -> pa.Array:
+    """A list of structs with one more field in each."""
+    inner = array.values
+    fields = [inner.field(number) for number in range(inner.type.num_fields)]
+    names = [inner.type.field(number).name for number in range(inner.type.num_fields)]
+    return pa.ListArray.from_arrays(array.offsets, pa.StructArray.from_arrays([*fields, values], [*names, name]))
+
+
+def in_a_triple(table: pa.Table, canary: Canary) -> pa.Table:
+    return table.set_column(
+        table.column_names.index("triples"),
+        "triples",
+        with_field(table["triples"].combine_chunks(), "note", pickles(canary)),
+    )
+
+
+def in_a_reference(table: pa.Table, canary: Canary) -> pa.Table:
+    return table.set_column(
+        table.column_names.index("references"),
+        "references",
+        with_field(table["references"].combine_chunks(), "note", pickles(canary)),
+    )
+
+
+def as_a_column(name: str) -> Callable[[pa.Table, Canary], pa.Table]:
+    def changed(table: pa.Table, canary: Canary) -> pa.Table:
+        there = table.drop_columns([name]) if name in table.column_names else table
+        return there.append_column(name, pickles(canary))
+
+    return changed
+
+
+PLACES: dict[str, Callable[[pa.Table, Canary], pa.Table]] = {
+    "in a triple": in_a_triple,
+    "in a reference": in_a_reference,
+    "as the category": as_a_column("category"),
+    "as the error": as_a_column("error"),
+}
+places = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+
+
+def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: Canary) -> Path:
+    """A prepared corpus of one record, with pickles at one place."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "dev.parquet"
+    record = Record.of({"id": "1", "triples": [["Oda", "birthPlace", "Bergen"]], "references": ["Oda is of Bergen."]})
+    write_records(path, [record], "toy", "dev")
+    table = pq.read_table(path)
+    pq.write_table(place(table, canary).replace_schema_metadata(table.schema.metadata), path)
+    return path
+
+
+@places
+def test_it_sings_for_who_reads_the_rows(tmp_path: Path, canary: Canary, place: Any) -> None:
+    """Or nothing here would prove anything."""
+    pq.read_table(corpus(tmp_path / "corpus", place, canary)).to_pylist()
+    assert canary.sang
+
+
+@places
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bulk", "BUNDLE", "FILE", "--out", "out", "actors=0"),
+        ("segment", "FOLDER", "--out", "out", "--facts", "clauses", "actors=0", "cache=off"),
+        ("generate", "BUNDLE", "-i", "FILE"),
+        ("evaluate", "BUNDLE", "--corpus", "FOLDER", "--split", "dev"),
+        ("train", "elements", "corpus.name=FOLDER"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_command_does_not_read_them(
+    tmp_path: Path,
+    canary: Canary,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    place: Callable[[pa.Table, Canary], pa.Table],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run: Run = command(capsys)
+    path = corpus(tmp_path / "corpus", place, canary)
+    if arguments[0] == "train":
+        (path.parent / "train.parquet").write_bytes(path.read_bytes())
+    bundle = save_model(tmp_path / "bundle", 1)
+    names = {"BUNDLE": bundle, "FILE": path, "FOLDER": path.parent}
+    words = [str(names.get(word, word)).replace("FOLDER", str(path.parent)) for word in arguments]
+    code, _, err = run(*words)
+    assert not canary.sang
+    if arguments[0] not in ("bulk", "segment"):
+        assert (code, "error: " in err) == (2, True), err  # the others may leave out a column that they do not read
+
+
+@pytest.fixture
+def evil(tmp_path: Path, canary: Canary) -> tuple[Folder, Shard]:
+    """A file that is another than its shard was cut from: workers look at it themselves."""
+    corpus(tmp_path, in_a_triple, canary)
+    folder = Folder(str(tmp_path))
+    (shard,) = cut(folder, "dev.parquet", [1], 64, "parts/{}.parquet", {})
+    return folder, shard
+
+
+def test_a_worker_does_not_read_them(evil: tuple[Folder, Shard], canary: Canary) -> None:
+    folder, shard = evil
+    for read in (
+        lambda: list(read_rows(shard, 10, schema().names)),
+        lambda: list(read_rows(shard, 10, record_schema().names)),
+        lambda: find_doubles([(folder, shard.name)] * 2, ["triples"], bool, lambda *_: 0),
+        lambda: find_inputs(folder.at(shard.name)),
+        lambda: read_records(folder.at(shard.name)),
+    ):
+        with pytest.raises(CorpusError):
+            read()
+    with pq.ParquetFile(folder.at(shard.name)) as part, pytest.raises(CorpusError, match="could run code"):
+        check_part(part, b"agggen.bulk", "job", "the part")
+    assert not canary.sang
+
+
+def test_a_worker_of_training_does_not_read_them(tmp_path: Path, canary: Canary) -> None:
+    """Whoever may write to the run's folder can give the right hash too."""
+    folder = Folder(str(tmp_path / "run"))
+    data = Data(RECORDS[:8], RECORDS[8:], {"train": "1", "dev": "2"}, "sentences")
+    _, place = prepared_in(folder, config_of(tmp_path / "toy"), data)
+    assert read_prepared(folder, place).train
+    path = tmp_path / "run" / place / "train.parquet"
+    pq.write_table(pa.table({"id": pickles(canary)}), path)
+    size, digest = verified.measure(path)
+    described = json.loads(folder.read(f"{place}/encoder.json") or b"")
+    described["files"]["train"] = {"size": size, "sha256": digest}
+    folder.write(f"{place}/encoder.json", json.dumps(described).encode())
+    with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' holds values of the extension type"):
+        read_prepared(folder, place)
+    assert not canary.sang
+
+
+@pytest.mark.parametrize("name", ["arrow_tensor", "arrow_tensor_v2", "arrow_variable_shaped_tensor"])
+def test_the_description_of_a_tensor_is_no_pickle(tmp_path: Path, canary: Canary, name: str) -> None:
+    """Ray before 2.55 loaded one out of a file's schema (CVE-2026-41486): this Ray does not, and neither do we."""
+    marks = {b"ARROW:extension:name": f"ray.data.{name}".encode(), b"ARROW:extension:metadata": canary.pickled()}
+    column = pa.array([[1.0]])
+    if name == "arrow_variable_shaped_tensor":
+        column = pa.StructArray.from_arrays([column, pa.array([[1]])], names=["data", "shape"])
+    described = pa.schema([pa.field("id", column.type, metadata=marks)])
+    pq.write_table(pa.Table.from_arrays([column], schema=described), tmp_path / "x.parquet")
+    for read in (find_inputs, read_records):
+        with pytest.raises(CorpusError):
+            read(str(tmp_path / "x.parquet"))
+    assert not canary.sang
+
+
+def test_plain_nested_values_of_others_are_read(tmp_path: Path) -> None:
+    """Large strings, dictionaries elsewhere, more fields: what other programs write."""
+    triple = TRIPLE | {"source": "a book", "weight": 0.5, "tags": ["x"]}
+    rows = [{"id": "1", "triples": [triple], "note": "n"}]
+    table = pa.Table.from_pylist(rows)
+    table = table.set_column(2, "note", table["note"].combine_chunks().dictionary_encode())
+    pq.write_table(table, tmp_path / "x.parquet")
+    (file,) = find_inputs(str(tmp_path / "x.parquet"))
+    (shard,) = cut(file.folder, file.name, [1], 64, "{}", {})
+    ((_, read),) = read_rows(shard, 10, record_schema().names)
+    assert read == [{"id": "1", "triples": [triple]}]
