@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.doctor.findings import Check, Finding, Level, error, note, ok, warning
+from agggen_platform.doctor.findings import Check, Finding, Level, error, ok, warning
 from agggen_platform.doctor.probing import ProbeError, probe
 from agggen_platform.doctor.settings import Settings
 from agggen_platform.doctor.versions import TORCH, installed, judged
@@ -54,14 +54,12 @@ def of_probe(seen: dict[str, Any], settings: Settings, gpu: bool) -> Iterator[Fi
     yield _cuda(seen, settings, gpu)
     for number, device in enumerate(seen["devices"]):
         yield _device(number, device, seen)
-    if len(seen["devices"]) > 1 or (settings.wants_gpus and settings.workers > 1):
+    if len(seen["devices"]) > 1:
         yield _nccl(seen)
 
 
 def _cuda(seen: dict[str, Any], settings: Settings, gpu: bool) -> Finding:
-    # GPUs of a cluster are on its nodes: only a job that runs here misses those of this machine.
-    here = settings.device.startswith("cuda") or (settings.gpus_per_worker > 0 and settings.cluster is None)
-    missed = Level.ERROR if here else Level.WARNING if gpu else Level.NOTE
+    missed = Level.ERROR if settings.needs_gpu_here else Level.WARNING if gpu else Level.NOTE
     if seen["build"] is None:
         if missed is Level.NOTE:
             return ok("CUDA", "a CPU build, and this machine has no NVIDIA GPU")
@@ -70,10 +68,12 @@ def _cuda(seen: dict[str, Any], settings: Settings, gpu: bool) -> Finding:
         return Finding(missed, "CUDA", f"torch is a CPU build; {what}", remedy)
     if seen["unusable"] or not seen["devices"]:
         why = seen["unusable"] or "no device is visible"
-        remedy = "nvidia-smi  # driver and devices; the driver must be as new as the build's CUDA" if gpu else None
-        if here and not gpu:
-            remedy = "training.device=cpu cluster.gpus_per_worker=0  # or run where there is a GPU"
-        return Finding(missed, "CUDA", f"built for CUDA {seen['build']}, but it cannot be used: {why}", remedy)
+        found = f"built for CUDA {seen['build']}, but it cannot be used: {why}"
+        if gpu:
+            look = "nvidia-smi  # driver and devices; the driver must be as new as the build's CUDA"
+            return Finding(missed, "CUDA", found, look)
+        elsewhere = "agggen train PRESET training.device=cpu cluster.gpus_per_worker=0  # or run where there is a GPU"
+        return Finding(missed, "CUDA", found, elsewhere)
     count = len(seen["devices"])
     return ok("CUDA", f"built for CUDA {seen['build']}, the driver has {seen['driver']}; GPUs: {count}")
 
@@ -94,8 +94,6 @@ def _device(number: int, device: dict[str, Any], seen: dict[str, Any]) -> Findin
 def _nccl(seen: dict[str, Any]) -> Finding:
     if seen["nccl"]:
         return ok("NCCL", f"NCCL {seen['nccl']}")
-    if not seen["devices"]:
-        return note("NCCL", "this torch has no NCCL; the nodes' own torch is what counts")
     return warning(
         "NCCL",
         "several GPUs, but this torch was built without NCCL: workers cannot add up gradients on GPUs",

@@ -32,7 +32,7 @@ _SHORTEST_SECRET = 6  # shorter values would hide words that are none
 
 def report(examined: Sequence[Examined]) -> dict[str, Any]:
     """All findings in the shape of the module's docstring."""
-    findings = [
+    findings: list[dict[str, Any]] = [
         {
             "area": one.check.area,
             "check": one.check.name,
@@ -45,15 +45,15 @@ def report(examined: Sequence[Examined]) -> dict[str, Any]:
         for one in examined
         for finding in one.findings
     ]
-    counts = {level.value: sum(finding["level"] == level for finding in findings) for level in Level}
-    worst = max((Level(finding["level"]) for finding in findings), key=lambda level: level.rank, default=Level.OK)
+    levels = [finding.level for one in examined for finding in one.findings]
+    worst = max(levels, key=lambda level: level.rank, default=Level.OK)
     hidden = without_secrets(findings, os.environ)
     return {
         "schema": SCHEMA,
         "version": installed("agggen"),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "worst": worst.value,
-        "counts": counts,
+        "counts": {level.value: levels.count(level) for level in Level},
         "exit_code": FOUND_AN_ERROR if worst is Level.ERROR else 0,
         "findings": hidden,
     }

@@ -39,8 +39,11 @@ class Settings:
         return None if address in (None, "", "local") else address
 
     @property
-    def wants_gpus(self) -> bool:
-        return self.gpus_per_worker > 0 or self.device.startswith("cuda")
+    def needs_gpu_here(self) -> bool:
+        """Whether the job needs a GPU of this machine: it does not where the workers are on a cluster's nodes."""
+        if self.workers == 0:
+            return self.device.startswith("cuda")
+        return self.cluster is None and (self.gpus_per_worker > 0 or self.device.startswith("cuda"))
 
 
 def settings_of(
@@ -85,8 +88,8 @@ def _of_job(preset: str | None, overrides: Sequence[str]) -> Settings:
         corpus=config.corpus.name,
         splits=(config.corpus.train, config.corpus.dev),
         frames=facts.precomputed if facts.source == "precomputed" else None,
-        archive=allennlp and allennlp.archive,
-        srl_environment=allennlp and allennlp.environment,
+        archive=allennlp.archive if allennlp else None,
+        srl_environment=allennlp.environment if allennlp else None,
         device=config.training.device,
         workers=cluster.workers,
         cpus_per_worker=cluster.cpus_per_worker,

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,7 @@ _PERMISSIONS = {  # in the order in which they are tried
 def checks(settings: Settings) -> list[Check]:
     if not settings.storage:
         return [Check(AREA, "storage", lambda: nowhere(settings), 5)]
-    return [
-        Check(AREA, address, lambda address=address: storage(address, settings), 60) for address in settings.storage
-    ]
+    return [Check(AREA, address, partial(storage, address, settings), 60) for address in settings.storage]
 
 
 def nowhere(settings: Settings) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +33,7 @@ def checks(settings: Settings) -> list[Check]:
     return [
         Check(AREA, "version", version, 5),
         *(
-            Check(AREA, what, lambda uri=uri, what=what: store(uri, what, settings.experiment), seconds)
+            Check(AREA, what, partial(store, uri, what, settings.experiment), seconds)
             for uri, what in addresses.items()
         ),
     ]

@@ -24,9 +24,10 @@ class Floor:
 TORCH = Floor("torch", "2.10", "older ones run code of a weights file (CVE-2026-24747)", "torch>=2.10")
 RAY = Floor(
     "ray",
-    "2.54",
-    "on older ones a web page can run code on the cluster (CVE-2025-62593) and delete jobs (CVE-2026-27482)",
-    "ray[data,train,serve,tune]>=2.54",
+    "2.55",
+    "older ones run pickles out of Parquet files (CVE-2026-41486), and let web pages run code on the cluster and delete "
+    "jobs (CVE-2025-62593, CVE-2026-27482)",
+    "ray[data,train,serve,tune]>=2.55",
 )
 MLFLOW = Floor("mlflow", "3.17", "agggen is made for, and tested with, newer ones only", "mlflow>=3.17,<4")
 

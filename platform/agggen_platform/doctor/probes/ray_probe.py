@@ -7,7 +7,7 @@ from ray._common.usage.usage_lib import get_cluster_metadata
 from ray._private import ray_constants
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray._private.utils import compute_version_info
-from ray._raylet import GcsClient
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled
 from ray.core.generated.gcs_pb2 import GcsNodeInfo
 
 SECONDS = 5

@@ -1,13 +1,14 @@
 """Prints what torch is, which GPUs it sees, and whether a small kernel computes the right numbers on each."""
 
 import json
+from typing import Any
 
 import torch
 
 SIZE = 256  # of the matrices that are multiplied
 
 
-def kernel(device):
+def kernel(device: str) -> str | None:
     """None where the product is right, else what is wrong."""
     try:
         ones = torch.ones(SIZE, SIZE, device=device)
@@ -17,14 +18,14 @@ def kernel(device):
     return None if total == SIZE**3 else f"a product of {SIZE} x {SIZE} ones sums up to {total:g}, not {SIZE**3}"
 
 
-def nccl():
+def nccl() -> str | None:
     """The version of NCCL, None where torch was built without."""
     if not (torch.distributed.is_available() and torch.distributed.is_nccl_available()):
         return None
     return ".".join(map(str, torch.cuda.nccl.version()))
 
 
-def cuda():
+def cuda() -> dict[str, Any]:
     """Why CUDA cannot be used, or None; then the devices, the driver's CUDA version, and the build's architectures."""
     try:
         torch.cuda.init()
@@ -42,7 +43,7 @@ def cuda():
                 "wrong": kernel(f"cuda:{number}"),
             }
         )
-    driver = torch._C._cuda_getDriverVersion()  # 12040 is 12.4
+    driver = torch._C._cuda_getDriverVersion()  # type: ignore[attr-defined]  # 12040 is 12.4
     return {
         "unusable": None,
         "devices": devices,
@@ -58,6 +59,6 @@ if __name__ == "__main__":
         "wrong": kernel("cpu"),
         "build": torch.version.cuda,
         "nccl": nccl(),
-        **({"unusable": None, "devices": []} if torch.version.cuda is None else cuda()),
+        **(cuda() if torch.version.cuda else {"unusable": None, "devices": []}),
     }
     print(json.dumps(found))

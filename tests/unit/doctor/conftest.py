@@ -1,0 +1,22 @@
+"""A machine of each test's own: an empty home, and no variable that leads to somebody's cluster, store or server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home folder, which is the working folder too."""
+    for name in os.environ:
+        if name.startswith(("AWS_", "RAY_", "MLFLOW_", "AGGGEN_")):
+            monkeypatch.delenv(name)
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.chdir(folder)
+    return folder
