@@ -1,0 +1,129 @@
+"""Starts MLflow's server with accounts, PostgreSQL and S3, with every secret from a file.
+
+    python start.py --host 0.0.0.0 --port 5000 --allowed-hosts 'localhost:*,127.0.0.1:*,agggen-mlflow:*'
+
+The options are those of ``mlflow server``, and so are the variables MLFLOW_BACKEND_STORE_URI (without a password:
+``postgresql://mlflow@postgres:5432/mlflow``), MLFLOW_ARTIFACTS_DESTINATION (``s3://agggen-mlflow``), AWS_ENDPOINT_URL
+and AWS_SHARED_CREDENTIALS_FILE. ``--allowed-hosts`` is required: the names by which the server is called. The folder
+AGGGEN_MLFLOW_SECRETS (/run/secrets/mlflow by default) holds a file for each of
+
+    username, password     of the administrator, who is made at the first start; at least 12 characters
+    session_key            what the forms of MLflow's pages are signed with
+    database_password      PostgreSQL's, where the address of the database has a user and a host
+
+Accounts are kept in a second database, called like the first with ``_auth`` added, which must be there too.
+
+None of the secrets is on a command line or, but for the session key, in the server's environment: PostgreSQL's client
+and MLflow read them from files of mode 0600 in a new folder that only this user can open.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from string import Template
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+SECRETS = "/run/secrets/mlflow"
+_OURS = ("--app-name", "--workers", "--serve-artifacts", "--no-serve-artifacts", "--disable-security-middleware")
+_TEMPLATE = Path(__file__).with_name("basic_auth.ini.template")
+_SHORTEST_PASSWORD = 12
+
+
+class StartError(Exception):
+    """The server cannot be started as it was asked to be."""
+
+
+def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The server's command and environment.
+
+    Args:
+        arguments: further options of ``mlflow server``.
+        env: this process's environment.
+        folder: an empty one that only this user can open; the files with secrets are written there.
+
+    Raises:
+        StartError: a secret or setting is missing or wrong; says which, and what would be right.
+    """
+    given = [argument.partition("=")[0] for argument in arguments]
+    if chosen := [name for name in given if name in _OURS]:
+        raise StartError(f"{', '.join(chosen)} is decided here: accounts are on, with one worker, artifacts through us")
+    if "--allowed-hosts" not in given:
+        raise StartError("--allowed-hosts is missing: the names that this server is called by, like 'localhost:*'")
+    if any("*" in value.split(",") for value in _values(arguments, "--allowed-hosts")):
+        raise StartError("--allowed-hosts '*' would let any web page in by a name of its own; name the hosts")
+    database = _required(env, "MLFLOW_BACKEND_STORE_URI", "postgresql://mlflow@postgres:5432/mlflow")
+    _required(env, "MLFLOW_ARTIFACTS_DESTINATION", "s3://agggen-mlflow")
+    address = urlsplit(database)
+    if address.password is not None:
+        raise StartError("MLFLOW_BACKEND_STORE_URI holds a password; it belongs in the file database_password")
+    secrets = Path(env.get("AGGGEN_MLFLOW_SECRETS", SECRETS))
+
+    settings = {
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": _secret(secrets, "session_key"),
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # these jobs are not ours, and cost processes and memory
+    }
+    password = _secret(secrets, "password")
+    if len(password) < _SHORTEST_PASSWORD:
+        raise StartError(f"{secrets / 'password'} is shorter than {_SHORTEST_PASSWORD} characters")
+    accounts = address._replace(path=f"{address.path}_auth").geturl()
+    values = {"database_uri": accounts, "username": _secret(secrets, "username"), "password": password}
+    # configparser reads % as the start of a reference.
+    text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        {name: value.replace("%", "%%") for name, value in values.items()}
+    )
+    _write(folder / "basic_auth.ini", text)
+    if address.hostname and address.username:
+        fields = ("*", "*", "*", address.username, _secret(secrets, "database_password"))
+        _write(folder / "pgpass", ":".join(field.replace("\\", r"\\").replace(":", r"\:") for field in fields) + "\n")
+        settings["PGPASSFILE"] = str(folder / "pgpass")
+    command = ["mlflow", "server", "--app-name", "basic-auth", "--workers", "1", "--serve-artifacts", *arguments]
+    return command, {**env, **settings}
+
+
+def _values(arguments: Sequence[str], option: str) -> list[str]:
+    """The values of an option, given as ``option value`` or ``option=value``."""
+    apart = [after for before, after in pairwise(arguments) if before == option]
+    return apart + [each.partition("=")[2] for each in arguments if each.startswith(f"{option}=")]
+
+
+def _required(env: Mapping[str, str], name: str, example: str) -> str:
+    if not (value := env.get(name)):
+        raise StartError(f"{name} is not set; it is like {example}")
+    return value
+
+
+def _secret(folder: Path, name: str) -> str:
+    path = folder / name
+    try:
+        value = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise StartError(f"the secret {path} cannot be read: {error.strerror}") from None
+    if not value or len(value.splitlines()) != 1:
+        raise StartError(f"the secret {path} is not one line of text")
+    return value
+
+
+def _write(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def main() -> NoReturn:
+    """Becomes the server."""
+    try:
+        command, env = prepare(sys.argv[1:], os.environ, Path(tempfile.mkdtemp(prefix="agggen-mlflow-")))
+    except StartError as error:
+        sys.exit(f"start.py: {error}")
+    os.execvpe(command[0], command, env)
+
+
+if __name__ == "__main__":
+    main()
