@@ -1,0 +1,119 @@
+"""Small files that ask for much, by deep JSON and YAML or huge sizes: refused by name, fast and in little memory."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from agggen.bundle import load_bundle
+from agggen.errors import BundleError, ConfigError, TrainingError
+from agggen.facts.tagger.store import load_tagger, save_tagger
+from agggen.training.checkpoints import load_checkpoint
+from agggen_platform.config import load_config
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.storage.bundles import get_bundle, put_bundle
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.errors import DamagedError
+from agggen_platform.storage.folder import Folder
+from tests.unit.facts.toy_tagger import untrained
+from tests.unit.registry.examples import save_model
+from tests.unit.registry.test_admission import fix_manifest
+from tests.unit.toy_training import trainer
+
+DEEP = "[" * 200_000
+ROOM = 2 << 30  # bytes
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Who asks for more than `ROOM` on top of what the tests have gets a MemoryError."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "bundle.json", "vocabulary.json", "predicates.json"])
+def test_deep_json_in_a_bundle(tmp_path: Path, name: str) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    (bundle / name).write_text(DEEP)
+    if name != "manifest.json":
+        fix_manifest(bundle, name)
+    with pytest.raises(BundleError, match=rf"{name} is nested too deeply"):
+        load_bundle(bundle)
+
+
+def test_deep_json_in_the_manifest_of_a_stored_bundle(tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
+    address = put_bundle(save_model(tmp_path / "bundle", 1), f"{s3}/bundle")
+    Folder(address).write("manifest.json", DEEP.encode())
+    with pytest.raises(BundleError, match="is no manifest of a bundle"):
+        get_bundle(address)
+
+
+def test_deep_json_in_a_role_tagger(tmp_path: Path) -> None:
+    save_tagger(tmp_path, untrained())
+    (tmp_path / "tagger.json").write_text(DEEP)
+    hashes = {
+        name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("tagger.json", "weights.safetensors")
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(hashes))
+    with pytest.raises(BundleError, match=r"tagger\.json is not valid JSON"):
+        load_tagger(tmp_path)
+
+
+def test_deep_json_in_a_mark_and_in_a_checkpoint(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path / "run"))
+    folder.write("joint/latest.json", DEEP.encode())
+    with pytest.raises(DamagedError, match=r"latest\.json is damaged"):
+        CheckpointStore(folder).restore("joint", tmp_path / "restored")
+    save_file({"a": torch.zeros(1)}, tmp_path / "checkpoint", metadata={"agggen": DEEP})
+    with pytest.raises(TrainingError, match="is no readable checkpoint"):
+        load_checkpoint(tmp_path / "checkpoint", trainer("joint"))
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, "{a: " * 20_000, "- " * 20_000], ids=["lists", "mappings", "lines"])
+def test_deep_yaml(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load_config(ServeConfig, tmp_path / "x.yaml")
+
+
+SIZES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "width": lambda model: model | {"width": 200_000},
+    "layers": lambda model: model | {"layers": 10**7},
+    "feed_forward": lambda model: model | {"feed_forward": 10**10},
+    "predicate_dim": lambda model: model | {"predicate_dim": 10**9},
+    "max_state": lambda model: model | {"max_state": 10**9},
+}
+
+
+@pytest.mark.parametrize("change", SIZES.values(), ids=SIZES)
+def test_sizes_that_the_weights_do_not_have(
+    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], little_memory: None
+) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    described = json.loads((bundle / "bundle.json").read_text())
+    described["model"] = change(described["model"])
+    (bundle / "bundle.json").write_text(json.dumps(described))
+    fix_manifest(bundle, "bundle.json")
+    with pytest.raises(BundleError, match="does not fit the bundle's configuration: it holds"):
+        load_bundle(bundle)
+
+
+@pytest.mark.parametrize("length", [1 << 62, 99_999_999, 0])
+def test_a_header_of_weights_that_is_longer_than_its_file(tmp_path: Path, length: int, little_memory: None) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    (bundle / "weights.safetensors").write_bytes(length.to_bytes(8, "little") + b"{}")
+    fix_manifest(bundle, "weights.safetensors")
+    with pytest.raises(BundleError, match=r"weights\.safetensors cannot be read"):
+        load_bundle(bundle)

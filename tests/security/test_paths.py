@@ -1,0 +1,181 @@
+"""Names that lead elsewhere, wherever a stranger may choose a name: nothing is read or written outside its folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import boto3
+import pytest
+
+from agggen.errors import AggGenError, BundleError, ConfigError
+from agggen.facts.allennlp.worker import Refused, read_config
+from agggen_platform.registry.admission import admit
+from agggen_platform.storage.bundles import get_bundle, put_bundle
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.folder import Folder
+from tests.command import command
+from tests.unit.cli_write.examples import json_lines, restaurant
+from tests.unit.registry.examples import save_model
+
+ELSEWHERE = ["../outside", "../../outside", "/outside", "a/../../outside", "./outside", "..\\outside", "out\0side"]
+elsewhere = pytest.mark.parametrize("name", ELSEWHERE)
+
+
+def tree(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@elsewhere
+def test_a_manifest_that_lists_files_elsewhere(tmp_path: Path, name: str) -> None:
+    bundle = save_model(tmp_path / "a" / "b" / "bundle", 1)
+    (tmp_path / "a" / "outside").write_text("theirs")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest[name] = {"bytes": 6, "sha256": "0" * 64}
+    text = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    (bundle / "manifest.json").write_text(text)
+    before = tree(tmp_path)
+    put_bundle(bundle, str(tmp_path / "c" / "d" / "copy"))  # our own files alone, whatever else it lists
+    assert tree(tmp_path) - before == {
+        *("c", "c/d", "c/d/copy"),
+        *(f"c/d/copy/{path.name}" for path in bundle.iterdir()),
+    }
+    assert (tmp_path / "a" / "outside").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("name", [name for name in ELSEWHERE if "\0" not in name and name[0] != "/"])  # S3's own rule
+def test_a_stored_bundle_with_keys_that_lead_elsewhere(
+    tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """S3 has keys and no folders: ``bundle/../../x`` is a key like any other."""
+    cache = tmp_path / "a" / "b" / "cache"
+    monkeypatch.setenv("AGGGEN_CACHE", str(cache))
+    address = put_bundle(save_model(tmp_path / "bundle", 1), f"{s3}/x/bundle")
+    boto3.client("s3").put_object(Bucket=s3.removeprefix("s3://"), Key=f"x/bundle/{name}", Body=b"theirs")
+    kept = get_bundle(address)
+    assert kept.is_relative_to(cache)
+    assert {path.name for path in kept.iterdir()} == {path.name for path in (tmp_path / "bundle").iterdir()}
+    assert not list(tmp_path.rglob("*outside*"))
+    with pytest.raises(BundleError, match="is no part of a bundle"):
+        admit(address)
+
+
+@elsewhere
+def test_a_mark_that_names_a_checkpoint_elsewhere(tmp_path: Path, name: str) -> None:
+    folder = Folder(str(tmp_path / "a" / "run"))
+    for outside in (tmp_path / "outside", tmp_path / "a" / "outside"):
+        outside.parent.mkdir(exist_ok=True)
+        outside.write_text("theirs")
+    entry = {"step": 1, "name": name, "bytes": 6, "sha256": "0" * 64}
+    folder.write("joint/latest.json", json.dumps({"checkpoints": [entry]}).encode())
+    store = CheckpointStore(folder)
+    for ask in (lambda: store.restore("joint", tmp_path / "restored"), lambda: store.latest("joint")):
+        with pytest.raises(ConfigError, match="is no name of a file in a folder"):
+            ask()
+    store.clear("joint")
+    assert not (tmp_path / "restored").exists()
+    assert (tmp_path / "outside").read_text() == (tmp_path / "a" / "outside").read_text() == "theirs"
+
+
+def regular(name: str, content: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    return member, content
+
+
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member, b""
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [link("config.json", "SECRET")],
+        [link("config.json", "SECRET", tarfile.LNKTYPE)],
+        [link("folder", "OUTSIDE"), regular("folder/config.json", b"{}")],
+        [regular("../config.json", b'{"model": {"type": "srl"}}')],
+        [regular("OUTSIDE/config.json", b'{"model": {"type": "srl"}}')],
+    ],
+    ids=["symbolic link", "hard link", "linked folder", "above", "absolute"],
+)
+def test_an_archive_whose_members_lead_elsewhere(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    """We read one member of an archive and unpack none."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "config.json").write_text('{"model": {"type": "srl"}}')
+    with tarfile.open(tmp_path / "srl.tar.gz", "w:gz") as archive:
+        for member, content in members:
+            member.linkname = member.linkname.replace("SECRET", str(outside / "config.json"))
+            member.linkname = member.linkname.replace("OUTSIDE", str(outside))
+            member.name = member.name.replace("OUTSIDE", str(outside))
+            archive.addfile(member, io.BytesIO(content))
+    before = tree(tmp_path)
+    with pytest.raises(Refused, match="is no AllenNLP archive"):
+        read_config(str(tmp_path / "srl.tar.gz"))
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("arguments", [("bulk", "--out", "out", "actors=0"), ("generate", "-o", "out.jsonl")])
+def test_ids_of_records_are_never_names_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    home = tmp_path / "a" / "b"
+    home.mkdir(parents=True)
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
+    names = [name for name in ELSEWHERE if "\0" not in name]
+    records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in names]
+    name, *rest = arguments
+    source = json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
+    given = [source] if name == "bulk" else ["-i", source]
+    code, _, err = command(capsys)(name, bundle, *given, *rest, *(["max_reject_share=1"] if name == "bulk" else []))
+    assert code == 0, err
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith("outside") or "\\" in path.name]
+    assert {path.name for path in home.iterdir()} <= {
+        "records.jsonl",
+        "out",
+        "out.jsonl",
+        "out.jsonl.rejects.jsonl",
+        "runs",
+    }
+
+
+NAMED: dict[str, Callable[[str], list[str]]] = {
+    "sweep": lambda name: ["sweep", "elements", "--space", "rates", "--name", name],  # of training: test_job.py
+    "models": lambda name: ["models", "register", "BUNDLE", "--name", name],
+}
+
+
+@elsewhere
+@pytest.mark.parametrize("words", NAMED.values(), ids=NAMED)
+def test_names_of_runs_sweeps_and_models(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: Callable[[str], list[str]],
+    name: str,
+) -> None:
+    bundle = save_model(tmp_path / "bundle", 1)
+    home = tmp_path / "a" / "b"
+    home.mkdir(parents=True)
+    monkeypatch.chdir(home)
+    code, _, err = command(capsys)(*(str(bundle) if word == "BUNDLE" else word for word in words(name)))
+    assert (code, "name" in err) in ((2, True), (8, True)), err
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("*outside*"))
+
+
+def test_a_registered_model_whose_place_was_changed(tmp_path: Path) -> None:
+    """Whoever may write to the registry can point anywhere; what lies there must be the bundle that was registered."""
+    (tmp_path / "secret").write_text("theirs")
+    for source in (str(tmp_path / "secret"), "/etc", "https://evil.example/bundle", "s3://../x", "file:///etc/passwd"):
+        with pytest.raises(AggGenError) as refused:
+            admit(source, "0" * 64)
+        assert "theirs" not in str(refused.value)
+        assert "root:" not in str(refused.value)
