@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,8 @@ from infra.stack.stack import Settings, Stack, findings, running
 from infra.stack.state import UNSET, State
 from infra.stack.supervisor import StoppedError, Supervisor
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+_HELP = "PostgreSQL, an S3 server and MLflow on this machine, without containers, on 127.0.0.1."
+app = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 _console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COMMAND_PATIENCE = 30.0  # seconds that the command of `run` may take to end when it is asked to
@@ -148,9 +149,8 @@ def down(state: Folder = _STATE) -> None:
     place = State(state)
     pid = running(place).state.supervisor()
     if pid is not None:
-        supervisor = psutil.Process(pid)
-        supervisor.terminate()
-        supervisor.wait()
+        with suppress(psutil.NoSuchProcess):  # it ends just now
+            psutil.Process(pid).terminate()
     while place.is_held():
         time.sleep(0.1)
 

@@ -141,7 +141,7 @@ def connected(port: int, user: str, password: str, database: str = "postgres") -
         UnreadyError: the server does not answer, or not yet.
         StackError: it refuses the password, which no waiting mends.
     """
-    import psycopg2  # type: ignore[import-untyped]
+    import psycopg2
 
     try:
         connection = psycopg2.connect(

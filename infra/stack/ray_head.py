@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,15 +70,16 @@ class RayHead(Part):
         return Launch(command, self._environment | about | {"PATH": path})
 
     def check(self) -> None:
-        url = f"{self.address}/api/version"
+        url, token = f"{self.address}/api/jobs/", {"Authorization": f"Bearer {self._secrets.ray_token}"}
         try:
-            answer = httpx.get(
-                url, headers={"Authorization": f"Bearer {self._secrets.ray_token}"}, timeout=10, trust_env=False
-            )
-            anonymous = httpx.get(f"{self.address}/api/jobs/", timeout=10, trust_env=False)
+            answer = httpx.get(url, headers=token, timeout=10, trust_env=False)
+            anonymous = httpx.get(url, timeout=10, trust_env=False)
         except httpx.HTTPError as error:
             raise UnreadyError(str(error) or type(error).__name__) from error
         if answer.status_code != 200:
             raise UnreadyError(f"it says {answer.status_code}: {answer.text[:200]}")
         if anonymous.status_code not in (401, 403):
             raise StackError(f"Ray lets everybody in: it says {anonymous.status_code} to who has no token")
+        with socket.socket() as one:
+            if one.connect_ex((HOST, self._ports[3])):
+                raise UnreadyError("its agent, which starts jobs, does not listen")

@@ -18,7 +18,7 @@ from infra.stack.ray_head import RayHead
 from infra.stack.s3 import S3
 from infra.stack.state import State, write_private
 
-PROMETHEUS_CONFIG = Path(__file__).parents[1] / "monitoring" / "prometheus" / "prometheus.yml"
+PROMETHEUS_CONFIG = Path(__file__).parents[1] / "monitoring" / "prometheus.yaml"
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,9 @@ def test_a_part_that_fails_at_once_is_said_before_the_next_starts(state: State) 
 def test_a_part_that_never_answers_is_given_up(state: State) -> None:
     part = Toy(SILENT, "one")
     part.patience = 1.0  # type: ignore[misc]
-    with supervised(state, part) as (supervisor, _):
-        with pytest.raises(
-            StackError, match=r"^One does not answer within 1 s \(nobody listens\); the end of .*one\.log"
-        ):
-            supervisor.up()
+    message = r"^One does not answer within 1 s \(nobody listens\); the end of .*one\.log"
+    with supervised(state, part) as (supervisor, _), pytest.raises(StackError, match=message):
+        supervisor.up()
 
 
 def test_a_program_that_is_not_there_is_said(state: State) -> None:
@@ -84,11 +82,9 @@ def test_a_program_that_is_not_there_is_said(state: State) -> None:
         def prepare(self) -> Launch:
             return Launch(["/no/such/program"])
 
-    with supervised(state, Absent()) as (supervisor, _):
-        with pytest.raises(
-            StackError, match=r"^toy cannot be started: .*No such file or directory: '/no/such/program'"
-        ):
-            supervisor.up()
+    message = r"^toy cannot be started: .*No such file or directory: '/no/such/program'"
+    with supervised(state, Absent()) as (supervisor, _), pytest.raises(StackError, match=message):
+        supervisor.up()
 
 
 def test_ports_that_are_taken_are_all_named_and_nothing_is_started(state: State) -> None:

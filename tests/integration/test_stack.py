@@ -1,0 +1,248 @@
+"""Training, a sweep, promotion, bulk generation and the endpoint on PostgreSQL, MLflow and an S3 server, for real."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.corpora.elements import elements_records
+from agggen_platform.tracking import Tracker
+from tests.integration.stack_command import PATHS, StackCommand, skip_without_programs, stack_folder, started
+from tests.processes import Running, free_ports
+
+skip_without_programs()
+
+pytestmark = pytest.mark.slow
+
+TINY = [
+    *("corpus.limit=40", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
+    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16"),
+    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
+    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12", "storage.url=s3://agggen-models/runs"),
+]
+SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
+
+
+@pytest.fixture(scope="module")
+def state() -> Iterator[Path]:
+    with stack_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def stack(state: Path) -> Iterator[StackCommand]:
+    """A stack with a Ray head, that all commands join, and Prometheus where there is one."""
+    with started(state, "--ray", *(["--prometheus"] if shutil.which("prometheus") else [])) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def champion(stack: StackCommand, work: Path) -> dict[str, str]:
+    """The version that a sweep of two trials registered, promoted; by MLflow's REST API."""
+    space = work / "space.yaml"
+    space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
+    said = stack.agggen("sweep", "elements", *TINY, "--space", space, "--name", "swept", folder=work)
+    assert "alias candidate" in said
+    stack.agggen("models", "promote", "agggen@candidate", folder=work)
+    about = {"name": "agggen", "alias": "champion"}
+    version = stack.mlflow("GET", "registered-models/alias", params=about)["model_version"]
+    return {"version": version["version"], "source": version["source"]} | {
+        tag["key"]: tag["value"] for tag in version["tags"]
+    }
+
+
+# --- who may reach it ------------------------------------------------------------------------------------------------
+
+
+def test_nobody_gets_in_without_a_password_or_under_another_name(stack: StackCommand) -> None:
+    mlflow, s3 = stack.env["MLFLOW_TRACKING_URI"], stack.env["AWS_ENDPOINT_URL"]
+    search = f"{mlflow}/api/2.0/mlflow/experiments/search?max_results=1"
+    known = ("admin", stack.env["MLFLOW_TRACKING_PASSWORD"])
+    assert httpx.get(search, timeout=60).status_code == 401
+    assert httpx.get(search, auth=("admin", "password1234"), timeout=60).status_code == 401
+    assert httpx.get(search, auth=known, headers={"Host": "evil.example"}, timeout=60).status_code == 403
+    assert httpx.get(search, auth=known, timeout=60).status_code == 200
+    assert httpx.get(f"{s3}/agggen-models", timeout=60).status_code == 403
+    assert httpx.get(f"{stack.env['RAY_API_SERVER_ADDRESS']}/api/jobs/", timeout=60).status_code == 401
+
+
+def test_all_but_ray_listen_on_loopback_alone(stack: StackCommand) -> None:
+    names = ["postgres", "s3", "mlflow", "ray", *(["prometheus"] if stack.settings["prometheus"] else [])]
+    ours = {stack.settings[f"{name}_port"]: name for name in names}
+    listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    found = {ours[one.laddr.port]: one.laddr.ip for one in listening if one.laddr.port in ours}
+    assert found == dict.fromkeys(ours.values(), "127.0.0.1")
+
+
+def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
+    passwords = [stack.secrets[name] for name in stack.secrets if name != "s3_key_id"]
+    shown = [" ".join(process.cmdline()) for process in psutil.Process(stack.running.process.pid).children(True)]
+    shown += [path.read_text(errors="replace") for path in (stack.state / "logs").iterdir()]
+    assert len(shown) > 8
+    assert not [text[:300] for text in shown if any(password in text for password in passwords)]
+
+
+def test_the_stack_says_that_it_is_well_and_refuses_a_second_in_its_folder(stack: StackCommand, tmp_path: Path) -> None:
+    for words, status, said in (
+        (["check"], 0, stack.env["MLFLOW_TRACKING_URI"]),
+        (["up", "--free-ports"], 2, "a stack runs in"),
+    ):
+        with Running(["-m", "infra.stack", *words, "--state", str(stack.state)], tmp_path, PATHS) as asking:
+            assert asking.finish(120) == status, asking.output()
+            assert said in asking.output()
+
+
+# --- the jobs --------------------------------------------------------------------------------------------------------
+
+
+def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work: Path) -> None:
+    said = stack.agggen("train", "elements", *TINY, "--name", "tiny", folder=work)
+    assert "s3://agggen-models/runs/tiny/bundle" in said
+    run = stack.runs()["tiny"]
+    assert run["info"]["status"] == "FINISHED"
+    assert "joint/dev_loss" in {metric["key"] for metric in run["data"]["metrics"]}
+    run_id = run["info"]["run_id"]
+    counted = stack.sql("SELECT count(*) FROM metrics WHERE run_uuid = %s AND key = 'joint/dev_loss'", run_id)
+    assert counted[0][0] >= 1
+    bundle = [key.rpartition("/")[2] for key in stack.keys("agggen-models", "runs/tiny/bundle/")]
+    assert {"manifest.json", "weights.safetensors"} <= set(bundle)
+    artifacts = stack.keys("agggen-mlflow")
+    assert [key for key in artifacts if run_id in key], artifacts
+    assert not list(work.rglob("mlflow.db"))
+
+
+def test_a_sweep_has_its_trials_in_mlflow_and_its_best_in_the_registry(
+    stack: StackCommand, champion: dict[str, str]
+) -> None:
+    runs = stack.runs()
+    parent = runs["swept"]["info"]["run_id"]
+    trials = {name: run for name, run in runs.items() if name.startswith("swept-t")}
+    tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in trials.values()]
+    assert [each["mlflow.parentRunId"] for each in tags] == [parent, parent]
+    assert champion["source"].startswith("s3://agggen-models/runs/swept-t")
+    prefix = champion["source"].removeprefix("s3://agggen-models/")
+    assert f"{prefix}/manifest.json" in stack.keys("agggen-models", prefix)
+
+
+def test_bulk_generation_reads_and_writes_s3(stack: StackCommand, champion: dict[str, str], work: Path) -> None:
+    records = list(elements_records("dev"))[:24]
+    lines = "".join(json.dumps(one.as_dict()) + "\n" for one in records)
+    stack.s3().put_object(Bucket="agggen-data", Key="in/records.jsonl", Body=lines.encode())
+    job = ["bulk", "models:/agggen@champion", "s3://agggen-data/in/records.jsonl", "--out", "s3://agggen-data/out"]
+    stack.agggen(*job, "actors=1", "shard_rows=8", folder=work)
+    assert {"out/texts.parquet", "out/manifest.json", "out/report.json"} <= set(stack.keys("agggen-data", "out/"))
+    body = stack.s3().get_object(Bucket="agggen-data", Key="out/texts.parquet")["Body"].read()
+    rows = pq.read_table(io.BytesIO(body)).to_pylist()
+    assert [row["id"] for row in rows] == [one.id for one in records]
+    assert {row["bundle"] for row in rows} == {champion["bundle.fingerprint"]}
+    assert stack.agggen(*job, "actors=1", "shard_rows=8", folder=work).count("nothing was done") == 1
+
+
+def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[str, str], work: Path) -> None:
+    port = free_ports(1)[0]
+    words = ["-m", "agggen_platform.cli.main", "serve", "models:/agggen@champion", f"http.port={port}", *SMALL]
+    with Running(words, work, PATHS | stack.env) as served:
+        served.wait_until(lambda: "Ready." in served.output(), "the endpoint")
+        record = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": [record]}, timeout=120)
+        assert answer.status_code == 200, answer.text
+        (found,) = answer.json()["answers"]
+        assert (found["id"], found["status"], found["model"]) == ("Si", "ok", champion["bundle.fingerprint"])
+        served.signal(signal.SIGTERM)
+        assert served.finish(180) == 143, served.output()
+
+
+# --- what breaks -----------------------------------------------------------------------------------------------------
+
+
+def postmaster(stack: StackCommand) -> psutil.Process:
+    children = psutil.Process(stack.running.process.pid).children()
+    (found,) = [child for child in children if "postgres" in Path(child.cmdline()[0]).name]
+    return found
+
+
+def test_a_database_that_freezes_and_crashes_costs_a_run_nothing(
+    stack: StackCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in stack.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
+    steps, slowest = range(240), 0.0
+    said: list[str] = []
+    uri = stack.env["MLFLOW_TRACKING_URI"]
+    with Tracker(uri, run_name="crashed", runs_dir=tmp_path, report=said.append) as tracker:
+        for step in steps:
+            begin = time.monotonic()
+            tracker.log_metrics({"loss": 1 / (1 + step)}, step)
+            slowest = max(slowest, time.monotonic() - begin)
+            time.sleep(0.03)
+            if step == 60:
+                until(lambda: tracker.run_id, "run in MLflow")
+                database = postmaster(stack)
+                frozen = [database, *database.children(recursive=True)]
+                for process in frozen:
+                    process.suspend()
+            if step == 160:
+                for process in frozen:
+                    process.resume()
+            if step == 180:  # a server process that is killed has all others ended, and the log replayed
+                kill_one(database)
+    assert slowest < 1.0
+    assert (tracker.run_id, database.is_running()) == (stack.runs()["crashed"]["info"]["run_id"], True)
+    query = "SELECT step, value FROM metrics WHERE run_uuid = %s AND key = 'loss' ORDER BY step"
+    assert stack.sql(query, tracker.run_id) == [(step, pytest.approx(1 / (1 + step))) for step in steps], said
+
+
+def kill_one(database: psutil.Process) -> None:
+    backends = [child for child in database.children() if "mlflow" in " ".join(child.cmdline())]
+    assert backends, [child.cmdline() for child in database.children()]
+    backends[0].kill()
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.05)
+
+
+SEES = """
+import json, os, sys
+from agggen_platform.registry import resolve
+from agggen_platform.storage.bundles import get_bundle
+print(get_bundle(resolve("models:/agggen@champion")).name)
+sys.exit(7)
+"""
+
+
+def test_a_stack_that_was_killed_has_everything_when_it_runs_again(
+    stack: StackCommand, champion: dict[str, str], state: Path, work: Path
+) -> None:
+    """The last test: it kills the supervisor. What is left ends by itself, and `run` starts on the same folder."""
+    family = psutil.Process(stack.running.process.pid).children(recursive=True)
+    stack.running.signal(signal.SIGKILL)
+    stack.running.process.wait(60)
+    words = ["-m", "infra.stack", "run", "--state", str(state), "--free-ports", "--", sys.executable, "-c", SEES]
+    env = PATHS | {"AGGGEN_CACHE": str(work / "cache"), "AWS_PROFILE": "nobody"}
+    with Running(words, work, env) as again:
+        again.wait_until(lambda: "PostgreSQL" in again.output(), "the first part", 240)
+        assert not [process for process in family if process.is_running()], "an orphan"
+        assert again.finish(400) == 7, again.output()
+    assert champion["bundle.fingerprint"] in again.output()
+    assert "MLflow" in again.output().rpartition("has ended")[0]
