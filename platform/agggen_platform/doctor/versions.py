@@ -25,7 +25,7 @@ TORCH = Floor("torch", "2.10", "older ones run code of a weights file (CVE-2026-
 RAY = Floor(
     "ray",
     "2.55",
-    "older ones run pickles out of Parquet files (CVE-2026-41486), and let web pages run code on the cluster and delete "
+    "older ones run pickles out of Parquet files (CVE-2026-41486), let web pages run code on the cluster and delete "
     "jobs (CVE-2025-62593, CVE-2026-27482)",
     "ray[data,train,serve,tune]>=2.55",
 )
