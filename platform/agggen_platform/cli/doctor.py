@@ -64,8 +64,8 @@ def doctor(
         console.say(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         _print(found["findings"])
-        counts = found["counts"]
-        console.note(f"{counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes")
+        counts = {level: found["counts"][level] for level in ("error", "warning", "note")}
+        console.note(", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items()))
     raise typer.Exit(found["exit_code"])
 
 

@@ -68,8 +68,12 @@ def listeners(port: int) -> list[Listener]:
     """All that listens at a TCP port of this machine."""
     import psutil
 
+    try:
+        connections = psutil.net_connections("tcp")
+    except psutil.AccessDenied:  # macOS tells only root
+        return [] if refusal(f"127.0.0.1:{port}") else [Listener("127.0.0.1", None, None)]
     found = []
-    for one in psutil.net_connections("tcp"):
+    for one in connections:
         if one.status == psutil.CONN_LISTEN and one.laddr.port == port:
             try:
                 name = psutil.Process(one.pid).name() if one.pid else None

@@ -107,7 +107,7 @@ def memory() -> Iterator[Finding]:
 
 def cpus() -> Iterator[Finding]:
     """Libraries count the CPUs that they see; a quota below that makes their threads wait for each other."""
-    seen = len(os.sched_getaffinity(0))
+    seen = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = limits().cpus
     if quota is None or quota >= seen:
         yield ok("CPUs", f"{seen}, without a smaller quota")

@@ -58,29 +58,29 @@ def test_objects_of_others_are_not_touched(objects: str) -> None:
     assert keys(objects) == ["models/runs/model"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "missing"),
-    [
-        ("PUT", "", ["s3:PutObject"]),
-        ("GET", "list-type=2", ["s3:ListBucket"]),
-        ("HEAD", "/probe", ["s3:GetObject"]),
-        ("GET", "/probe", ["s3:GetObject"]),
-        ("GET", "uploads", ["s3:ListBucketMultipartUploads"]),
-        ("DELETE", "", ["s3:DeleteObject"]),
-    ],
-)
-def test_the_permission_that_is_missing_is_named(
-    method: str, path: str, missing: list[str], objects: str, faulty_s3: FaultyS3
-) -> None:
-    faulty_s3.inject("403", -1, method=method, path=path)
-    found = only(look(objects), "permissions")
-    assert found.level == "error"
-    assert f"lack {missing[0]}: refused are" in found.found
-    statement = json.loads(str(found.remedy).partition("  #")[0])
+REFUSED = [
+    ("PUT", "", "s3:PutObject"),
+    ("GET", "list-type=2", "s3:ListBucket"),
+    ("HEAD", "/probe", "s3:GetObject"),
+    ("GET", "/probe", "s3:GetObject"),
+    ("GET", "uploads", "s3:ListBucketMultipartUploads"),
+    ("DELETE", "", "s3:DeleteObject"),
+]
+
+
+def test_the_permission_that_is_missing_is_named(objects: str, faulty_s3: FaultyS3) -> None:
+    """All in one test: a client of boto3 takes a second to make."""
     bucket = objects.removeprefix("s3://").partition("/")[0]
-    assert statement["Action"] == missing
-    assert statement["Resource"] == [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/models/runs/*"]
-    assert ("is left there" in found.found) == (method == "DELETE")
+    for method, path, missing in REFUSED:
+        faulty_s3.heal()
+        faulty_s3.inject("403", -1, method=method, path=path)
+        found = only(look(objects), "permissions")
+        assert found.level == "error"
+        assert f"lack {missing}: refused are" in found.found
+        statement = json.loads(str(found.remedy).partition("  #")[0])
+        assert statement["Action"] == [missing]
+        assert statement["Resource"] == [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/models/runs/*"]
+        assert ("is left there" in found.found) == (method == "DELETE")
 
 
 def test_all_permissions_that_are_missing_are_named_at_once(objects: str, faulty_s3: FaultyS3) -> None:
@@ -95,16 +95,17 @@ def test_what_is_read_back_must_be_what_was_written(objects: str, faulty_s3: Fau
     assert said(look(objects))["objects"] == "error"
 
 
-@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"])
 def test_credentials_that_the_store_does_not_know(
-    code: str, objects: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
+    objects: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(s3_faults._CODES, "403", (403, code))
-    faulty_s3.inject("403", -1)
-    found = look(objects)
-    assert [one.level for one in found if one.about == "credentials"] == ["ok", "error"]
-    assert code in found[1].found
-    assert faulty_s3.count() == 1  # what comes next would be refused as well
+    for code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"):
+        monkeypatch.setitem(s3_faults._CODES, "403", (403, code))
+        faulty_s3.heal()
+        faulty_s3.inject("403", -1)
+        found = look(objects)
+        assert [one.level for one in found if one.about == "credentials"] == ["ok", "error"]
+        assert code in found[1].found
+        assert faulty_s3.count() == 1  # what comes next would be refused as well
 
 
 def test_a_bucket_that_is_not_there(objects: str) -> None:
