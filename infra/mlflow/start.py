@@ -73,8 +73,12 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     password = _secret(secrets, "password")
     if len(password) < _SHORTEST_PASSWORD:
         raise StartError(f"{secrets / 'password'} is shorter than {_SHORTEST_PASSWORD} characters")
-    accounts = address._replace(path=f"{address.path}_auth").geturl()
-    values = {"database_uri": accounts, "username": _secret(secrets, "username"), "password": password}
+    place, mark, options = database.partition("?")
+    values = {
+        "database_uri": f"{place}_auth{mark}{options}",
+        "username": _secret(secrets, "username"),
+        "password": password,
+    }
     # configparser reads % as the start of a reference.
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         {name: value.replace("%", "%%") for name, value in values.items()}

@@ -1,0 +1,2 @@
+-- MLflow's accounts, beside its runs.
+CREATE DATABASE mlflow_auth;

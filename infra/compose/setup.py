@@ -1,0 +1,103 @@
+"""Makes the folders and secrets of compose.yaml in infra/compose/state; what is in them already stays.
+
+    sudo python3 infra/compose/setup.py
+    podman unshare python3 infra/compose/setup.py      # with rootless Podman
+
+Secrets are random, in files of mode 0600 of user 10001, as whom every service runs. Only root can give a file to
+another user. It needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+USER = 10001
+STATE = Path(__file__).with_name("state")
+FOLDERS = {"data": 0o755, "grafana": 0o700, "postgres": 0o700, "prometheus": 0o700, "runs": 0o700, "s3": 0o700}
+_BYTES = 24
+
+
+def _random() -> str:
+    return secrets.token_urlsafe(_BYTES)
+
+
+def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
+    """What each secret's file holds; `read` gives the text of one further up."""
+    return {
+        "ray_token": lambda: secrets.token_hex(32),
+        "postgres_password": _random,
+        "grafana_password": _random,
+        "s3_access_key_id": lambda: f"AG{secrets.token_hex(9).upper()}",
+        "s3_secret_access_key": _random,
+        "s3_credentials": lambda: (
+            "[default]\n"
+            f"aws_access_key_id = {read('s3_access_key_id')}\n"
+            f"aws_secret_access_key = {read('s3_secret_access_key')}\n"
+        ),
+        "mlflow_username": lambda: "admin",
+        "mlflow_password": _random,
+        "mlflow_session_key": _random,
+        "mlflow_credentials": lambda: (
+            "[mlflow]\n"
+            f"mlflow_tracking_username = {read('mlflow_username')}\n"
+            f"mlflow_tracking_password = {read('mlflow_password')}\n"
+        ),
+        "metrics_key": lambda: f"agk_{secrets.token_urlsafe(32)}",
+        "api_keys": lambda: f"prometheus sha256:{hashlib.sha256(read('metrics_key').encode()).hexdigest()}\n",
+    }
+
+
+def make(state: Path, owner: int) -> list[Path]:
+    """Makes what is missing in `state`, and gives it to `owner`.
+
+    Returns:
+        The files of secrets that were made.
+
+    Raises:
+        OSError: the system refused, for example because only root may give files away.
+    """
+    folder = state / "secrets"
+    # Nobody else gets in to the folder, so its files can be given away after they were written.
+    for path, mode in {state: 0o755, folder: 0o700, **{state / name: mode for name, mode in FOLDERS.items()}}.items():
+        path.mkdir(mode=0o700, exist_ok=True)
+        os.chown(path, owner, owner)
+        path.chmod(mode)
+    made = []
+    for name, content in _contents(lambda other: (folder / other).read_text(encoding="utf-8")).items():
+        path = folder / name
+        if path.exists():
+            continue
+        part = folder / f"{name}.part"
+        part.unlink(missing_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            os.fchown(file.fileno(), owner, owner)
+            file.write(content())
+        part.rename(path)
+        made.append(path)
+    return made
+
+
+def main() -> None:
+    """Makes all that is missing and says what that was, never what a secret is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--state", type=Path, default=STATE, help="the folder; compose.yaml expects the default")
+    parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")
+    options = parser.parse_args()
+    try:
+        made = make(options.state, options.owner)
+    except PermissionError as error:
+        sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root: only root gives files away.")
+    for path in made:
+        print(f"made {path}")
+    if not made:
+        print(f"nothing was missing in {options.state}")
+
+
+if __name__ == "__main__":
+    main()
