@@ -76,12 +76,12 @@ def test_secrets_are_hidden_whatever_quotes_them() -> None:
         "RAY_AUTH_TOKEN": "0123456789abcdef",
         "MLFLOW_TRACKING_PASSWORD": "hunter2hunter2",
         "API_KEY": "test",  # too short to be looked for: it would hide half of the words
-        "PWD": "/home/somebody",
+        "PWD": "/srv/somebody",
     }
     quoted = f"a server says {' '.join(environment.values())} and http://ann:swordfish@host/x?X-Amz-Signature=abc"
     finding = {"check": "c", "about": "a", "found": quoted, "remedy": None, "level": "ok"}
     (shown,) = without_secrets([finding], environment)
-    assert shown["found"] == "a server says *** *** *** test /home/somebody and http://***@host/x?X-Amz-Signature=***"
+    assert shown["found"] == "a server says *** *** *** test /srv/somebody and http://***@host/x?X-Amz-Signature=***"
     assert shown["remedy"] is None
 
 
