@@ -77,8 +77,9 @@ def rendered(folder: Path) -> list[Object]:
 
 
 def overlay(name: str) -> list[Object]:
-    """All objects of an overlay of KubeRay: what stands all the time, then the jobs."""
-    found = [*rendered(KUBERAY / "overlays" / name), *rendered(KUBERAY / "overlays" / name / "jobs")]
+    """All objects of an overlay of KubeRay: what stands all the time, the jobs, the endpoint."""
+    folder = KUBERAY / "overlays" / name
+    found = [*rendered(folder), *rendered(folder / "jobs"), *rendered(folder / "endpoint")]
     seen: dict[tuple[str, str], Object] = {}
     for each in found:  # the settings are in both
         key = (each["kind"], each["metadata"]["name"])

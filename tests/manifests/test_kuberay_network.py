@@ -12,7 +12,9 @@ from tests.manifests.rendering import OVERLAYS, Pod, of_kind, overlay, pods_of
 WORLD = End(address="203.0.113.7")
 METADATA_SERVICE = End(address="169.254.169.254")
 DNS = End({"k8s-app": "kube-dns"}, "kube-system")
-INGRESS, MONITORING, OPERATOR = (End(namespace=each) for each in ("ingress-nginx", "monitoring", "kuberay-system"))
+INGRESS = End(namespace="ingress-nginx")
+MONITORING = End({"app.kubernetes.io/name": "prometheus"}, "monitoring")
+OPERATOR = End({"app.kubernetes.io/component": "kuberay-operator"}, "kuberay-system")
 ELSEWHERE = End({"agggen-role": "head", "agggen-workload": "agggen"}, "default")
 MLFLOW, S3, REDIS = (End({"app.kubernetes.io/name": f"agggen-{each}"}) for each in ("mlflow", "s3", "redis"))
 MANAGED_REDIS = End(address="10.0.3.4")
@@ -51,6 +53,8 @@ DENIED = [
     (INGRESS, TRAIN_WORKER, SERVE),
     (INGRESS, HEAD, GCS),
     (MONITORING, HEAD, DASHBOARD),
+    (End({"app.kubernetes.io/name": "grafana"}, "monitoring"), WORKER, METRICS),
+    (End(namespace="kuberay-system"), HEAD, DASHBOARD),
     (MONITORING, SUBMITTER, METRICS),
     (OPERATOR, HEAD, GCS),
     (OPERATOR, WORKER, AGENT),
