@@ -67,6 +67,7 @@ def s3_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     (secrets / "s3_access_key_id").write_text(KEY)
     (secrets / "s3_secret_access_key").write_text(SECRET)
     ready, log = folder / "ready", folder / "s3.log"
+    ready.unlink(missing_ok=True)
     env = {
         "PATH": f"{rclone.parent}:{os.environ['PATH']}",
         "S3_ADDRESS": f"127.0.0.1:{port}",
