@@ -22,14 +22,14 @@ AREA = "ray"
 DASHBOARD_PORT = 8265
 _SECONDS = 30.0  # of the probe: half of it is to import Ray on a busy machine
 _WITH_TOKEN = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/.ray/auth_token"
-_NEW_TOKEN = "ray get-auth-token --generate"
+_NEW_TOKEN = "ray get-auth-token --generate >/dev/null && chmod 600 $HOME/.ray/auth_token"
 
 
 def checks(settings: Settings) -> list[Check]:
     return [
         Check(AREA, "version", version, 5),
         Check(AREA, "token", lambda: token(settings), 5),
-        Check(AREA, "cluster", lambda: cluster(settings), _SECONDS + 4 * reach.SECONDS),
+        Check(AREA, "cluster", lambda: cluster(settings), 2 * _SECONDS + 4 * reach.SECONDS),
         Check(AREA, "dashboard", lambda: dashboard_here(settings), 4 * reach.SECONDS),
     ]
 
@@ -94,9 +94,9 @@ def _file(path: Path) -> Finding:
         bits = path.stat().st_mode
     except (OSError, UnicodeDecodeError) as failed:
         why = getattr(failed, "strerror", None) or "not a text"
-        return error("token", f"the token's file {path} cannot be read: {why}", _NEW_TOKEN)
+        return error("token", f"the token's file {path} cannot be read: {why}", f"{_NEW_TOKEN} && {_WITH_TOKEN}")
     if empty:
-        return error("token", f"the token's file {path} is empty", _NEW_TOKEN)
+        return error("token", f"the token's file {path} is empty", f"{_NEW_TOKEN} && {_WITH_TOKEN}")
     if bits & 0o077:
         return warning("token", f"others may read the token in {path} (mode {bits & 0o777:04o})", f"chmod 600 {path}")
     return ok("token", f"taken from {path}, which only this user can read")
@@ -140,6 +140,7 @@ def cluster(settings: Settings) -> Iterator[Finding]:
         yield _unanswered(address, str(failed))
         return
     yield from of_probe(seen, address, settings)
+    yield _without_token(address)
     if seen["dashboard"]:
         yield from dashboard(f"http://{seen['dashboard']}", ours=True)
 
@@ -154,10 +155,31 @@ def _how_to_reach(address: str) -> str:
 
 
 def _unanswered(address: str, why: str) -> Finding:
-    if any(word in why.lower() for word in ("unauthenticated", "authentication", "token")):
+    if _is_refusal(why):
         found = f"the cluster at {address} refuses this token: {why}"
         return error("cluster", found, f"{_WITH_TOKEN}  # with the token of the cluster's nodes")
     return error("cluster", f"what listens at {address} does not answer as Ray does: {why}", _how_to_reach(address))
+
+
+def _without_token(address: str) -> Finding:
+    """Asks the cluster again as a stranger would. Its GCS listens on all interfaces, whatever it is told."""
+    stranger = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH_")}
+    nowhere = {"HOME": os.devnull, "RAY_AUTH_MODE": "disabled"}  # no token of the home folder either
+    try:
+        probe("ray_probe", address, seconds=_SECONDS, environment=stranger | nowhere)
+    except ProbeError as refused:
+        if _is_refusal(str(refused)):
+            return ok("cluster token", f"{address} asks for a token")
+        return note("cluster token", f"whether {address} asks for a token cannot be told: {refused}")
+    return error(
+        "cluster token",
+        f"{address} asks for no token: whoever reaches its ports runs code",
+        f"{_NEW_TOKEN} && {_WITH_TOKEN}  # on every node, then start the cluster anew",
+    )
+
+
+def _is_refusal(why: str) -> bool:
+    return any(word in why.lower() for word in ("unauthenticated", "authentication", "token"))
 
 
 def of_probe(seen: Mapping[str, Any], address: str, settings: Settings) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def ray_folder() -> Iterator[Finding]:
     usage = shutil.disk_usage(_there(folder))
     share = 1 - usage.free / usage.total
     found = f"the disk of {folder} is {share:.0%} full"
-    remedy = f"rm -r {folder}/session_*  # of clusters that have ended; or export RAY_TMPDIR=FOLDER"
+    remedy = f"du -sh {folder}/session_* | sort -h  # those of ended clusters may go; or export RAY_TMPDIR=FOLDER"
     if share >= _RAY_STOPS:
         yield error("ray", f"{found}; from {_RAY_STOPS:.0%} on Ray keeps no objects there and tasks fail", remedy)
     elif share >= _RAY_NEAR:

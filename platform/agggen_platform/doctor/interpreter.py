@@ -64,7 +64,7 @@ def shadow() -> Iterator[Finding]:
         yield error(
             "platform",
             f"{origin} hides Python's own module `platform`, which Ray, MLflow and pip import",
-            f"rm {origin}",
+            f"mv {origin} {origin}.away",
         )
 
 

@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ class ProbeError(Exception):
     """A probe did not say what it found; the message is one line about why."""
 
 
-def probe(name: str, *arguments: str, seconds: float) -> dict[str, Any]:
+def probe(name: str, *arguments: str, seconds: float, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What the probe ``probes/NAME.py`` found.
+
+    Args:
+        environment: its variables, in place of ours.
 
     Raises:
         ProbeError: it broke, was killed, or took longer than `seconds`.
@@ -28,7 +32,13 @@ def probe(name: str, *arguments: str, seconds: float) -> dict[str, Any]:
     command = [sys.executable, "-P", str(_FOLDER / f"{name}.py"), *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, text=True, errors="replace", timeout=seconds
+            command,
+            env=environment,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired:
         raise ProbeError(f"no answer within {seconds:g} s") from None

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agggen.errors import ConfigError
 from agggen_platform.doctor import reach
 from agggen_platform.doctor.findings import Check, Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
@@ -72,11 +73,14 @@ def nowhere(settings: Settings) -> Iterator[Finding]:
 
 def storage(address: str, settings: Settings) -> Iterator[Finding]:
     """The store or folder at `address`."""
-    if address.startswith("s3://"):
-        yield from _s3(address)
+    try:
+        folder = Folder(address).local if not address.startswith("s3://") else None
+        if folder is None:
+            yield from _s3(address)
+            return
+    except ConfigError as wrong:  # no address of a store, or the environment describes none
+        yield error("address", str(wrong), "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT")
         return
-    folder = Folder(address).local
-    assert folder is not None
     yield writable(folder, "storage.url=FOLDER")
     if settings.cluster and settings.workers:
         yield note("shared", f"{folder} must be the same folder on all nodes, which cannot be seen from here")

@@ -49,7 +49,8 @@ def test_what_hides_the_module_platform_is_named(name: str, tmp_path: Path, monk
     monkeypatch.syspath_prepend(str(tmp_path))
     (found,) = interpreter.shadow()
     assert found.level == "error"
-    assert found.remedy == f"rm {(tmp_path / name).resolve()}"
+    hiding = (tmp_path / name).resolve()
+    assert found.remedy == f"mv {hiding} {hiding}.away"
 
 
 def test_a_folder_platform_without_init_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,22 @@ def test_credentials_of_a_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (credentials().level, "absent" in credentials().found) == ("error", True)
 
 
+@pytest.mark.parametrize("address", ["gs://bucket/x", "s3://", "s3://bucket/../x"])
+def test_an_address_that_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+    found = look(address)[-1]
+    assert (found.about, found.level, address in found.found or ".." in found.found) == ("address", "error", True)
+
+
+def test_an_endpoint_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio")
+    found = look("s3://bucket/x")[-1]
+    assert (found.about, found.level, "describes no S3 store" in found.found) == ("address", "error", True)
+
+
 # --- folders, and none -------------------------------------------------------------------------------------------
 
 
