@@ -13,7 +13,12 @@ USER = 10001
 SECRETS = {
     "agggen-ray-token": {"auth_token"},
     "agggen-s3": {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
-    "agggen-mlflow": {"MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"},
+    "agggen-mlflow": {
+        "MLFLOW_TRACKING_USERNAME",
+        "MLFLOW_TRACKING_PASSWORD",
+        "session_key",
+        "database_password",
+    },
     "agggen-api-keys": {"keys"},
     "agggen-redis": {"password"},
     "agggen-tls": {"tls.crt", "tls.key"},
@@ -54,10 +59,17 @@ def _pod_faults(pod: Pod) -> Iterator[str]:
             yield f"the volume {volume['name']} is of the kind {kind}"
         if kind == "emptyDir" and not volume[kind].get("sizeLimit"):
             yield f"the volume {volume['name']} may fill the node's disk"
-        if kind == "secret" and volume[kind]["secretName"] not in SECRETS:
-            yield f"the secret {volume[kind]['secretName']} is not documented"
-        if kind == "secret" and volume[kind].get("defaultMode", 0o644) & 0o027:
-            yield f"others may read the secret {volume[kind]['secretName']}, or its group may write it"
+        if kind == "secret":
+            yield from _secret_volume_faults(volume[kind])
+
+
+def _secret_volume_faults(secret: dict[str, Any]) -> Iterator[str]:
+    name = secret["secretName"]
+    keys = {each["key"] for each in secret.get("items", [])}
+    if name not in SECRETS or not keys <= SECRETS[name]:
+        yield f"the secret {name} is not documented, or not with the keys {sorted(keys)}"
+    if secret.get("defaultMode", 0o644) & 0o027:
+        yield f"others may read the secret {name}, or its group may write it"
 
 
 def _container_faults(pod: Pod, container: dict[str, Any]) -> Iterator[str]:
@@ -84,7 +96,7 @@ def _container_faults(pod: Pod, container: dict[str, Any]) -> Iterator[str]:
 
 def _image_faults(image: str) -> Iterator[str]:
     tag = image.rpartition("/")[2].partition(":")[2]
-    if not re.match(r"\d+\.\d+\.\d+", tag):
+    if not re.match(r"\d+\.\d+", tag):
         yield f"the image {image} is not of one version"
 
 
@@ -93,7 +105,8 @@ def _environment_faults(container: dict[str, Any]) -> Iterator[str]:
         reference = each.get("valueFrom", {}).get("secretKeyRef")
         if reference and reference["key"] not in SECRETS.get(reference["name"], ()):
             yield f"{each['name']} is from {reference}, which is not documented"
-        if "value" in each and SECRET_LIKE.search(each["name"]):
+        names_a_file = each["name"].endswith("_FILE") and each.get("value", "").startswith("/run/secrets/")
+        if "value" in each and SECRET_LIKE.search(each["name"]) and not names_a_file:
             yield f"{each['name']} stands in the manifest"
         if each["name"] in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
             yield f"{each['name']} is KubeRay's to set"

@@ -16,9 +16,12 @@ INGRESS = End(namespace="ingress-nginx")
 MONITORING = End({"app.kubernetes.io/name": "prometheus"}, "monitoring")
 OPERATOR = End({"app.kubernetes.io/component": "kuberay-operator"}, "kuberay-system")
 ELSEWHERE = End({"agggen-role": "head", "agggen-workload": "agggen"}, "default")
-MLFLOW, S3, REDIS = (End({"app.kubernetes.io/name": f"agggen-{each}"}) for each in ("mlflow", "s3", "redis"))
-MANAGED_REDIS = End(address="10.0.3.4")
-SERVE, METRICS, DASHBOARD, GCS, AGENT, MLFLOW_PORT, REDIS_PORT = 8000, 8080, 8265, 6379, 52365, 5000, 6379
+MLFLOW, S3, REDIS, POSTGRES = (
+    End({"app.kubernetes.io/name": f"agggen-{each}"}) for each in ("mlflow", "s3", "redis", "postgres")
+)
+MANAGED = End(address="10.0.3.4")
+"""Where production has Redis and PostgreSQL."""
+SERVE, METRICS, DASHBOARD, GCS, AGENT, MLFLOW_PORT, REDIS_PORT, SQL = 8000, 8080, 8265, 6379, 52365, 5000, 6379, 5432
 
 
 def pod(workload: str, role: str) -> End:
@@ -41,6 +44,7 @@ ALLOWED = [
     (WORKER, HEAD, AGENT),
     (TRAIN_WORKER, TRAIN_HEAD, GCS),
     (WORKER, MLFLOW, MLFLOW_PORT),
+    (MLFLOW, WORLD, 443),
     (TRAIN_HEAD, MLFLOW, MLFLOW_PORT),
     (WORKER, WORLD, 443),
     (TRAIN_HEAD, WORLD, 443),
@@ -77,7 +81,17 @@ DENIED = [
     (WORKER, METADATA_SERVICE, 80),
     (WORKER, METADATA_SERVICE, 443),
     (HEAD, METADATA_SERVICE, 443),
-    (WORKER, MANAGED_REDIS, REDIS_PORT),
+    (WORKER, MANAGED, REDIS_PORT),
+    (WORKER, MANAGED, SQL),
+    (HEAD, MANAGED, SQL),
+    (HEAD, POSTGRES, SQL),
+    (MLFLOW, MANAGED, REDIS_PORT),
+    (MLFLOW, REDIS, REDIS_PORT),
+    (MLFLOW, METADATA_SERVICE, 443),
+    (INGRESS, S3, 9000),
+    (SUBMITTER, S3, 9000),
+    (POSTGRES, WORLD, 443),
+    (S3, WORLD, 443),
     (WORKER, REDIS, REDIS_PORT),
     (MLFLOW, HEAD, DASHBOARD),
     (INGRESS, MLFLOW, MLFLOW_PORT),
@@ -92,10 +106,11 @@ def policies_of(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_what_is_needed_passes_and_nothing_else(name: str) -> None:
     policies = policies_of(name)
-    here = {"dev": REDIS, "gpu": MANAGED_REDIS}[name]
-    needed = [*ALLOWED, (HEAD, here, REDIS_PORT)]
-    if name == "dev":
-        needed.append((WORKER, S3, 9000))
+    needed = {
+        "dev": [(HEAD, REDIS, REDIS_PORT), (MLFLOW, POSTGRES, SQL), (WORKER, S3, 9000), (MLFLOW, S3, 9000)],
+        "gpu": [(HEAD, MANAGED, REDIS_PORT), (MLFLOW, MANAGED, SQL)],
+    }[name]
+    needed += ALLOWED
     for source, target, port in needed:
         assert allowed(policies, source, target, port), f"{source} cannot reach {target} on {port}"
     for source, target, port in DENIED:

@@ -61,7 +61,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "has a token": lambda spec: spec["containers"][0]["volumeMounts"].append(spec["containers"][1]["volumeMounts"][-1]),
     "kind hostPath": lambda spec: spec["volumes"].append({"name": "docker", "hostPath": {"path": "/"}}),
     "fill the node's disk": lambda spec: spec["volumes"][0]["emptyDir"].clear(),
-    "secret other is not": lambda spec: spec["volumes"].append({"name": "a", "secret": {"secretName": "other"}}),
+    "the secret other is not": lambda spec: spec["volumes"].append({"name": "a", "secret": {"secretName": "other"}}),
     "others may read": lambda spec: [one["secret"].pop("defaultMode") for one in spec["volumes"] if "secret" in one],
     "cannot write to /tmp": lambda spec: spec["containers"][0]["volumeMounts"].pop(0),
     "stands in the manifest": lambda spec: spec["containers"][0]["env"].append({"name": "MY_TOKEN", "value": "x"}),
@@ -88,7 +88,9 @@ def test_images_of_ours_are_of_this_version(name: str) -> None:
     version = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["version"]
     registry = {"dev": "", "gpu": "registry.example.com/"}[name]
     images = {container["image"] for pod in pods_of(overlay(name)) for container in pod.containers}
-    ours = {f"{registry}agggen:{version}-cpu"} | ({f"{registry}agggen:{version}-cuda"} if name == "gpu" else set())
+    ours = {f"{registry}agggen:{version}-cpu", f"{registry}agggen-mlflow:{version}"} | (
+        {f"{registry}agggen:{version}-cuda"} if name == "gpu" else set()
+    )
     assert {image for image in images if "agggen" in image} == ours
 
 
@@ -128,8 +130,12 @@ def test_whatever_a_pod_names_is_there(name: str) -> None:
         for volume in pod.spec.get("volumes", []):
             if claim := volume.get("persistentVolumeClaim"):
                 wanted.add(("PersistentVolumeClaim", claim["claimName"]))
+            if files := volume.get("configMap"):
+                wanted.add(("ConfigMap", files["name"]))
         for container in pod.containers:
             wanted |= {("ConfigMap", each["configMapRef"]["name"]) for each in container.get("envFrom", [])}
+            keys = [each.get("valueFrom", {}).get("configMapKeyRef") for each in container.get("env", [])]
+            wanted |= {("ConfigMap", key["name"]) for key in keys if key}
         assert wanted <= there, f"{pod}: {wanted - there}"
 
 
