@@ -186,7 +186,7 @@ def of_probe(seen: Mapping[str, Any], address: str, settings: Settings) -> Itera
     """What the probe's answer means for the job."""
     cpus = sum(node.get("CPU", 0.0) for node in seen["nodes"])
     gpus = sum(node.get("GPU", 0.0) for node in seen["nodes"])
-    yield ok("cluster", f"{address}: {len(seen['nodes'])} nodes, {cpus:g} CPUs, {gpus:g} GPUs")
+    yield ok("cluster", f"{address}: nodes {len(seen['nodes'])}, CPUs {cpus:g}, GPUs {gpus:g}")
     if is_older(seen["ray"], RAY):
         yield error(
             "cluster version",

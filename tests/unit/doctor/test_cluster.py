@@ -136,6 +136,67 @@ def test_a_port_for_clients_is_only_knocked_at() -> None:
         assert said(cluster.cluster(Settings(address=f"ray://127.0.0.1:{port}"))) == {"cluster": "ok"}
 
 
+FAKE_RAY = {
+    "_common/usage/usage_lib.py": "def get_cluster_metadata(client): return client.about",
+    "_private/ray_constants.py": "DASHBOARD_ADDRESS, KV_NAMESPACE_DASHBOARD = 'dashboard', b'dashboard'",
+    "_private/services.py": "def canonicalize_bootstrap_address_or_die(address): return address",
+    "_private/utils.py": "def compute_version_info(): return '2.60.0', '3.11.7'",
+    "core/generated/gcs_pb2.py": "class GcsNodeInfo: ALIVE, DEAD = 0, 1",
+    "_raylet.py": """
+import os
+from types import SimpleNamespace as Node
+TOKEN, DASHBOARD = %r, %r
+class GcsClient:
+    about = {"ray_version": "2.60.0", "python_version": "3.11.7"}
+    def __init__(self, address):
+        if TOKEN and (os.environ.get("RAY_AUTH_MODE") != "token" or os.environ.get("RAY_AUTH_TOKEN") != TOKEN):
+            raise RuntimeError("Unauthenticated: InvalidAuthToken")
+    def internal_kv_get(self, key, namespace, timeout): return DASHBOARD
+    def get_all_node_info(self, timeout):
+        return {"a": Node(state=0, resources_total={"CPU": 4.0}), "b": Node(state=1, resources_total={"CPU": 64.0})}
+""",
+}
+
+
+def ask(
+    home: Path, monkeypatch: pytest.MonkeyPatch, token: str | None, dashboard: bytes | None = None
+) -> list[Finding]:
+    """What is said of a cluster that asks for `token`, by a Ray that knows no other; we have the token `SECRET`."""
+    for name, content in FAKE_RAY.items():
+        path = home / "site" / "ray" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content % (token, dashboard) if name == "_raylet.py" else content)
+    monkeypatch.setenv("PYTHONPATH", str(home / "site"))
+    (home / "site" / "ray" / "__init__.py").touch()
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", SECRET)
+    with black_hole() as port:
+        return list(cluster.cluster(Settings(address=f"127.0.0.1:{port}")))
+
+
+def test_a_cluster_with_a_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ask(home, monkeypatch, SECRET)
+    assert said(found) == {"cluster": "ok", "same Ray": "ok", "same Python": "ok", "cluster token": "ok"}
+    assert "nodes 1, CPUs 4," in only(found, "cluster").found  # a node that died counts for nothing
+
+
+def test_a_cluster_with_another_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ask(home, monkeypatch, "another")
+    assert said(found) == {"cluster": "error"}
+    assert "refuses this token: RuntimeError: Unauthenticated" in found[0].found
+
+
+def test_a_cluster_that_asks_for_no_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = only(ask(home, monkeypatch, None), "cluster token")
+    assert (found.level, "whoever reaches its ports runs code" in found.found) == ("error", True)
+
+
+def test_the_dashboard_of_the_cluster_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Answers({MODE: mode("token"), VERSION: ABOUT}) as server:
+        found = ask(home, monkeypatch, SECRET, f"127.0.0.1:{server.port}".encode())
+    assert "takes that of this process" in only(found, "dashboard").found
+
+
 def seen(**changes: Any) -> dict[str, Any]:
     same = {"ray": "2.60.0", "own_ray": "2.60.0", "python": "3.11.7", "own_python": "3.11.7", "dashboard": None}
     return {**same, "nodes": [{"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}], **changes}
@@ -145,7 +206,7 @@ def test_a_cluster_of_the_same_versions_with_room() -> None:
     job = Settings(workers=2, cpus_per_worker=4, gpus_per_worker=1)
     found = list(cluster.of_probe(seen(), "head:6379", job))
     assert said(found) == {"cluster": "ok", "same Ray": "ok", "same Python": "ok"}
-    assert only(found, "cluster").found == "head:6379: 2 nodes, 8 CPUs, 2 GPUs"
+    assert only(found, "cluster").found == "head:6379: nodes 2, CPUs 8, GPUs 2"
 
 
 @pytest.mark.parametrize(
