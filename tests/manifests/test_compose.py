@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -221,3 +223,12 @@ def test_prometheus_asks_services_that_are_there_for_what_the_rules_expect() -> 
     assert set(found["names"]) == {name for name in SERVICES if name.startswith("ray-")} and found["port"] == 8080
     mounted = {mount["target"] for mount in SERVICES["prometheus"]["volumes"]}
     assert {str(Path(rules).parent) for rules in config["rule_files"]} <= mounted
+
+
+def test_prometheus_takes_its_configuration() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: apt install prometheus")
+    command = [promtool, "check", "config", "--syntax-only", str(FOLDER / "prometheus.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
