@@ -15,6 +15,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self._inside, self._closed = app, 0, False
+        self.routes = getattr(app, "routes", [])
+        """By which Serve's proxies name a request in their metrics."""
         self._empty = asyncio.Event()
         self._empty.set()
 

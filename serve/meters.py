@@ -35,6 +35,7 @@ class _RayMeters(Meters):
         )
         # Ray keeps a histogram's buckets and guesses its sum from them, so what is to be added up is counted.
         self._worked_on = Counter("agggen_worked_records", description="Records worked on.", tag_keys=("work",))
+        self._worked_for = Counter("agggen_worked_seconds", description="What batches took.", tag_keys=("work",))
         self._waited = seconds("agggen_batch_wait_seconds", "What the oldest record of a batch waited.")
         self._worked = seconds("agggen_batch_work_seconds", "What a batch took.")
 
@@ -45,6 +46,7 @@ class _RayMeters(Meters):
         tags = {"work": work}
         self._records.observe(records, tags=tags)
         self._worked_on.inc(records, tags=tags)
+        self._worked_for.inc(max(worked, 1e-9), tags=tags)
         self._waited.observe(max(waited, 1e-9), tags=tags)
         self._worked.observe(max(worked, 1e-9), tags=tags)
 

@@ -63,7 +63,7 @@ def machines(kinds: str) -> list[Panel | str]:
         ),
         Panel(
             "Disk left",
-            "Of the file system of Ray's temporary folder. Below 5 % Ray stops spilling objects.",
+            "Of the root file system. Below 5 % Ray stops spilling objects, if its temporary folder is there.",
             "percentunit",
             [("min by (ip) (ray_node_disk_free / (ray_node_disk_free + ray_node_disk_usage))", "{{ip}}")],
         ),
@@ -76,7 +76,7 @@ def machines(kinds: str) -> list[Panel | str]:
         Panel(
             "GPU memory",
             "Held on each GPU; empty on nodes without.",
-            "decmbytes",
-            [("max by (ip, GpuIndex) (ray_node_gram_used)", "{{ip}} {{GpuIndex}}")],
+            "bytes",
+            [("max by (ip, GpuIndex) (ray_node_gram_used) * 1024 * 1024", "{{ip}} {{GpuIndex}}")],
         ),
     ]

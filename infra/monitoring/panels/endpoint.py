@@ -169,7 +169,7 @@ ENDPOINT = Board(
             "s",
             [
                 (
-                    "sum by (deployment, work) (rate(ray_agggen_batch_work_seconds_sum[$__rate_interval]))"
+                    "sum by (deployment, work) (rate(ray_agggen_worked_seconds_total[$__rate_interval]))"
                     " / sum by (deployment, work) (rate(ray_agggen_worked_records_total[$__rate_interval]))",
                     "{{deployment}} {{work}}",
                 )

@@ -1,0 +1,234 @@
+"""What jobs say of themselves: which numbers, when, for how long, and that nothing of it can hurt them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agggen_platform import metrics
+from agggen_platform.bulk.rows import Counts
+from agggen_platform.job_config import ClusterConfig
+from agggen_platform.metrics import LOSS, METRICS, UNSENT, Board, Metric, ShardsMeter, TrainingMeter
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import Done
+from agggen_platform.training.news import News
+from agggen_platform.training.post import Heard
+from tests.unit.training.toy import config_of
+
+CONFIG = config_of(Path("nowhere"))
+
+
+class Ray:
+    """In Ray's place: keeps what it is told, and minds labels as Ray does."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.values: dict[tuple[str, ...], float] = {}
+        self.told = 0
+
+    def instrument(self, metric: Metric) -> Any:
+        def record(value: float, tags: dict[str, str]) -> None:
+            assert set(tags) == set(metric.labels), "Ray refuses other labels"
+            key = (metric.name, *(tags[label] for label in metric.labels))
+            self.told += 1
+            self.values[key] = value + (self.values.get(key, 0.0) if metric.kind == "counter" else 0.0)
+
+        return SimpleNamespace(set=record, inc=record)
+
+    def __getitem__(self, key: tuple[str, ...] | str) -> float | None:
+        return self.values.get((key,) if isinstance(key, str) else key)
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ray]:
+    it = Ray()
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: it.connected))
+    monkeypatch.setattr(metrics, "_instrument", it.instrument)
+    yield it
+
+
+def threads() -> int:
+    return sum(thread.name == "metrics" for thread in threading.enumerate())
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_names_are_as_prometheus_wants_them(metric: Metric) -> None:
+    assert re.fullmatch(r"agggen_[a-z_]+[a-z]", metric.name)
+    assert not metric.name.endswith("_total"), "Ray adds it"
+    assert metric.exported == f"ray_{metric.name}" + ("_total" if metric.kind == "counter" else "")
+    assert metric.about.endswith(".")
+    assert not set(metric.labels) & {"job", "instance", "le"}, "Prometheus has its own"
+    assert "run" in metric.labels
+
+
+def test_names_are_used_once() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+# --- the board ----------------------------------------------------------------------------------------------------
+
+
+def test_without_ray_nothing_is_counted_and_nothing_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setattr(metrics, "_instrument", lambda metric: pytest.fail("Ray is asked"))
+    with Board(run="r") as board:
+        board.set(UNSENT, 1)
+        board.add(metrics.RESTARTS, 1)
+        assert threads() == 0
+
+
+def test_a_ray_that_is_not_connected_counts_nothing(ray: Ray) -> None:
+    ray.connected = False
+    with Board(run="r") as board:
+        board.set(UNSENT, 1)
+        assert (ray.told, threads()) == (0, 0)
+        ray.connected = True
+        board.set(UNSENT, 2)
+        assert ray["agggen_tracking_unsent_bytes", "r"] == 2
+
+
+def test_a_ray_that_is_still_being_imported_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    with Board(run="r") as board:
+        board.set(UNSENT, 1)
+
+
+def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray drops a gauge that is not."""
+    monkeypatch.setattr(metrics, "_REFRESH_SECONDS", 0.01)
+    with Board(run="r") as board:
+        board.set(UNSENT, 7)
+        board.set(UNSENT, 7)
+        end = time.monotonic() + 60
+        while ray.told < 5:
+            assert time.monotonic() < end, "it is set once"
+            time.sleep(0.01)
+        (thread,) = (one for one in threading.enumerate() if one.name == "metrics")
+        assert thread.daemon
+    thread.join(60)
+    assert not thread.is_alive()
+    assert ray.values == {("agggen_tracking_unsent_bytes", "r"): 7}
+
+
+def test_what_is_no_number_is_left_out(ray: Ray) -> None:
+    with Board(run="r") as board:
+        board.set(LOSS, math.inf, stage="joint", split="dev")
+        board.set(LOSS, math.nan, stage="joint", split="dev")
+        board.add(metrics.RESTARTS, 0)
+        board.add(metrics.RESTARTS, -1)
+    assert ray.values == {}
+
+
+def test_a_ray_that_fails_is_said_once_and_hurts_nobody(
+    ray: Ray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(metric: Metric) -> Any:
+        raise RuntimeError(f"the agent is gone {metric.kind}")
+
+    metrics._say_once.cache_clear()
+    monkeypatch.setattr(metrics, "_instrument", broken)
+    with caplog.at_level(logging.WARNING), Board(run="r") as board:
+        for value in range(3):
+            board.set(UNSENT, value)
+    assert [record.getMessage() for record in caplog.records] == [
+        "metrics of this job are missing: RuntimeError: the agent is gone gauge"
+    ]
+
+
+# --- training -----------------------------------------------------------------------------------------------------
+
+
+def news(kind: Any, step: int, stage: Any = "joint", **said: float) -> News:
+    return News(kind, stage, step, 100, step // 50, math.inf, said)
+
+
+def test_training_says_how_it_gets_on(ray: Ray) -> None:
+    with TrainingMeter("r", CONFIG) as meter:
+        before = time.time()
+        meter.begin()
+        assert before <= (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) <= time.time()
+        assert ray["agggen_training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
+        assert ray["agggen_training_workers_wanted", "r"] is None, "it trains in its own process"
+        meter.hear(news("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
+        meter.hear(news("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
+        meter.hear(news("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
+        at = ("r", "joint")
+        assert ray["agggen_training_updates", *at] == 15
+        assert ray["agggen_training_progress_ratio", *at] == 0.25
+        assert ray["agggen_training_texts_per_second", *at] == 50
+        assert ray["agggen_training_gradient_norm", *at] == 0.4
+        assert ray["agggen_training_learning_rate", *at] == 2e-3
+        assert (ray["agggen_training_loss_nats", *at, "train"], ray["agggen_training_loss_nats", *at, "dev"]) == (
+            3,
+            2.5,
+        )
+
+
+def test_updates_that_are_made_again_count_again_and_a_jump_back_does_not(ray: Ray) -> None:
+    with TrainingMeter("r", CONFIG) as meter:
+        for step in (10, 20, 30, 20, 30, 40):  # after 30 it went back to a checkpoint at 10
+            meter.hear(news("log", step, train_loss=1.0))
+        meter.hear(news("log", 10, stage="baseline", train_loss=1.0))
+        meter.hear(news("end", 40))
+    assert ray["agggen_training_updates", "r", "joint"] == 40
+    assert ray["agggen_training_updates", "r", "baseline"] is None
+    assert ray["agggen_training_progress_ratio", "r", "joint"] == 1, "a stage may end early"
+
+
+def heard(starts: list[int], checkpoint: float = 0.0) -> Heard:
+    return Heard(starts, 0.0, [], [], len(starts), "", checkpoint)
+
+
+def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
+    config = replace(CONFIG, cluster=ClusterConfig(workers=3))
+    with TrainingMeter("r", config) as meter:
+        meter.begin()
+        seen = []
+        for one, silent in (
+            (heard([]), True),
+            (heard([3]), False),
+            (heard([3]), True),
+            (heard([3, 2], 500.0), False),
+            (heard([3, 2, 3, 3], 600.0), False),
+        ):
+            meter.workers(one, silent)
+            seen.append((ray["agggen_training_workers", "r"], ray["agggen_training_restarts", "r"]))
+    assert seen == [(0, None), (3, None), (0, None), (2, 1), (3, 3)]
+    assert ray["agggen_training_workers_wanted", "r"] == 3
+    assert ray["agggen_training_checkpoint_timestamp_seconds", "r"] == 600
+
+
+# --- jobs over shards ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_counts_what_it_did_itself(ray: Ray) -> None:
+    shards = [
+        Shard(n, "in", "a.parquet", f"{n}.parquet", (n,), 0, n * 8, 8, "in/a.parquet", ((n * 8, "in/a.parquet:1"),) * n)
+        for n in range(3)
+    ]
+    with ShardsMeter("generate", "generate-1", shards, 0.01) as meter:
+        meter.begin()
+        at = ("generate", "generate-1")
+        meter.done(Done("0.parquet", Counts(records=8, texts=16), True, 5, 9.0), 2)
+        assert ray["agggen_job_items", *at, "records"] is None, "an earlier run did it"
+        meter.done(Done("1.parquet", Counts(records=7, texts=14, rejects=1), False, 1, 2.0), 1)
+        meter.done(Done("2.parquet", Counts(records=8, texts=16), False, 0, 3.0), 0)
+    assert (ray["agggen_job_shards", *at], ray["agggen_job_shards_left", *at]) == (3, 0)
+    assert [ray["agggen_job_items", *at, item] for item in ("records", "texts", "rejects")] == [15, 30, 1]
+    assert (ray["agggen_job_work_seconds", *at], ray["agggen_job_shards_again", *at]) == (5, 1)
+    assert (ray["agggen_job_duplicates", *at], ray["agggen_job_reject_limit_ratio", *at]) == (3, 0.01)
+    assert time.time() - (ray["agggen_job_shard_timestamp_seconds", *at] or 0) < 600
