@@ -31,6 +31,7 @@ from agggen.facts.config import SegmenterConfig, segmenter
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
+from agggen.tensors import save_tensors
 from agggen.text import Vocabulary
 
 FORMAT = 2
@@ -81,9 +82,8 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
 
     Raises:
         BundleError: `path` exists.
+        OSError: the system refused, or there is no room; nothing is left.
     """
-    from safetensors.torch import save_file
-
     path = Path(path)
     if path.exists():
         raise BundleError(
@@ -104,7 +104,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.state_dict().items()}
-        save_file(weights, beside / "weights.safetensors")
+        save_tensors(beside / "weights.safetensors", weights)
         _write_json(beside / "bundle.json", described)
         _write_json(beside / "vocabulary.json", bundle.encoder.vocabulary.to_json())
         _write_json(beside / "predicates.json", list(bundle.encoder.predicates))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from agggen.errors import TrainingError
+from agggen.tensors import save_tensors
 
 if TYPE_CHECKING:
     from agggen.training.loop import Trainer
@@ -45,12 +46,14 @@ class Snapshot:
         return Snapshot(trainer.stage, trainer.progress.step, copies, described)
 
     def write(self, path: Path) -> None:
-        """Writes the checkpoint to `path` atomically."""
-        from safetensors.torch import save_file
+        """Writes the checkpoint to `path` atomically.
 
+        Raises:
+            OSError: the system refused, or there is no room.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(path.name + ".tmp")
-        save_file(dict(self.tensors), beside, metadata={"agggen": json.dumps(self.described)})
+        save_tensors(beside, self.tensors, {"agggen": json.dumps(self.described)})
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(beside, path)

@@ -24,6 +24,7 @@ from agggen.facts.tagger.data import Role
 from agggen.facts.tagger.decode import best_frames, tags_of
 from agggen.facts.tagger.features import Features
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
+from agggen.tensors import save_tensors
 
 FORMAT = 1
 FILES = ("tagger.json", "weights.safetensors")
@@ -71,12 +72,10 @@ class RoleTagger:
 
 def save_tagger(path: Path | str, tagger: RoleTagger) -> str:
     """Writes the tagger's files into the folder `path` (made if need be; other files there stay); its fingerprint."""
-    from safetensors.torch import save_file
-
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().half().contiguous() for name, value in tagger.model.state_dict().items()}
-    save_file(weights, path / "weights.safetensors")
+    save_tensors(path / "weights.safetensors", weights)
     (path / "weights.safetensors").chmod(0o644)  # safetensors lets nobody else read it
     described = {
         "format": FORMAT,

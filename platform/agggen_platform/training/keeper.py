@@ -19,7 +19,7 @@ from agggen.training.checkpoints import Snapshot, load_checkpoint
 from agggen.training.distributed import Group
 from agggen.training.loop import Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
-from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.errors import StorageError, explained
 
 _SCRATCH = "agggen-checkpoints-"
 
@@ -121,7 +121,8 @@ class StoreKeeper:
         path = self._scratch / "saved.safetensors"
         try:
             while snapshot := self._next():
-                snapshot.write(path)
+                with explained("write", path):
+                    snapshot.write(path)
                 self.store.save(snapshot.stage, snapshot.step, path)
                 self._kept()
         except Exception as error:  # raised where training hears it
