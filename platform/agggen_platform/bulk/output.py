@@ -20,7 +20,7 @@ from agggen_platform.bulk.rows import text_schema
 from agggen_platform.bulk.worker import BulkWorker
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import check_part
+from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage.verified import measure
 
 TIMINGS = "timings.parquet"
@@ -138,9 +138,7 @@ class _Sinks:
 
 def _add(output: Output, shard: Shard, file: ReadyFile, before: int, sinks: _Sinks, summary: Summary) -> None:
     """Takes a shard's file into the result; `before` is how many rows the files before this one have."""
-    folder = output.folder
-    with folder.open(shard.part) as opened, pq.ParquetFile(opened, pre_buffer=False) as parquet:
-        check_part(parquet, BulkWorker.key, output.job, folder.at(shard.part))
+    with open_part(output.folder, shard.part, BulkWorker.key, output.job) as parquet:
         part = parquet.read()
     is_reject = pc.is_valid(part["error"])
     for row in part.filter(is_reject).select(["row", "line", "id", "error"]).to_pylist():

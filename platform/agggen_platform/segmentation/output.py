@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-import pyarrow.parquet as pq
-
 from agggen.corpora.prepared import fingerprint, write_rows
 from agggen.corpora.rejects import Reject
 from agggen.records import Plan
@@ -18,7 +16,7 @@ from agggen_platform.segmentation.shards import Source
 from agggen_platform.segmentation.worker import ShardWorker
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import check_part
+from agggen_platform.sharded.worker import open_part
 
 _ROWS = 1024  # held at once
 
@@ -96,8 +94,7 @@ class Output(JobFolder):
     ) -> Iterator[dict[str, Any]]:
         for shard in shards:
             wait(shard)
-            with self.folder.open(shard.part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-                check_part(parquet, ShardWorker.key, self.job, self.folder.at(shard.part))
+            with open_part(self.folder, shard.part, ShardWorker.key, self.job) as parquet:
                 for batch in parquet.iter_batches(_ROWS):
                     rows = batch.to_pylist()
                     for number, identifier, reason in rejected(rows):

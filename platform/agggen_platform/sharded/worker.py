@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 from agggen.errors import AggGenError
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
+from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.parquet import check_plain
 
@@ -135,6 +138,26 @@ class Worker(ABC, Generic[C]):
             raise self.broken(shard)
         self.out.write(shard.part + _ATTEMPTS, str(attempts + 1).encode())
         return attempts
+
+
+@contextmanager
+def open_part(folder: Folder, part: str, key: bytes, job: str) -> Iterator[pq.ParquetFile]:
+    """The file of a shard that was done, to be read into the result.
+
+    Args:
+        key: of the kind of worker.
+
+    Raises:
+        DamagedError: it is not whole any more, or never was: the store kept half of it.
+        JobError, CorpusError: see `check_part`.
+    """
+    where = folder.at(part)
+    try:
+        with folder.open(part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
+            check_part(parquet, key, job, where)
+            yield parquet
+    except pa.ArrowInvalid as error:
+        raise DamagedError(f"{where} is damaged ({error}); the same command does this shard again") from error
 
 
 def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
