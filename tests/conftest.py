@@ -13,6 +13,8 @@ from hypothesis import settings
 
 from tests.s3_faults import FaultyS3
 
+pytest_plugins = ["tests.chaos.report"]  # what tests say of faults, in one table
+
 # A shared machine stalls now and then; a stall is no failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

@@ -102,6 +102,12 @@ class FaultyS3:
             self.requests.clear()
         self.bytes_per_second = None
 
+    @property
+    def pending(self) -> int:
+        """How many requests are yet to fail, of faults that end."""
+        with self._lock:
+            return sum(max(0, fault.times) for fault in self._faults)
+
     def count(self, method: str = "", path: str = "") -> int:
         """How many requests of this method there were whose path and query hold `path`."""
         with self._lock:

@@ -25,6 +25,15 @@ RECORDS: list[dict[str, Any]] = [
     {"id": "a", "triples": [["Aromi", "food", "English"], ["Aromi", "area", "city centre"]]},
     {"id": "b", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]},
 ]
+PROCESSES = {
+    "generator": "ray::ServeReplica:agggen:Generator",
+    "planner": "ray::ServeReplica:agggen:Planner",
+    "memory of answers": "ray::ServeReplica:agggen:Answers",
+    "ingress": "ray::ServeReplica:agggen:Ingress",
+    "controller": "ray::ServeController",
+    "proxy": "ray::ProxyActor",
+}
+"""How the titles of the endpoint's processes begin."""
 RETRYABLE = (429, 503, 504)
 """Statuses after which the same request may succeed."""
 
@@ -74,9 +83,14 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
     return found
 
 
+def unlike_others(key: str) -> dict[str, Any]:
+    """A record that only the request under `key` asks for."""
+    return {"id": key, "triples": [["Aromi", "food", key[:8]], ["Aromi", "area", key[8:12]]]}
+
+
 @dataclass
 class Load:
-    """Clients in a closed loop, each with one request at a time: another record each time, and a key of its own.
+    """Clients in a closed loop, each with one request at a time: the `record` of its key, which no other request has.
 
     A request that fails and may be retried is sent again with the same key until it has its answer.
     """
@@ -84,6 +98,7 @@ class Load:
     url: str
     clients: int = 3
     retry: bool = True
+    record: Callable[[str], dict[str, Any]] = unlike_others
     first: Counter[str] = field(default_factory=Counter)
     """What became of first attempts: a status, or the name of a connection's error."""
     answers: dict[str, bytes] = field(default_factory=dict)
@@ -129,7 +144,7 @@ class Load:
                 self._ask(client, uuid.uuid4().hex)
 
     def _ask(self, client: httpx.Client, key: str) -> None:
-        asked = {"records": [{"id": key, "triples": [["Aromi", "food", key[:8]], ["Aromi", "area", key[8:12]]]}]}
+        asked = {"records": [self.record(key)]}
         self.asked[key] = asked
         for attempt in range(240 if self.retry else 1):
             try:

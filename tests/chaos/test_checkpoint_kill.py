@@ -11,6 +11,7 @@ import pytest
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
+from tests.chaos.report import Observed
 from tests.processes import Running
 from tests.s3_faults import FaultyS3
 
@@ -54,8 +55,9 @@ def seconds_of(process: Running, reached: int, saves: int) -> float:
     return (time.monotonic() - begin) / saves
 
 
+@pytest.mark.fault("storage: a process that saves checkpoints is killed")
 @pytest.mark.parametrize("where", ["local", "s3"])
-def test_killed_at_any_moment(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_killed_at_any_moment(where: str, request: pytest.FixtureRequest, tmp_path: Path, observed: Observed) -> None:
     if where == "local":
         address = str(tmp_path / "run")
     else:
@@ -96,6 +98,6 @@ def test_killed_at_any_moment(where: str, request: pytest.FixtureRequest, tmp_pa
 
     with Running(["-c", SAVE, address, str(SIZE)], tmp_path) as process:
         process.wait_until(lambda: last_saved(process) >= reached + 2, "two more saves")
-    print(f"{where}: {reached} steps, {left_behind} kills left a file that no mark named, {moved} came after the mark")
+    observed(f"{KILLS} kills, {reached} steps; {left_behind} left a file that no mark named, {moved} came after a mark")
     CheckpointStore(folder).save("joint", 10**6, Path(__file__))
     assert len(folder.names("joint")) == 3  # the mark and two checkpoints: nothing is left of the kills

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +20,7 @@ from agggen.facts.config import SegmenterConfig
 from agggen.records import Record
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
+from tests.chaos.report import Observed
 from tests.sharded_jobs import ShardedJob
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
@@ -66,19 +68,25 @@ def check(out: Path, wanted: list[Record]) -> None:
     assert not [path for path in out.rglob("*") if path.name.endswith((".tmp", ".attempts"))]
 
 
-def test_an_actor_is_killed(start: Callable[[], ShardedJob], wanted: list[Record]) -> None:
+@pytest.mark.fault("segmentation: an actor is killed")
+def test_an_actor_is_killed(start: Callable[[], ShardedJob], wanted: list[Record], observed: Observed) -> None:
     job = start()
     job.wait_for_parts(5)
     job.wait_until(lambda: len(job.actors()) == 2, "two actors")
     first, second = victims = job.actors()
     os.kill(first, signal.SIGKILL)
+    killed = time.monotonic()
     job.wait_until(lambda: job.actors() - victims, "a new actor")
+    observed("another actor; every row once", time.monotonic() - killed)
     os.kill(second, signal.SIGKILL)  # and the other one, when the first is back
     job.succeed()
     check(job.out, wanted)
 
 
-def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], ShardedJob], wanted: list[Record]) -> None:
+@pytest.mark.fault("segmentation: the driver is killed")
+def test_the_driver_is_killed_and_the_job_run_again(
+    start: Callable[[], ShardedJob], wanted: list[Record], observed: Observed
+) -> None:
     for parts in (5, 40):
         job = start()
         job.wait_for_parts(parts)
@@ -86,7 +94,10 @@ def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], ShardedJ
         assert not (job.out / "manifest.json").exists()
         assert not (job.out / "train.parquet").exists()
     done = len(job.parts())
+    begun = time.monotonic()
     again = start()
+    again.wait_for_parts(done + 1)
+    observed(f"went on from {done} shards, by a new command with its own cluster", time.monotonic() - begun)
     said = again.succeed()
     found = re.search(r"(\d+) of (\d+) shards were there", said)
     assert found, said
@@ -94,6 +105,7 @@ def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], ShardedJ
     check(job.out, wanted)
 
 
+@pytest.mark.fault("segmentation: two copies are started")
 def test_a_second_job_is_refused_and_goes_on_when_the_first_is_dead(
     start: Callable[[], ShardedJob], wanted: list[Record]
 ) -> None:

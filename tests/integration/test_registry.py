@@ -123,6 +123,7 @@ except AggGenError as error:
 """
 
 
+@pytest.mark.fault("registry: two promotions at once")
 @pytest.mark.slow
 def test_of_two_promotions_at_once_none_is_lost(store: Path, tmp_path: Path) -> None:
     """Each succeeds from what it was checked against, or says that somebody else was faster: a chain, never a fork."""

@@ -130,6 +130,7 @@ def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypa
     assert len(list((tmp_path / "facts" / "train").iterdir())) == 3  # 150 rows by fifties, nothing left of before
 
 
+@pytest.mark.fault("segmentation: a finished file is damaged")
 def test_a_damaged_result_is_done_again(corpus: Path, tmp_path: Path) -> None:
     segment(str(corpus), str(tmp_path), HERE)
     good = read_records(tmp_path / "dev.parquet")
@@ -193,6 +194,7 @@ def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
         assert read_records(tmp_path / f"{split}.parquet") == expected(read_records(corpus / f"{split}.parquet"))
 
 
+@pytest.mark.fault("segmentation: a row kills every worker")
 def test_a_shard_that_kills_its_workers_ends_the_job(corpus: Path, tmp_path: Path) -> None:
     out = Folder(str(tmp_path))
 

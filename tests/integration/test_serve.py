@@ -135,6 +135,7 @@ def _in_flight(client: httpx.Client) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("agggen_requests_in_flight{"))
 
 
+@pytest.mark.fault("serving: clients are slow or vanish")
 def test_a_slow_and_a_vanished_client_hold_nobody(served: Endpoint, client: httpx.Client) -> None:
     where = urlsplit(served.url)
     before = _in_flight(client)

@@ -281,6 +281,7 @@ def test_who_is_overtaken_after_the_write_says_so(three: list[Path], monkeypatch
         promote("agggen", "2")
 
 
+@pytest.mark.fault("registry: a promotion is killed")
 def test_what_a_killed_process_announced_stops_nobody_for_long(
     three: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

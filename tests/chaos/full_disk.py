@@ -1,0 +1,260 @@
+"""Jobs whose disk fills up in their middle and has room again later, in a process with a small disk of its own.
+
+    told = on_small_disk(tmp_path, {"bulk": [bundle, records], "training": [corpus]})
+    told["bulk"]["failures"][0]["said"]    # what the job said when there was no room
+
+The disk is a file system in memory that goes with the process, filled by a file of its own. Where this user may not
+mount one, the process may not write any file instead (a limit of 0 bytes a file), which the system tells apart from a
+full disk and agggen does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).parents[2]
+_UNSHARE = ["unshare", "--mount", "--map-root-user"]
+_SIZE = "48m"
+Told = dict[str, Any]
+
+
+class SmallDisk:
+    """A disk that can be full and have room again."""
+
+    def __init__(self, folder: Path, mounted: bool) -> None:
+        self.folder, self.mounted = folder, mounted
+        self._ballast = folder / "what-others-keep-here"
+
+    def fill(self) -> None:
+        """From now on there is room for nothing."""
+        if not self.mounted:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            return
+        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(1 << 16)):
+                pass
+        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(1)):  # the rest of the last page
+                pass
+
+    def empty(self) -> None:
+        """There is room again."""
+        if self.mounted:
+            self._ballast.unlink(missing_ok=True)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+    def failure(self, call: Callable[[], object], out: Path) -> Told:
+        """How `call` fails on a disk that is full before it ends, and what it leaves in `out`. Then there is room."""
+        from agggen.errors import AggGenError
+
+        try:
+            call()
+        except AggGenError as error:
+            said: Told = {"exit_code": error.exit_code, "said": str(error)}
+        else:
+            said = {"exit_code": 0, "said": ""}
+        self.empty()
+        files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+        return said | {"files": files}
+
+
+def bulk(disk: SmallDisk, bundle: str, source: str) -> Told:
+    """Full in the middle, then full when all shards are there, then whole."""
+    from agggen_platform.bulk.job import Progress, generate
+    from agggen_platform.bulk.model import open_model
+    from tests.bulk_jobs import here, published
+
+    model, out = open_model(bundle), disk.folder / "bulk"
+
+    def fails(at: Callable[[Progress], int]) -> Told:
+        def watch(now: Progress) -> None:
+            if now.shards == at(now):
+                disk.fill()
+
+        return disk.failure(lambda: generate(model, source, str(out), here(model), progress=watch), out)
+
+    failures = [fails(lambda now: 3), fails(lambda now: now.total)]
+    report = generate(model, source, str(out), here(model))
+    assert report.progress is not None
+    found, total = report.progress.found, report.progress.total
+    return {"failures": failures, "found": found, "total": total, "published": digests(published(out))}
+
+
+def segmentation(disk: SmallDisk, corpus: str) -> Told:
+    """Likewise; and with only its cache on the full disk."""
+    from agggen.facts.config import SegmenterConfig
+    from agggen_platform.segmentation.config import SegmentConfig
+    from agggen_platform.segmentation.job import Progress, segment
+
+    config = SegmentConfig(facts=SegmenterConfig(source="clauses"), actors=0, shard_rows=20)
+    out = disk.folder / "segmented"
+
+    def fails(at: Callable[[Progress], int]) -> Told:
+        def watch(now: Progress) -> None:
+            if now.shards == at(now):
+                disk.fill()
+
+        return disk.failure(lambda: segment(corpus, str(out), config, progress=watch), out)
+
+    failures = [fails(lambda now: 3), fails(lambda now: now.total)]
+    report = segment(corpus, str(out), config)
+    assert report.progress is not None
+    cached = replace(config, cache="on", cache_dir=str(disk.folder / "cache"))
+    disk.fill()
+    if not disk.mounted:
+        disk.empty()  # the limit is of all files; a cache alone cannot be meant
+        shutil.rmtree(disk.folder / "cache", ignore_errors=True)
+        (disk.folder / "cache").write_bytes(b"")
+    beside = segment(corpus, str(disk.folder.parent / "beside"), cached)
+    disk.empty()
+    assert beside.progress is not None
+    return {
+        "failures": failures,
+        "found": report.progress.found,
+        "total": report.progress.total,
+        "splits": {name: split.fingerprint for name, split in report.splits.items()},
+        "beside": {name: split.fingerprint for name, split in beside.splits.items()},
+        "cache_errors": beside.progress.counts.cache_errors,
+    }
+
+
+def training(disk: SmallDisk, corpus: str) -> Told:
+    """An undisturbed run; one whose disk is full from its third update on, then from its fifth with the temporary files
+    on that disk too, and the same again with room."""
+    from agggen.bundle import fingerprint
+    from agggen_platform.storage.checkpoints import CheckpointStore
+    from agggen_platform.storage.folder import Folder
+    from agggen_platform.training import job
+    from agggen_platform.training.news import News
+    from tests.unit.training.toy import config_of
+
+    job._Run.draw = lambda *_: None  # type: ignore[method-assign]  # figures take longer than training here
+    config, runs = config_of(Path(corpus)), disk.folder / "runs"
+    whole = job.train_job(config, "whole", runs_dir=runs)
+
+    store = CheckpointStore(Folder(str(runs / "r" / "checkpoints")))
+
+    def fails(update: int) -> Told:
+        def fill(news: News) -> None:
+            if (news.stage, news.kind, news.step) == ("baseline", "log", update):
+                disk.fill()
+
+        failure = disk.failure(lambda: job.train_job(config, "r", runs_dir=runs, show=fill), runs / "r")
+        saved = store.restore("baseline", disk.folder / "restored")
+        return failure | {"update": saved.step if saved else None}
+
+    failures = [fails(3)]
+    (disk.folder / "tmp").mkdir()
+    tempfile.tempdir = str(disk.folder / "tmp")
+    failures.append(fails(5))
+    tempfile.tempdir = None
+    again = job.train_job(config, "r", runs_dir=runs)
+    return {
+        "failures": failures,
+        "trained": again.trained,
+        "same": fingerprint(again.path) == fingerprint(whole.path),
+    }
+
+
+def tracking(disk: SmallDisk) -> Told:
+    """A run log on a disk that is full for its middle third."""
+    from agggen_platform.tracking import Tracker
+    from agggen_platform.tracking.journal import entries
+
+    said: list[str] = []
+    slowest = 0.0
+    with Tracker("nonsense://x", run_name="r", runs_dir=disk.folder / "logs", report=said.append) as tracker:
+        for step in range(600):
+            if step == 200:
+                disk.fill()
+            if step == 400:
+                disk.empty()
+            begin = time.monotonic()
+            tracker.log_metrics({"loss": 1 / (1 + step), "rate": 0.5}, step)
+            tracker.log_text("a text", f"samples/{step}.txt") if step == 300 else None
+            slowest = max(slowest, time.monotonic() - begin)
+    events = [entry.event for entry in entries(tracker.path)]
+    steps = [event["step"] for event in events if event is not None and event["event"] == "metrics"]
+    ends = [event["status"] for event in events if event is not None and event["event"] == "end"]
+    return {"said": said, "slowest": slowest, "steps": steps, "ends": ends}
+
+
+def bundle_copy(disk: SmallDisk, address: str) -> Told:
+    """A bundle of a store, whose copy has no room on this machine, and then has."""
+    from agggen.bundle import check_bundle
+    from agggen_platform.storage.bundles import get_bundle
+
+    os.environ["AGGGEN_CACHE"] = str(disk.folder / "cache")
+    (disk.folder / "cache").mkdir()
+
+    def full() -> None:
+        disk.fill()
+        get_bundle(address)
+
+    failure = disk.failure(full, disk.folder / "cache")
+    got = get_bundle(address)
+    check_bundle(got)
+    return {"failures": [failure], "fingerprint": got.name}
+
+
+_SCENARIOS: dict[str, Callable[..., Told]] = {
+    one.__name__: one for one in (bulk, segmentation, training, tracking, bundle_copy)
+}
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 by name."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def on_small_disk(folder: Path, scenarios: Mapping[str, Sequence[object]]) -> dict[str, Told]:
+    """Runs scenarios (the functions above, with their arguments after the disk), one after the other, in a process.
+
+    Args:
+        folder: of this machine, empty.
+    """
+    (folder / "disk").mkdir()
+    asked = json.dumps({name: [str(argument) for argument in given] for name, given in scenarios.items()})
+    may = shutil.which("unshare") and not subprocess.run([*_UNSHARE, "true"], capture_output=True).returncode
+    python = [sys.executable, "-m", "tests.chaos.full_disk"]
+    command = [*python, "limited", asked]
+    if may:
+        mount = f'mount -t tmpfs -o size={_SIZE} none disk && exec "$@"'
+        command = [*_UNSHARE, "sh", "-c", mount, "sh", *python, "mounted", asked]
+    env = os.environ | {"PYTHONPATH": f"{REPO}:{REPO / 'platform'}"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told: dict[str, Told] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def main(kind: str, asked: str) -> None:
+    disk = SmallDisk(Path("disk").absolute(), kind == "mounted")
+    told: dict[str, Told] = {}
+    for name, arguments in json.loads(asked).items():
+        try:
+            told[name] = _SCENARIOS[name](disk, *arguments)
+        except Exception:
+            told[name] = {"broke": traceback.format_exc()}
+        finally:
+            disk.empty()
+    print("\n" + json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
