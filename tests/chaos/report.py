@@ -80,7 +80,8 @@ def rows_of(report: pytest.TestReport) -> list[Row]:
     words = [str(value) for name, value in properties if name == "observed"]
     seconds = [float(str(value)) for name, value in properties if name == "recovery"]
     if report.failed:
-        words.append(str(report.longreprtext).strip().splitlines()[-1] if report.longreprtext else "it failed")
+        lines = report.longreprtext.strip().splitlines() or ["it failed"]
+        words.append(next((line[1:].strip() for line in lines if line.startswith("E ")), lines[-1]))
     elif report.skipped:
         words = [report.longrepr[2] if isinstance(report.longrepr, tuple) else "skipped"]
     return [
