@@ -178,52 +178,59 @@ ENDPOINT = Board(
         "Replicas",
         Panel(
             "Replicas",
-            "Healthy ones, and how many the autoscaler wants.",
+            "That are healthy.",
             "short",
             [
-                (f"sum by (deployment) (ray_serve_deployment_replica_healthy{{{_APP}}})", "{{deployment}}"),
                 (
-                    f"max by (deployment) (ray_serve_autoscaling_target_replicas{{{_APP}}})",
-                    "{{deployment}} wanted",
-                ),
+                    f"sum by (deployment) (last_over_time(ray_serve_deployment_replica_healthy{{{_APP}}}[1m]))",
+                    "{{deployment}}",
+                )
             ],
         ),
         Panel(
             "Replicas started in an hour",
             "By the autoscaler, a rollout, or because one died.",
             "short",
-            [
-                (
-                    f"sum by (deployment) (increase(ray_serve_deployment_replica_starts_total{{{_APP}}}[1h]))",
-                    "{{deployment}}",
-                )
-            ],
+            [("agggen:replica_starts:1h", "{{deployment}}")],
+            red=10,
         ),
         Panel(
-            "Start of a replica, p95",
-            "From its creation until it has loaded and tested its bundle: so long a dead one is missed.",
+            "Start of a replica",
+            "p95 since Serve runs, from creation until the bundle is loaded and tested; 4 min is the most it tells.",
             "ms",
             [
                 (
                     "histogram_quantile(0.95, sum by (deployment, le) "
-                    f"(increase(ray_serve_replica_startup_latency_ms_bucket{{{_APP}}}[6h])))",
+                    f"(ray_serve_replica_startup_latency_ms_bucket{{{_APP}}}))",
                     "{{deployment}}",
                 )
             ],
-            red=300_000,
+            red=240_000,
         ),
         Panel(
             "Application",
             "Serve's word for it: 6 running, 5 deploying, 2 unhealthy, 1 failed.",
             "short",
-            [(f"max(ray_serve_application_status{{{_APP}}})", "status")],
+            [(f"max(last_over_time(ray_serve_application_status{{{_APP}}}[1m]))", "status")],
+            kind="stat",
+        ),
+        Panel(
+            "Deployments",
+            "6 healthy, 5 downscaling, 4 upscaling, 3 updating, 2 unhealthy, 1 failed.",
+            "short",
+            [
+                (
+                    f"max by (deployment) (last_over_time(ray_serve_deployment_status{{{_APP}}}[1m]))",
+                    "{{deployment}}",
+                )
+            ],
             kind="stat",
         ),
         Panel(
             "Proxies",
-            "2 healthy, 1 starting, 3 unhealthy, 4 and 5 going.",
+            "2 healthy, 3 unhealthy, 4 and 5 going; one that is dead or starts is missing.",
             "short",
-            [("max by (node_ip_address) (ray_serve_proxy_status)", "{{node_ip_address}}")],
+            [("max by (node_ip_address) (last_over_time(ray_serve_proxy_status[1m]))", "{{node_ip_address}}")],
             kind="stat",
         ),
         Panel(

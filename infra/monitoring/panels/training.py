@@ -94,7 +94,7 @@ TRAINING = Board(
             "Restarts in an hour",
             "How often workers were started again from a checkpoint. Nothing: never.",
             "short",
-            [(f"sum by (run) (increase(ray_agggen_training_restarts_total{{{_RUNS}}}[1h]))", "{{run}}")],
+            [(f"agggen:training_restarts:1h{{{_RUNS}}}", "{{run}}")],
             red=3,
         ),
         Panel(
