@@ -27,7 +27,7 @@ _TABLE: dict[str, dict[str, str]] = {
         "the disk is full": "an error that names it; nothing is published; with room again the same call goes on",
         "S3 answers 500 or 503, or breaks off": "it is tried again; the output is that of an undisturbed job",
         "S3 refuses (403)": "an error at once; nothing is published; the same call goes on when it may",
-        "S3 keeps half of a shard": "it is found out; nothing is published; the same call does the shard again",
+        "S3 keeps half of a file": "it is found out; nothing is published; the same call ends in the same files",
     },
     "storage": {
         "S3 answers 500 or 503, or resets the connection": "tried again with growing pauses, within bounds",
@@ -116,7 +116,7 @@ _TABLE: dict[str, dict[str, str]] = {
         "the disk is full": "an error that names it; nothing is published; with room again the same bytes",
         "S3 answers 500 or 503, or breaks off": "it is tried again; the same bytes",
         "S3 refuses (403)": "an error at once; nothing is published; the same call goes on, to the same bytes",
-        "S3 keeps half of a shard": "it is found out; nothing is published; the same call writes the same bytes",
+        "S3 keeps half of a file": "it is found out; nothing is published; the same call writes the same bytes",
     },
     "soak": {
         "replicas and workers are killed under mixed load": "no answer wrong or lost; memory bounded; nothing leaks",

@@ -195,18 +195,38 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
     observed("nothing published; the same call found 3 of 6 shards and wrote the same bytes", seconds)
 
 
-@pytest.mark.fault("bulk: S3 keeps half of a shard")
-def test_bulk_generation_never_publishes_half_a_shard(
-    model: Model, source: str, wanted: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
+@pytest.mark.fault("bulk: S3 keeps half of a file")
+@pytest.mark.parametrize(
+    ("file", "after", "said"),
+    [
+        ("parts/00002.parquet", 1, r"parts/00002\.parquet is damaged .*the same command does this shard again"),
+        (
+            "out/texts.parquet",
+            0,
+            r"the texts in s3://.*/out did not arrive as they were sent, so manifest\.json was not",
+        ),
+    ],
+    ids=["shard", "texts"],
+)
+def test_bulk_generation_never_publishes_half_a_file(
+    file: str,
+    after: int,
+    said: str,
+    model: Model,
+    source: str,
+    wanted: dict[str, bytes],
+    s3: str,
+    faulty_s3: FaultyS3,
+    observed: Observed,
 ) -> None:
     out = f"{s3}/out"
-    faulty_s3.inject("short upload", after=1, method="PUT", path="parts/00002.parquet")
-    with pytest.raises(StorageError, match=r"parts/00002\.parquet is damaged .*the same command does this shard again"):
+    faulty_s3.inject("short upload", after=after, method="PUT", path=file)
+    with pytest.raises(StorageError, match=said):
         generate(model, source, out, here(model))
-    assert not published(out)
+    assert "manifest.json" not in published(out)
     seconds = recovered(lambda: generate(model, source, out, here(model)))
     assert published(out) == wanted
-    observed("an error that names the shard; the same call did it again and wrote the same bytes", seconds)
+    observed("an error and no manifest; the same call wrote the same bytes", seconds)
 
 
 # --- segmentation ---------------------------------------------------------------------------------------------------
@@ -257,23 +277,43 @@ def test_segmentation_that_is_refused_goes_on_when_it_may(
     observed("nothing published; the same call found 5 of 12 shards; same files", time.monotonic() - begin)
 
 
-@pytest.mark.fault("segmentation: S3 keeps half of a shard")
-def test_segmentation_never_publishes_half_a_shard(
-    corpus: str, segmented: dict[str, str], s3: str, faulty_s3: FaultyS3, observed: Observed
+@pytest.mark.fault("segmentation: S3 keeps half of a file")
+@pytest.mark.parametrize(
+    ("file", "after", "said", "found"),
+    [
+        # The other shards were not begun when the damaged one was met.
+        ("facts/dev/00001.parquet", 1, r"dev/00001\.parquet is damaged .*the same command does this shard again", 1),
+        (
+            "out/dev.parquet",
+            0,
+            r"the facts in s3://.*/out did not arrive as they were sent, so manifest\.json was not",
+            4,
+        ),
+    ],
+    ids=["shard", "split"],
+)
+def test_segmentation_never_publishes_half_a_file(
+    file: str,
+    after: int,
+    said: str,
+    found: int,
+    corpus: str,
+    segmented: dict[str, str],
+    s3: str,
+    faulty_s3: FaultyS3,
+    observed: Observed,
 ) -> None:
     out = f"{s3}/out"
-    faulty_s3.inject("short upload", after=1, method="PUT", path="facts/dev/00001.parquet")
-    with pytest.raises(
-        StorageError, match=r"facts/dev/00001\.parquet is damaged .*the same command does this shard again"
-    ):
+    faulty_s3.inject("short upload", after=after, method="PUT", path=file)
+    with pytest.raises(StorageError, match=said):
         segment(corpus, out, HERE, splits=["dev"])
-    assert not {"manifest.json", "dev.parquet"} & set(Folder(out).names())
+    assert "manifest.json" not in Folder(out).names()
     begin = time.monotonic()
     report = segment(corpus, out, HERE, splits=["dev"])
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total) == (1, 4)  # the other three were not begun, or damaged
+    assert (report.progress.found, report.progress.total) == (found, 4)
     assert report.splits["dev"].fingerprint == segmented["dev"]
-    observed("an error that names the shard; the same call did it again; same files", time.monotonic() - begin)
+    observed("an error and no manifest; the same call ended in the same files", time.monotonic() - begin)
 
 
 # --- bundles --------------------------------------------------------------------------------------------------------

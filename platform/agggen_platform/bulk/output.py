@@ -118,7 +118,7 @@ class Output(JobFolder):
         self.folder.write(REPORT, as_json(report))
         named = {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in measured.items()}
         confirm()
-        self.folder.write(MANIFEST, as_json({"job": self.job, "files": named} | more))
+        self.publish({"job": self.job, "files": named} | more)
         self.tidy()
         return summary
 

@@ -14,7 +14,7 @@ from agggen.records import Plan
 from agggen_platform.segmentation.rows import rejected
 from agggen_platform.segmentation.shards import Source
 from agggen_platform.segmentation.worker import ShardWorker
-from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder, as_json
+from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import open_part
 
@@ -86,7 +86,7 @@ class Output(JobFolder):
             if name not in parts:  # of a run with other shards
                 self.folder.delete(name)
         splits = {name: asdict(report) for name, report in reports.items()}
-        self.folder.write(MANIFEST, as_json({"job": self.job, "splits": splits} | more))
+        self.publish({"job": self.job, "splits": splits} | more)
         return reports
 
     def _rows(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from agggen.errors import CorpusError
 from agggen_platform.sharded.worker import forget_attempts
+from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 
 MANIFEST = "manifest.json"
@@ -43,6 +44,19 @@ class JobFolder(ABC):
             return None
         ours = isinstance(manifest, dict) and manifest.get("job") == self.job
         return manifest if ours and self.is_whole(manifest) else None
+
+    def publish(self, manifest: dict[str, Any]) -> None:
+        """Writes the manifest: from now on the output is whole.
+
+        Raises:
+            DamagedError: a file of which it speaks did not arrive as it was sent.
+        """
+        if not self.is_whole(manifest):
+            raise DamagedError(
+                f"the {self.product} in {self.folder} did not arrive as they were sent, so {MANIFEST} was not written; "
+                "the same command puts them together again"
+            )
+        self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> int:
         """Marks the folder as this job's, and removes what a killed run of it left half written.
