@@ -7,6 +7,7 @@ read by Ray Serve and by the endpoint's configuration.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import shlex
 import warnings
@@ -54,6 +55,7 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     return dict(command.make_context(arguments[0], list(arguments[1:])).params)
 
 
+@functools.cache
 def entrypoint(name: str, job: str) -> dict[str, Any]:
     """The parameters of a job's entrypoint."""
     words = shlex.split(job_of(name, job)["entrypoint"])
@@ -64,6 +66,7 @@ def entrypoint(name: str, job: str) -> dict[str, Any]:
     return parsed([COMMANDS[job], *arguments])
 
 
+@functools.cache
 def configured(name: str, job: str) -> Any:
     """What the job's settings say."""
     params = entrypoint(name, job)
@@ -181,6 +184,7 @@ def serve_schema(name: str) -> Any:
     return ServeDeploySchema.model_validate(yaml.safe_load(service_of(name)["serveConfigV2"]))
 
 
+@functools.cache
 def endpoint_config(name: str) -> Any:
     """What the endpoint is told."""
     from agggen_platform.serving.config import ServeConfig
