@@ -1,9 +1,10 @@
-"""Records on this machine, by the name of a corpus or the path of a prepared folder."""
+"""Records by the name of a corpus, or the address of a prepared folder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from agggen.corpora.prepared import read_records
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
 from agggen.records import Record
+from agggen_platform.storage.folder import Folder
 
 
 def records_of(corpus: str, split: str) -> list[Record]:
@@ -20,12 +22,15 @@ def records_of(corpus: str, split: str) -> list[Record]:
 
 
 def read_split(corpus: str, split: str) -> tuple[list[Record], list[Reject]]:
-    """The records of a corpus of the catalogue, or of a folder that `agggen corpora prepare` wrote, and what could not
-    be read.
+    """The records of a corpus of the catalogue, or of a folder that `agggen corpora prepare` or `agggen segment` wrote,
+    here or on S3, and what could not be read.
 
     Raises:
         CorpusError: there is no such corpus, folder or split.
+        StorageError: the store refused or did not answer.
     """
+    if "://" in corpus:
+        return _from_store(Folder(corpus), split), []
     prepared = Path(corpus) / f"{split}.parquet"
     if prepared.is_file():
         return read_records(prepared), []
@@ -39,6 +44,21 @@ def read_split(corpus: str, split: str) -> tuple[list[Record], list[Reject]]:
                 "make one with: agggen corpora prepare NAME --out DIR"
             )
     return split_rejects(load(corpus, split))
+
+
+def _from_store(folder: Folder, split: str) -> list[Record]:
+    name = f"{split}.parquet"
+    with tempfile.TemporaryDirectory(prefix="agggen-corpus-") as scratch:
+        copy = Path(scratch) / name
+        try:
+            folder.download(name, copy)
+            return read_records(copy)
+        except FileNotFoundError as error:
+            files = [Path(file) for file in folder.names() if "/" not in file]
+            splits = ", ".join(file.stem for file in files if file.suffix == ".parquet")
+            raise CorpusError(f"{folder} has no split {split!r}; it has {splits or 'none'}") from error
+        except CorpusError as error:
+            raise CorpusError(str(error).replace(str(copy), folder.at(name))) from error
 
 
 def fingerprint_of(records: Sequence[Record]) -> str:

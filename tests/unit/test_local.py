@@ -1,4 +1,4 @@
-"""Where records come from: the catalogue, or a prepared folder."""
+"""Where records come from: the catalogue, or a prepared folder, here or in a store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.errors import CorpusError
+from agggen.errors import ConfigError, CorpusError
 from agggen.records import Record
 from agggen_platform.local import fingerprint_of, records_of
+from agggen_platform.storage.folder import Folder
 
 
 def record(name: str, food: str = "Thai") -> Record:
@@ -79,3 +80,17 @@ def test_the_fingerprint_follows_content_and_order() -> None:
     changed = [record("Aromi", "English"), *RECORDS[1:]]
     prints = {fingerprint_of(each) for each in (RECORDS, RECORDS[::-1], RECORDS[:3], changed, [])}
     assert len(prints) == 5
+
+
+def test_records_of_a_folder_in_a_store(corpus: Path, s3: str) -> None:
+    folder = Folder(f"{s3}/toy")
+    for name in ("train", "dev"):
+        folder.upload(f"{name}.parquet", corpus / f"{name}.parquet")
+    assert records_of(folder.address, "train") == RECORDS[:3]
+    with pytest.raises(CorpusError, match=rf"{folder} has no split 'test'; it has dev, train"):
+        records_of(folder.address, "test")
+    folder.write("dev.parquet", (folder.read("dev.parquet") or b"")[:-20])
+    with pytest.raises(CorpusError, match=rf"^{folder}/dev\.parquet is not a Parquet file"):
+        records_of(folder.address, "dev")
+    with pytest.raises(ConfigError, match="s3://bucket/prefix"):
+        records_of("https://toy", "dev")
