@@ -196,6 +196,24 @@ def test_the_check_knows_every_script(check: ModuleType) -> None:
     assert sorted(check.JOBS) == sorted(path.stem for path in (REPO / "jobs").glob("*.py"))
 
 
+def test_the_check_names_a_module_that_cannot_be_imported(
+    check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("whole_package", "broken_package"):
+        (tmp_path / package / "inner").mkdir(parents=True)
+        for folder in (tmp_path / package, tmp_path / package / "inner"):
+            (folder / "__init__.py").touch()
+    (tmp_path / "broken_package" / "__main__.py").write_text("raise SystemExit(3)")
+    (tmp_path / "broken_package" / "inner" / "one.py").write_text("import a_module_that_is_nowhere")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(check, "PACKAGES", ("whole_package", "broken_package", "no_package"))
+    reason = "cannot be imported: ModuleNotFoundError: No module named"
+    assert list(check.modules(None)) == [
+        f"broken_package.inner.one {reason} 'a_module_that_is_nowhere'",
+        f"no_package {reason} 'no_package'",
+    ]
+
+
 # --- .dockerignore -------------------------------------------------------------------------------------------------
 
 
