@@ -230,7 +230,7 @@ def dashboard_here(settings: Settings) -> Iterator[Finding]:
         yield from dashboard(jobs, told=True)
     hosts = {one.host for one in reach.listeners(DASHBOARD_PORT)}
     if not hosts:
-        yield ok("dashboard", f"none listens at port {DASHBOARD_PORT} of this machine")
+        yield ok("dashboard here", f"none listens at port {DASHBOARD_PORT} of this machine")
         return
     any_interface = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
     host = sorted(hosts)[0]

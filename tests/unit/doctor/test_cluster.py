@@ -294,7 +294,7 @@ def test_a_dashboard_elsewhere_without_a_token_is_beyond_loopback() -> None:
 
 def test_no_dashboard_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "DASHBOARD_PORT", free_ports(1)[0])
-    assert said(cluster.dashboard_here(Settings())) == {"dashboard": "ok"}
+    assert said(cluster.dashboard_here(Settings())) == {"dashboard here": "ok"}
 
 
 @pytest.mark.parametrize(("told", "level"), [(True, "error"), (False, "note")])
