@@ -1,0 +1,173 @@
+"""Secrets of the environment and of addresses: in no file that a run leaves, and in no message, whatever goes wrong.
+
+What Ray keeps of jobs, and the arguments of processes, are looked at in `test_ray.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.cli.main import main
+from agggen_platform.tracking import Tracker
+from tests.processes import free_ports
+from tests.s3_faults import FaultyS3
+
+TINY = [
+    *("corpus.limit=40", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
+    *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16", "model.predicate_dim=8"),
+    *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0.05", "tracking.samples=1"),
+    *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12", "tracking.patience_seconds=2"),
+]
+MARK = "unspeakable"
+"""Part of every secret here, and of nothing else."""
+SECRETS = {
+    name: f"{MARK}-{name.lower().replace('_', '-')}"
+    for name in (
+        *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MLFLOW_TRACKING_PASSWORD"),
+        *("RAY_AUTH_TOKEN", "AGGGEN_API_KEY", "PGPASSWORD", "HF_TOKEN", "GITHUB_TOKEN"),
+    )
+}
+
+Call = Callable[..., str]
+"""Runs a command; gives all that it said, after a look for secrets in it."""
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ann")
+    monkeypatch.setenv("AGGGEN_DEBUG", "1")  # tracebacks too
+
+
+@pytest.fixture
+def call(
+    secrets: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[Call]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object, code: int = 0) -> str:
+        monkeypatch.setattr("sys.argv", ["agggen", *map(str, words)])  # what run logs take the command from
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        captured = capsys.readouterr()
+        said = captured.out + captured.err
+        assert ended.value.code == code, said
+        assert MARK not in said
+        return said
+
+    with caplog.at_level(logging.DEBUG):
+        yield run
+    assert MARK not in caplog.text
+    assert left_in(tmp_path) == []
+
+
+def left_in(folder: Path) -> list[str]:
+    """The files that hold a secret; databases and pictures are looked at too."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [str(path.relative_to(folder)) for path in files if MARK.encode() in path.read_bytes()]
+
+
+def test_the_search_finds_them(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "mlflow.db").write_bytes(b"\x00\xff" + SECRETS["PGPASSWORD"].encode())
+    assert left_in(tmp_path) == ["a/b/mlflow.db"]
+
+
+def test_a_run_and_what_is_made_of_it(call: Call, tmp_path: Path) -> None:
+    """Trained, evaluated, registered, promoted: run log, MLflow's database and artifacts, bundle, report."""
+    call("train", "elements", *TINY, "--name", "tiny")
+    bundle = "runs/tiny/bundle"
+    call("evaluate", bundle, "--corpus", "elements", "--limit", "4", "--metrics", "bleu", "-o", "report")
+    call("models", "register", bundle, "--evaluation", "report")
+    call("models", "promote", "agggen/1")
+    call("models", "show", "agggen@champion")
+    call("runs", "list")
+    call("inspect", bundle)
+    assert (tmp_path / "runs" / "mlflow.db").stat().st_size > 0
+    assert (tmp_path / "runs" / "tiny" / "tracking.jsonl").stat().st_size > 0
+
+    (port,) = free_ports(1)
+    call(
+        "runs", "sync", "tiny", "--uri", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", "--patience", "1", code=6
+    )
+    call("runs", "ui", "--uri", f"postgresql://ann:{MARK}-in-the-address@127.0.0.1:{port}/mlflow", "--print")
+    call("models", "list", "--registry", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", code=8)
+
+
+def test_a_server_that_is_down(call: Call, tmp_path: Path) -> None:
+    """Its address holds a password and goes through configuration, run log, messages and the command that is noted."""
+    (port,) = free_ports(1)
+    uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}/?token={MARK}-in-the-query"
+    said = call("train", "elements", *TINY, "--name", "tiny", f"tracking.uri={uri}")
+    assert "agggen runs sync" in said
+    assert f"127.0.0.1:{port}" in (tmp_path / "runs" / "tiny" / "tracking.jsonl").read_text()
+    call("runs", "sync", "--patience", "1", code=6)
+
+
+def test_what_a_program_logs(secrets: None, tmp_path: Path) -> None:
+    """Values under names of secrets, and addresses in text, by whoever uses the tracker."""
+    values = {"storage.secret": f"{MARK}-1", "db": f"postgresql://a:{MARK}@h/x", "api_key": f"{MARK}-2", "seed": 3}
+    with Tracker("nonsense://x", run_name="own", runs_dir=tmp_path) as tracker:  # a store that cannot be costs no time
+        tracker.log_params(values)
+        tracker.set_tags({"where": f"https://h/x?X-Amz-Signature={MARK}", "auth_token": f"{MARK}-3"})
+        tracker.log_dataset("e2e", "train", "0" * 64, f"s3://ann:{MARK}@bucket/e2e")
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("generate", "s3://bucket/bundle"), 5),
+        (("bulk", "s3://bucket/bundle", "s3://bucket/in", "--out", "s3://bucket/out", "actors=0"), 5),
+        (("train", "elements", *TINY, "--name", "x", "storage.url=s3://bucket/runs"), 5),
+        (("segment", "s3://bucket/in", "--out", "out", "actors=0"), 5),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_a_store_that_refuses(
+    call: Call, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, SECRETS[name])
+    faulty_s3.inject("403", times=1000)
+    said = call(*words, code=code)
+    assert "refuses these credentials" in said
+
+
+@pytest.mark.parametrize("database", [f"postgresql://ann:{MARK}@127.0.0.1:1/x", f"nonsense:{MARK}"])
+def test_a_database_of_a_sweep_that_cannot_be_used(call: Call, database: str) -> None:
+    words = ["sweep", "elements", "--space", "rates", "--trials", "1", "--name", "s", "--database", database]
+    assert "the study's database cannot be used" in call(*words, code=2)
+
+
+def test_an_endpoint_that_does_not_answer(call: Call, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    (tmp_path / "r.jsonl").write_text('{"triples": [["Aromi", "food", "English"]]}\n')
+    call("ask", f"http://127.0.0.1:{port}", "-i", "r.jsonl", "--deadline", "1", code=10)
+
+
+def test_an_unexpected_error_shows_no_values(secrets: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours ends in Python's plain traceback: places and one message, no variables."""
+
+    def fault() -> None:
+        key = os.environ["AWS_SECRET_ACCESS_KEY"]
+        raise ZeroDivisionError(f"of {len(key)}")
+
+    monkeypatch.setattr("agggen_platform.cli.console.say", lambda *_: fault())
+    with pytest.raises(ZeroDivisionError) as raised:
+        main(["serve-key", "ann"])
+    assert MARK not in "".join(traceback.format_exception(raised.value))
+    from agggen_platform.cli.main import app
+
+    assert app.pretty_exceptions_enable is False, "Typer's own tracebacks show variables"

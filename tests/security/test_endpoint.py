@@ -1,0 +1,106 @@
+"""The endpoint over real HTTP, through Serve's proxy: strangers, revoked keys, web pages, and keys in no log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agggen_platform.serving.keys import add_key, new_key
+from tests.serve_app import RECORDS, serving, until
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+
+ASKED = {"records": RECORDS[:1]}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
+
+
+EVIL = "evil.example"
+PAGES = [
+    {"Host": EVIL},
+    {"Host": f"{EVIL}:8000"},
+    {"Origin": f"https://{EVIL}"},
+    {"Origin": "null"},
+    {"Origin": f"https://{EVIL}", "Content-Type": "text/plain"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+]
+"""What a browser sends for a page of another site, or of one whose name was made to lead here (DNS rebinding)."""
+
+
+def test_a_web_page_gets_nothing_of_an_endpoint_without_keys(bundle: Path) -> None:
+    with serving(bundle) as endpoint, httpx.Client(base_url=endpoint.url, timeout=60, trust_env=False) as client:
+        for headers in PAGES:
+            answer = client.post("/v1/generate", json=ASKED, headers=headers)
+            assert answer.status_code == 403, headers
+            assert "access-control-allow-origin" not in answer.headers
+        assert client.post("/v1/generate", json=ASKED).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("keys") / "keys.txt"
+
+
+@pytest.fixture(scope="module")
+def alice(keys: Path) -> str:
+    key, line = new_key("alice")
+    add_key(keys, line)
+    return key
+
+
+@pytest.fixture(scope="module")
+def guarded(bundle: Path, keys: Path, alice: str, ray_cluster: None) -> Iterator[httpx.Client]:
+    """An endpoint with keys."""
+    with (
+        serving(bundle, f"security.keys_file={keys}") as endpoint,
+        httpx.Client(base_url=endpoint.url, timeout=60, trust_env=False) as client,
+    ):
+        yield client
+
+
+def status(client: httpx.Client, headers: dict[str, str], path: str = "/v1/generate") -> int:
+    return client.post(path, json=ASKED, headers=headers).status_code
+
+
+def test_strangers_wrong_and_revoked_keys(guarded: httpx.Client, keys: Path, alice: str) -> None:
+    bob, line = new_key("bob")
+    before = keys.read_text()
+    add_key(keys, line)
+    until(lambda: status(guarded, {"X-API-Key": bob}) == 200, "use of the new key", 60)
+    assert status(guarded, {}) == 401
+    assert status(guarded, {"Authorization": "Bearer nonsense"}) == 401
+    assert status(guarded, {"X-API-Key": alice[:-1]}) == 401
+    for path in (
+        "/v1/plan",
+        "/v1/realise",
+        "/v1/align",
+        "/v1/generate:stream",
+        "/metrics",
+        "/openapi.json",
+        "/nowhere",
+    ):
+        assert guarded.post(path, json=ASKED).status_code == 401, path
+        assert guarded.get(path).status_code == 401, path
+    keys.write_text(before)  # bob's line is gone
+    until(lambda: status(guarded, {"X-API-Key": bob}) == 401, "the end of the revoked key", 60)
+    assert status(guarded, {"Authorization": f"Bearer {alice}"}) == 200
+
+
+def test_a_key_is_in_no_log_of_serve(guarded: httpx.Client, alice: str) -> None:
+    from ray._private.worker import _global_node  # Ray has no public name for its folder
+
+    wrong = "agk_a-key-that-was-never-given"
+    assert status(guarded, {"X-API-Key": alice}) == 200
+    assert status(guarded, {"X-API-Key": wrong}) == 401
+    assert status(guarded, {"Authorization": f"Bearer {alice}"}, "/v1/nowhere") == 404
+    logs = Path(_global_node.get_logs_dir_path())
+    files = {path: path.read_text(errors="replace") for path in logs.rglob("*") if path.is_file()}
+    assert any("/v1/generate" in text for text in files.values()), "so there are logs of these requests"
+    assert [path for path, text in files.items() if alice in text or wrong in text] == []
