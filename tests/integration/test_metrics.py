@@ -1,0 +1,127 @@
+"""What a real node of Ray exports of the endpoint, a training job and jobs over shards, and that all of it is known.
+
+With ``AGGGEN_RECORD_METRICS=1`` the scrape is written to `tests/manifests/ray_metrics.json` instead, by which the
+queries of dashboards and rules are checked without Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agggen_platform.bulk.job import generate
+from agggen_platform.bulk.model import bulk_config, open_model
+from agggen_platform.job_config import ClusterConfig
+from agggen_platform.segmentation.job import segment
+from agggen_platform.training.job import train_job
+from tests.bulk_jobs import some_records, write_jsonl
+from tests.integration.segment_jobs import by_clauses
+from tests.integration.segment_jobs import write_corpus as write_texts
+from tests.manifests.exported_metrics import RECORDED, UNSEEN, Known, as_json, merged, read, recorded
+from tests.serve_app import RECORDS, serving, until
+from tests.unit.serve.conftest import save_tiny_model
+from tests.unit.training.toy import config_of, write_corpus
+
+MONITORING = Path(__file__).parents[2] / "infra" / "monitoring"
+
+_FORGOTTEN = 35.0
+"""Seconds after which a gauge is gone for sure that is not set anew: Ray exports every 10, and keeps it for 20."""
+STEADY = {
+    "ray_serve_application_status",
+    "ray_serve_deployment_status",
+    "ray_serve_deployment_replica_healthy",
+    "ray_serve_proxy_status",
+    "ray_serve_replica_processing_queries",
+}
+"""Gauges of which alerts expect that they stay while nothing happens."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+
+
+def scrape() -> Known:
+    import ray
+
+    (node,) = [node for node in ray.nodes() if node["Alive"]]
+    answer = httpx.get(f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics", timeout=60)
+    return read(answer.raise_for_status().text)
+
+
+def seen(names: set[str], seconds: float = 120) -> Known:
+    """Scrapes until all of these were seen, for gauges of what has ended go away; all that was seen."""
+    found: list[Known] = [{}]
+
+    def complete() -> bool:
+        found[:] = [merged([*found, scrape()])]
+        return names <= found[0].keys()
+
+    end = time.monotonic() + seconds
+    while not complete():
+        assert time.monotonic() < end, f"Ray does not export {sorted(names - found[0].keys())}"
+        time.sleep(1)
+    return found[0]
+
+
+def asked_for(*prefixes: str) -> set[str]:
+    """Ray's metrics that queries ask for, but those that only special events or devices make."""
+    files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
+    names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
+    return {name for name in names if name.startswith(prefixes) and name not in UNSEEN}
+
+
+def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
+    config = config_of(write_corpus(tmp_path / "toy"))
+    train_job(replace(config, cluster=ClusterConfig(workers=1)), "toy", runs_dir=tmp_path / "runs")
+    training = seen(asked_for("ray_agggen_training", "ray_agggen_tracking"))
+
+    (tmp_path / "texts").mkdir()
+    texts = write_texts(tmp_path / "texts")
+    segment(str(texts), str(tmp_path / "facts"), by_clauses(actors=1, shard_rows=50))
+    model = open_model(str(save_tiny_model(tmp_path / "bundle")))
+    source = write_jsonl(tmp_path / "in.jsonl", [*some_records(8), *some_records(1)])
+    generate(
+        model,
+        str(source),
+        str(tmp_path / "out"),
+        bulk_config(model, ["actors=1", "shard_rows=4", "max_reject_share=0.5"]),
+    )
+    jobs = seen(asked_for("ray_agggen_job"))
+
+    with serving(model.address) as endpoint, httpx.Client(base_url=endpoint.url, timeout=120) as client:
+
+        def asked() -> bool:
+            until(lambda: client.post("/v1/generate", json={"records": RECORDS}).status_code == 200, "texts")
+            client.post("/v1/plan", json={"records": RECORDS})
+            client.post("/v1/align", json={"records": [{**RECORDS[0], "text": "Aromi serves English food."}]})
+            now = scrape()
+            return {"ray_agggen_worked_records_total", "ray_serve_num_http_requests_total"} <= now.keys()
+
+        until(asked, "metrics of the endpoint")
+        served = seen(
+            asked_for("ray_serve", "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_node", "ray_comp")
+        )
+
+        time.sleep(_FORGOTTEN)  # what is set once is gone now
+        seen(STEADY, seconds=15)
+
+    found = merged([training, jobs, served])
+    assert "/v1/generate" in found["ray_serve_num_http_requests_total"]["route"], "requests are told apart by address"
+    if os.environ.get("AGGGEN_RECORD_METRICS"):
+        RECORDED.write_text(as_json({name: labels for name, labels in found.items() if keeps(name)}), encoding="utf-8")
+        return
+    before = recorded()
+    for name in sorted(asked_for("ray_")):
+        assert before[name].keys() <= found[name].keys(), name
+        for label, values in before[name].items():
+            assert values <= found[name][label], f"{name}: {label}"
+
+
+def keeps(name: str) -> bool:
+    """Whether queries may want it: not what Ray tells of its own insides."""
+    ours = ("ray_agggen", "ray_serve", "ray_node", "ray_component", "ray_cluster", "ray_resources", "ray_actors")
+    return name.startswith(ours)

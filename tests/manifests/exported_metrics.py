@@ -1,0 +1,106 @@
+"""Which metrics there are, with their labels: those of this code, from this code, and Ray's, from a real scrape.
+
+`ray_metrics.json` was recorded from a node of Ray 2.60 with the endpoint, a training job and jobs over shards on it, by
+`tests/integration/test_metrics.py`, which compares it with a new scrape each time it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from agggen.generation.generator import InferenceConfig
+from agggen_platform.bulk import rows as bulk
+from agggen_platform.metrics import METRICS
+from agggen_platform.segmentation import rows as segmentation
+from serve.api import ROUTES
+from serve.asgi import RequestInfo
+from serve.engine import ModelCard
+from serve.observe import Metrics
+
+RECORDED = Path(__file__).with_name("ray_metrics.json")
+VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
+"""Labels whose values are few, and known."""
+UNSEEN = {
+    # Ray reports GPUs where there are any (dashboard/modules/reporter): not on the machine of the recording.
+    "ray_node_gpus_utilization": ("ip", "GpuIndex"),
+    "ray_node_gram_used": ("ip", "GpuIndex"),
+    # Counted when it happens first.
+    "ray_memory_manager_worker_eviction_total": ("Type", "Name"),
+    "ray_agggen_training_restarts_total": ("run",),
+    "ray_agggen_job_shards_again_total": ("kind", "run"),
+}
+"""Metrics that a scrape without such events or devices does not have, as their sources define them."""
+OF_PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate")}
+OF_TARGETS = frozenset({"instance", "job"})
+"""Labels that Prometheus adds."""
+
+Known = dict[str, dict[str, frozenset[str]]]
+"""Labels of each metric, and their values where these are among `VALUED`; empty where they are not known."""
+
+
+def read(text: str) -> Known:
+    """The metrics of an exposition, by the names of their samples."""
+    known: dict[str, dict[str, set[str]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = known.setdefault(sample.name, {})
+            for label, value in sample.labels.items():
+                values = labels.setdefault(label, set())
+                if label in VALUED:
+                    values.add(value)
+    return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in known.items()}
+
+
+def merged(several: Iterable[Known]) -> Known:
+    """All of them as one."""
+    known: Known = {}
+    for one in several:
+        for name, labels in one.items():
+            mine = known.setdefault(name, {})
+            for label, values in labels.items():
+                mine[label] = mine.get(label, frozenset()) | values
+    return known
+
+
+def of_the_endpoint() -> Known:
+    """What ``GET /metrics`` of an ingress replica says once it has seen every kind of request."""
+    metrics = Metrics("replica")
+    card = ModelCard("f" * 64, "s3://models/a", "embedded", 3, InferenceConfig(), 7, {}, {})
+    metrics.serving(card)
+    for route in ROUTES:
+        info = RequestInfo(refused="queue", replayed=True, outcomes=Counter(ok=1, lost=1))
+        metrics.begin()
+        metrics.end(route, "POST", 200, 0.1, info)
+    return read(metrics.exposition()[0].decode())
+
+
+def recorded() -> Known:
+    """What Ray exported when it was recorded, this code's metrics among it."""
+    found: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return {name: {label: frozenset(some) for label, some in labels.items()} for name, labels in found.items()}
+
+
+def of_jobs() -> Known:
+    """What jobs tell Ray, by its definition."""
+    items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
+    values = {"item": items}
+    return {one.exported: {label: values.get(label, frozenset()) for label in one.labels} for one in METRICS}
+
+
+def all_known() -> Known:
+    """Everything that a query may use."""
+    stated = {**UNSEEN, **OF_PROMETHEUS}
+    unseen = {name: {label: frozenset[str]() for label in labels} for name, labels in stated.items()}
+    return merged([of_the_endpoint(), recorded(), of_jobs(), unseen])
+
+
+def as_json(known: Known) -> str:
+    """As `ray_metrics.json` has it."""
+    content = {name: {label: sorted(some) for label, some in sorted(labels.items())} for name, labels in known.items()}
+    return json.dumps(dict(sorted(content.items())), indent=1) + "\n"
