@@ -97,10 +97,12 @@ def test_a_name_that_mlflow_does_not_know(stack: StackCommand, tmp_path: Path) -
 
 def test_mlflow_s_database_itself(stack: StackCommand, tmp_path: Path) -> None:
     password, port = stack.secrets["mlflow_database"], stack.settings["postgres_port"]
-    uri = f"postgresql://mlflow:{password}@127.0.0.1:{port}/mlflow"
+    uri = f"postgresql+psycopg2://mlflow:{password}@127.0.0.1:{port}/mlflow"
     code, found = doctor(stack, tmp_path, "--tracking", uri, only=("mlflow",))
     assert (code, errors(found)) == (0, {})
     assert (found["mlflow tracking"]["level"], found["mlflow schema"]["level"]) == ("ok", "ok")
+    empty = uri.removesuffix("/mlflow") + "/postgres"
+    assert doctor(stack, tmp_path, "--tracking", empty, only=("mlflow",))[1]["mlflow tracking"]["level"] == "note"
     code, found = doctor(stack, tmp_path, "--tracking", uri.replace(password, "password1234"), only=("mlflow",))
     assert (code, "cannot be used" in found["mlflow tracking"]["found"]) == (11, True)
 

@@ -23,6 +23,7 @@ from agggen_platform.tracking.tracker import default_uri
 AREA = "mlflow"
 _IMPORTS = 45.0  # seconds that importing MLflow may take on a busy machine
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
+_DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # by module
 _CREDENTIALS = "export MLFLOW_TRACKING_USERNAME=NAME MLFLOW_TRACKING_PASSWORD=..."
 
 
@@ -230,8 +231,9 @@ def _database(uri: str, what: str) -> Iterator[Finding]:
         with create_engine(uri, connect_args=patience).connect() as connection:
             row = connection.execute(text("SELECT version_num FROM alembic_version")).fetchone()
     except ImportError as failed:
-        driver = {"postgresql": "psycopg2-binary", "mysql": "pymysql"}.get(url.get_backend_name(), "pyodbc")
-        yield error(what, f"{shown} needs a driver: {failed}", f"pip install {driver}")
+        package = _DRIVERS.get(failed.name or "", failed.name)
+        remedy = f"pip install {package}  # or name another driver, as in postgresql+psycopg2://"
+        yield error(what, f"{shown} needs a driver: {failed}", remedy)
     except SQLAlchemyError as failed:
         line = str(failed).splitlines()[0]
         if "alembic_version" in line:
