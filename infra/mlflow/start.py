@@ -63,8 +63,10 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     if address.password is not None:
         raise StartError("MLFLOW_BACKEND_STORE_URI holds a password; it belongs in the file database_password")
     secrets = Path(env.get("AGGGEN_MLFLOW_SECRETS", SECRETS))
-
+    if address.scheme == "postgresql":  # SQLAlchemy would take another driver than the one that is installed
+        database = f"postgresql+psycopg2{database.removeprefix('postgresql')}"
     settings = {
+        "MLFLOW_BACKEND_STORE_URI": database,
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": _secret(secrets, "session_key"),
         "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -59,6 +59,7 @@ def test_the_server_asks_for_accounts_and_knows_its_hosts(start: ModuleType, env
     line = " ".join(command)
     assert line.startswith("mlflow server --app-name basic-auth --workers 1 --serve-artifacts")
     assert line.endswith("--allowed-hosts localhost:5000 --port 5000")
+    assert given["MLFLOW_BACKEND_STORE_URI"] == "postgresql+psycopg2://mlflow@postgres:5432/mlflow"
     assert given["PATH"] == "/nowhere" and given["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
@@ -73,7 +74,7 @@ def test_mlflow_reads_the_accounts_that_were_meant(
     reader = load(Path(package.submodule_search_locations[0]) / "server" / "auth" / "config.py")
     config = reader.read_auth_config()
     assert (config.admin_username, config.admin_password) == (SECRETS["username"], SECRETS["password"])
-    assert config.database_uri == "postgresql://mlflow@postgres:5432/mlflow_auth"
+    assert config.database_uri == "postgresql+psycopg2://mlflow@postgres:5432/mlflow_auth"
     assert config.default_permission == "READ"
 
 
@@ -146,3 +147,12 @@ def test_a_short_password_is_refused(start: ModuleType, env: dict[str, str], fol
     (Path(env["AGGGEN_MLFLOW_SECRETS"]) / "password").write_text("short")
     with pytest.raises(start.StartError, match="shorter than 12"):
         start.prepare(HOSTS, env, folder)
+
+
+def test_what_the_image_installs_is_pinned() -> None:
+    constraints = (START.parents[2] / "constraints.txt").read_text().lower()
+    names = [
+        line.split("#")[0].strip().lower() for line in (START.parent / "requirements.txt").read_text().splitlines()
+    ]
+    assert len(names) == 5
+    assert [name for name in names if name and f"\n{name}==" not in constraints] == []
