@@ -214,6 +214,14 @@ def test_the_workers_resources_are_within_their_limits() -> None:
         assert "--metrics-export-port=8080" in command
 
 
+def test_ray_knows_every_option_that_its_nodes_are_started_with() -> None:
+    scripts = pytest.importorskip("ray.scripts.scripts", reason="Ray is not installed: pip install -e '.[dev]'")
+    known = {option for parameter in scripts.start.params for option in parameter.opts}
+    for name in ("ray-head", "ray-worker", "ray-worker-gpu"):
+        used = re.findall(r"\s(--[a-z-]+)", " ".join(SERVICES[name]["command"]))
+        assert len(used) >= 6 and set(used) <= known
+
+
 def test_prometheus_asks_services_that_are_there_for_what_the_rules_expect() -> None:
     config = yaml.safe_load((FOLDER / "prometheus.yaml").read_text(encoding="utf-8"))
     by_name = {job["job_name"]: job for job in config["scrape_configs"]}
