@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,26 +119,36 @@ def descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended and that nobody asks after (a zombie) does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def marked(state: Path) -> list[psutil.Process]:
-    """The processes of the stack in `state`, whoever started them."""
-    found = []
+    """The processes of the stack in `state` that are alive, whoever started them.
+
+    A process that gives itself a title overwrites its mark; it is found below the one that started it.
+    """
+    found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == str(state):
-                found.append(process)
+            ours = process.pid != os.getpid() and process.environ().get(MARK) == str(state)
         except (psutil.Error, OSError):  # it ended, or is another user's
             continue
-    return found
+        if ours:
+            found |= {one.pid: one for one in (process, *descendants(process.pid))}
+    return [process for process in found.values() if is_alive(process)]
 
 
 def end(processes: Iterable[psutil.Process], patience: float = PATIENCE) -> None:
     """Ends processes: SIGTERM, and SIGKILL for those that are there after `patience` seconds. Returns when none is."""
     left = list(processes)
     if patience:
-        _send(left, signal.SIGTERM)
-        _, left = psutil.wait_procs(left, patience)
-    _send(left, signal.SIGKILL)
-    psutil.wait_procs(left, 10)
+        left = _send(left, signal.SIGTERM, patience)
+    _send(left, signal.SIGKILL, 10.0)
 
 
 def end_marked(state: Path, patience: float = PATIENCE) -> int:
@@ -150,9 +161,13 @@ def end_marked(state: Path, patience: float = PATIENCE) -> int:
     return count
 
 
-def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        try:
+def _send(processes: Iterable[psutil.Process], number: signal.Signals, seconds: float) -> list[psutil.Process]:
+    """Sends a signal, and waits; those that are there still."""
+    left = [process for process in processes if is_alive(process)]
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
-        except psutil.NoSuchProcess:
-            continue
+    deadline = time.monotonic() + seconds
+    while (left := [process for process in left if is_alive(process)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left

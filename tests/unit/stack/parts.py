@@ -12,12 +12,15 @@ from infra.stack.ports import HOST, free_ports
 from infra.stack.processes import Launch
 
 LISTENS = """
-import socket, subprocess, sys, time
+import os, socket, subprocess, sys, time
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+wait = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(wait, start_new_session=True, env=dict(os.environ))
 print("it listens", flush=True)
 time.sleep(600)
 """
+UNMARKED = LISTENS.replace("dict(os.environ)", '{"PATH": os.environ["PATH"]}')
+"""As processes are that give themselves a title: their environment cannot be read any more."""
 FAILS = "import sys; print('no room for the data'); sys.exit(3)"
 SILENT = "import time; time.sleep(600)"
 STUBBORN = LISTENS.replace("import", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nimport", 1)
@@ -57,10 +60,10 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from infra.stack.state import State
 from infra.stack.supervisor import Supervisor
-from tests.unit.stack.parts import Toy
+from tests.unit.stack.parts import UNMARKED, Toy
 state = State(Path(sys.argv[1]))
 with state.locked() as lock:
-    supervisor = Supervisor(state, [Toy(name="one"), Toy(name="two")], lock)
+    supervisor = Supervisor(state, [Toy(UNMARKED, "one"), Toy(name="two")], lock)
     supervisor.up()
     print("up", flush=True)
     supervisor.watch()

@@ -14,7 +14,7 @@ import pytest
 from infra.stack.errors import RefusedError, StackError
 from infra.stack.part import Part
 from infra.stack.ports import is_free
-from infra.stack.processes import Child, Launch, marked
+from infra.stack.processes import Child, Launch, is_alive, marked
 from infra.stack.state import State
 from infra.stack.supervisor import StoppedError, Supervisor
 from tests.processes import Running
@@ -154,4 +154,4 @@ def test_what_a_killed_supervisor_and_its_guard_leave_is_ended_by_the_next_stack
         with supervised(state, part) as (supervisor, said):
             supervisor.up()
             assert said[0] == f"Ended 4 processes that an earlier stack in {state} had left."
-            assert not [process for process in left if process.is_running()]
+            assert not [process for process in left if is_alive(process)]
