@@ -13,8 +13,10 @@ import psutil
 from scipy.stats import theilslopes
 
 MIB = 1 << 20
+STARTED = 0.8
+"""Of its memory in the end: before it holds so much, a process starts, which takes long on a busy machine."""
 WARM_UP_SECONDS = 12.0
-"""Of a process, in which it imports, allocates and opens what it needs; not looked at."""
+"""After that, in which a process allocates and opens what it needs; not looked at."""
 LEAST_SECONDS = 15.0
 """That a process must have been watched after that."""
 SETTLING_MIB = 24.0
@@ -66,7 +68,9 @@ class Growth:
 
 def growth(role: str, pid: int, samples: Sequence[Sample]) -> Growth | None:
     """What the samples of one process say; None where it did not live long enough to say anything."""
-    settled = [one for one in samples if one.at - samples[0].at >= WARM_UP_SECONDS]
+    final = _median([one.mib for one in samples[-max(1, len(samples) // 3) :]])
+    started = next((one.at for one in samples if one.mib >= STARTED * final), samples[-1].at)
+    settled = [one for one in samples if one.at - started >= WARM_UP_SECONDS]
     if len(settled) < 10 or settled[-1].at - settled[0].at < LEAST_SECONDS:
         return None
     minutes = [(one.at - settled[0].at) / 60 for one in settled]

@@ -37,7 +37,7 @@ from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
 from tests.unit.serve.conftest import save_tiny_model
 
 BULK = "ray::MapWorker(MapBatches(BulkWorker"
-WATCHED = {**PROCESSES, "bulk worker": BULK}
+VICTIMS = {**PROCESSES, "bulk worker": BULK}
 CPUS = 8  # of Ray's counting; the machine may have fewer
 SETTINGS = ("security.idempotency_bytes=1000000",)  # full soon, so that it does not look like growth
 _FOODS = [f"{kind} {dish}" for kind in ("English", "Thai", "Polish", "French") for dish in range(16)]
@@ -62,7 +62,7 @@ def schedule(seconds: float, seed: int) -> list[tuple[float, str]]:
     """
     chance = random.Random(seed)
     rounds = max(1, int(seconds // 300))
-    victims = [victim for _ in range(rounds) for victim in chance.sample(sorted(WATCHED), len(WATCHED))]
+    victims = [victim for _ in range(rounds) for victim in chance.sample(sorted(VICTIMS), len(VICTIMS))]
     part = (seconds - 2 * _EDGE) / len(victims)
     return [(_EDGE + part * (place + chance.uniform(0, 0.6)), victim) for place, victim in enumerate(victims)]
 
@@ -158,12 +158,14 @@ def kill_by(plan: Sequence[tuple[float, str]], begin: float, chance: random.Rand
     """Kills as planned, each when its time has come; says how long it took until there was another process."""
     for when, victim in plan:
         time.sleep(max(0.0, begin + when - time.monotonic()))
-        doomed = {chance.choice(sorted(until(lambda victim=victim: processes(WATCHED[victim]), victim)))}
-        before = processes(WATCHED[victim])
+        doomed = {chance.choice(sorted(until(lambda victim=victim: processes(VICTIMS[victim]), victim)))}
+        before = processes(VICTIMS[victim])
         killed = kill(doomed)
+        back = None
         if victim != "bulk worker":  # whose job may end before another is needed
-            until(lambda victim=victim, before=before: processes(WATCHED[victim]) - before, f"another {victim}")
-        yield {"at": round(killed - begin, 1), "killed": killed, "victim": victim, "back": time.monotonic() - killed}
+            until(lambda victim=victim, before=before: processes(VICTIMS[victim]) - before, f"another {victim}")
+            back = time.monotonic() - killed
+        yield {"at": killed - begin, "killed": killed, "victim": victim, "back": back}
 
 
 def measured(endpoint: Endpoint, model: Model, texts: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def measured(endpoint: Endpoint, model: Model, texts: Sequence[str], arguments: 
     load = Load(endpoint.url, clients=2, record=numbered)
     streams = Streams(endpoint.url, texts)
     bulk = BulkJobs(model, arguments.folder / "bulk")
-    watch = Watch(WATCHED, max(1.0, arguments.seconds / 300))
+    watch = Watch(PROCESSES, max(1.0, arguments.seconds / 300))
     with watch, load, streams, bulk:
         begin = time.monotonic()
         kills = list(kill_by(schedule(arguments.seconds, arguments.seed), begin, random.Random(arguments.seed)))
@@ -218,7 +220,7 @@ def soak(arguments: argparse.Namespace) -> dict[str, Any]:
             found = measured(endpoint, open_model(str(bundle)), texts, arguments)
             until(lambda: not processes(BULK), "end of the bulk workers")
             found["actors_while_serving"] = alive()
-        until(lambda: not any(processes(title) for title in WATCHED.values()), "end of Serve's processes")
+        until(lambda: not any(processes(title) for title in VICTIMS.values()), "end of Serve's processes")
         until(lambda: ray.available_resources().get("CPU") == CPUS, "all CPUs given back")
         found["actors_left"] = alive()
         groups = ray.util.placement_group_table().values()

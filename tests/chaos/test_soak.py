@@ -20,14 +20,14 @@ import pytest
 
 from tests.chaos.growth import Growth, Sample, growth
 from tests.chaos.report import Observed
-from tests.chaos.soak import WATCHED, schedule
+from tests.chaos.soak import VICTIMS, schedule
 from tests.processes import Running
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 SECONDS = float(os.environ.get("AGGGEN_SOAK_SECONDS", "60"))
 REPO = Path(__file__).parents[2]
-_OF_RAY = {"_StatsActor", "AutoscalingRequester"}  # of Ray Data, one a cluster, and they end with it
+_OF_RAY = {"ActorLocationTracker", "_AutoscalingCoordinatorActor", "_StatsActor"}  # Ray Data's, one each a cluster
 
 
 def marked(mark: str) -> list[str]:
@@ -65,8 +65,8 @@ def test_mixed_load_with_kills(tmp_path: Path, scratch: Path, observed: Observed
     assert left == [], "processes outlived it"
     said: dict[str, Any] = json.loads(program.output().splitlines()[-1])
     assert said["wrong"] == []
-    assert {kill["victim"] for kill in said["kills"]} == set(WATCHED)
-    assert said["requests"] > SECONDS
+    assert {kill["victim"] for kill in said["kills"]} == set(VICTIMS)
+    assert said["requests"] > SECONDS / 2
     assert said["streams"] >= 1
     assert said["bulk_jobs"] >= 1
     watched = {one["role"] for one in said["growth"]}
@@ -126,5 +126,5 @@ def test_kills_follow_from_the_seed_and_each_victim_has_its_turn() -> None:
         plan = schedule(seconds, 1)
         times = [when for when, _ in plan]
         assert times == sorted(times) and times[0] >= 5 and times[-1] <= seconds - 5
-        assert {victim for _, victim in plan} == set(WATCHED)
-    assert len(schedule(600, 1)) == 2 * len(WATCHED)
+        assert {victim for _, victim in plan} == set(VICTIMS)
+    assert len(schedule(600, 1)) == 2 * len(VICTIMS)
