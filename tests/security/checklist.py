@@ -189,7 +189,7 @@ secrets: they are in no file, log, message or traceback that commands and runs l
     security/test_credentials.py
         test_the_search_finds_them test_a_run_and_what_is_made_of_it test_a_server_that_is_down
         test_what_a_program_logs test_a_store_that_refuses test_a_database_of_a_sweep_that_cannot_be_used
-        test_an_endpoint_that_does_not_answer test_an_unexpected_error_shows_no_values
+        test_an_endpoint_that_does_not_answer test_an_unexpected_error_shows_neither_values_nor_passwords
     unit/tracking/test_origin.py
         test_command_lines test_texts test_settings_and_addresses
     unit/facts/test_config.py

@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Annotated, NoReturn
 
 import typer
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
+            sys.excepthook = _show_fault  # now: Typer sets its own as it begins
             sys.stdout.flush()  # here, where a reader that went away can still be handled quietly
     except AggGenError as error:
         _fail(str(error), error.exit_code)
@@ -123,10 +125,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    if os.environ.get("AGGGEN_DEBUG") == "1":
-        traceback.print_exc()
+    if os.environ.get("AGGGEN_DEBUG") == "1" and (error := sys.exception()) is not None:
+        _show_fault(type(error), error, error.__traceback__)
     console.fail(message)
     sys.exit(code)
+
+
+def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Prints a traceback without secrets: messages of other libraries may quote an address with its password."""
+    from agggen_platform.tracking.origin import masked
+
+    sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))
 
 
 if __name__ == "__main__":
