@@ -65,7 +65,7 @@ def _dashboard(board: Board) -> str:
 
 
 def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
-    custom = {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": 60_000}
+    custom: dict[str, Any] = {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": 60_000}
     if panel.stacked:
         custom |= {"fillOpacity": 50, "stacking": {"mode": "normal", "group": "A"}}
     defaults: dict[str, Any] = {"unit": panel.unit, "custom": custom if panel.kind == "timeseries" else {}}
@@ -76,10 +76,10 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         steps.append({"color": "red", "value": panel.red})
         defaults["custom"] |= {"thresholdsStyle": {"mode": "line"}} if panel.kind == "timeseries" else {}
     defaults["thresholds"] = {"mode": "absolute", "steps": steps}
-    options: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "timeseries": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
         "stat": {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value", "textMode": "value_and_name"},
-    }[panel.kind]
+    }
     return {
         "id": number,
         "type": panel.kind,
@@ -88,7 +88,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
         "datasource": _SOURCE,
         "gridPos": place,
         "fieldConfig": {"defaults": defaults, "overrides": []},
-        "options": options,
+        "options": options[panel.kind],
         "targets": [
             {
                 "refId": chr(ord("A") + number),
