@@ -123,7 +123,7 @@ def test_the_address_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_SECONDS", 2.0)
+    monkeypatch.setattr(cluster, "_SECONDS", 1.0)
     begin = time.monotonic()
     with black_hole() as port:
         found = only(cluster.cluster(Settings(address=f"127.0.0.1:{port}")), "cluster")

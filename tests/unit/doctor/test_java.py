@@ -40,11 +40,11 @@ def test_a_java_that_is_new_enough(version: str, number: str, path: Path) -> Non
         ("echo 'Error: Could not reserve enough space for 2097152KB object heap'; exit 1", "Could not reserve enough"),
         ("exit 3", "exit status 3"),
         ("echo hello", "says no version: 'hello'"),
-        ("exec /bin/sleep 600", "does not answer within 1 s"),
+        ("exec /bin/sleep 600", "does not answer within 0.3 s"),
     ],
 )
 def test_a_java_that_does_not_do(script: str, words: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_SECONDS", 1.0 if "sleep" in script else 60.0)
+    monkeypatch.setattr(java, "_SECONDS", 0.3 if "sleep" in script else 60.0)
     fake(path, script)
     (found,) = java.runtime()
     assert (found.level, words in found.found, bool(found.remedy)) == ("warning", True, True)

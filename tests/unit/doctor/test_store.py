@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 
@@ -24,6 +25,20 @@ def look(address: str) -> list[Finding]:
     found = list(store.storage(address, HERE))
     assert "test-secret" not in str(found)
     return found
+
+
+@pytest.fixture(scope="module")
+def proxy(_s3_server: str) -> Iterator[FaultyS3]:
+    """One for all tests: a client of boto3 is kept as long as its endpoint is the same, and takes a second to make."""
+    with FaultyS3(_s3_server) as one:
+        yield one
+
+
+@pytest.fixture
+def faulty_s3(s3: str, proxy: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> FaultyS3:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    proxy.heal()
+    return proxy
 
 
 @pytest.fixture
@@ -69,7 +84,6 @@ REFUSED = [
 
 
 def test_the_permission_that_is_missing_is_named(objects: str, faulty_s3: FaultyS3) -> None:
-    """All in one test: a client of boto3 takes a second to make."""
     bucket = objects.removeprefix("s3://").partition("/")[0]
     for method, path, missing in REFUSED:
         faulty_s3.heal()

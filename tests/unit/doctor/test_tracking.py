@@ -18,7 +18,6 @@ from tests.unit.doctor.servers import Answer, Answers, black_hole, distribution,
 
 EXPERIMENT, VERSION = "/api/2.0/mlflow/experiments/get-by-name", "/version"
 ABSENT = (404, json.dumps({"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "Could not find experiment"}))
-NOW = {"Date": formatdate(usegmt=True)}
 
 
 def experiment(stage: str) -> Answer:
@@ -47,7 +46,8 @@ def test_versions_of_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("answer", [ABSENT, experiment("active")], ids=["no experiment yet", "an experiment"])
 def test_a_server_that_is_well(answer: Answer) -> None:
-    with Answers({EXPERIMENT: answer, VERSION: (200, installed())}, NOW) as server:
+    now = {"Date": formatdate(usegmt=True)}
+    with Answers({EXPERIMENT: answer, VERSION: (200, installed())}, now) as server:
         assert said(look(server)) == {"tracking": "ok", "server version": "ok", "clock": "ok"}
 
 
