@@ -70,6 +70,25 @@ def test_what_is_wrong_is_said_as_problem_json(client: httpx.Client) -> None:
     assert client.get("/nowhere").status_code == 404
 
 
+EVIL = "evil.example"
+PAGES = [
+    {"Host": EVIL},
+    {"Host": f"{EVIL}:8000"},
+    {"Origin": f"https://{EVIL}"},
+    {"Origin": "null"},
+    {"Origin": f"https://{EVIL}", "Content-Type": "text/plain"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+]
+"""What a browser sends for a page of another site, or of one whose name was made to lead here (DNS rebinding)."""
+
+
+@pytest.mark.parametrize("headers", PAGES, ids=str)
+def test_a_web_page_gets_nothing_of_an_endpoint_without_keys(client: httpx.Client, headers: dict[str, str]) -> None:
+    answer = client.post("/v1/generate", json={"records": RECORDS}, headers=headers)
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
 def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx.Client, bundle: Path) -> None:
     generator = load_bundle(bundle).generator()
     values = [f"value {n}" for n in range(24)]

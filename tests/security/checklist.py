@@ -75,7 +75,7 @@ endpoint: without keys, no web page of another site or of a name that was made t
         test_cross_origin_requests_are_off_and_on_for_the_origins_named
     unit/serve/test_keys.py
         test_every_origin_without_keys_is_refused
-    security/test_endpoint.py
+    integration/test_serve.py
         test_a_web_page_gets_nothing_of_an_endpoint_without_keys
 
 endpoint: large, deep, compressed and slow requests are refused; nothing that a client sends breaks it
