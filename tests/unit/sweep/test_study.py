@@ -215,6 +215,11 @@ def test_a_database_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, database=f"sqlite:///{tmp_path}/no/such/folder/study.db")
 
 
+def test_an_address_of_postgresql_names_no_driver(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be used: \(psycopg2.OperationalError\) connection to server"):
+        opened(tmp_path, database="postgresql://me@127.0.0.1:1/studies")
+
+
 @pytest.mark.fault("sweep: the study's journal is cut off in a line")
 def test_half_a_line_and_a_lock_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:
     Driver(opened(tmp_path, settings(trials=2))).run()
