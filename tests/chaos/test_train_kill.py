@@ -14,7 +14,7 @@ import torch.multiprocessing as processes
 
 from agggen.bundle import fingerprint, save_bundle
 from agggen.corpora.prepared import write_records
-from agggen.run import RunConfig, bundle_of, fit, prepare
+from agggen.run import bundle_of, fit, prepare
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Connected
 from agggen_platform.config import load_config, resolved
@@ -86,13 +86,13 @@ def stack() -> Iterator[ExitStack]:
         yield held
 
 
-def _undisturbed_worker(rank: int, size: int, folder: Path, config: RunConfig, out: Path) -> None:
+def _undisturbed_worker(rank: int, size: int, folder: Path, asked: JobConfig, out: Path) -> None:
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}.rendezvous", rank=rank, world_size=size)
-    data = data_of(config)
+    config, data = result_of(asked), data_of(asked)
     prepared = prepare(config, data.train, data.dev)
     model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), group=Connected())
     if rank == 0:
@@ -118,8 +118,8 @@ def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitSt
     assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it continued, and did not begin anew"
     assert not any(worker.is_running() for worker in workers), "both were started anew"
 
-    config = result_of(load_config(JobConfig, folder / "toy.yaml"))
-    processes.spawn(_undisturbed_worker, (2, folder, config, folder / "undisturbed"), nprocs=2)
+    asked = load_config(JobConfig, folder / "toy.yaml")
+    processes.spawn(_undisturbed_worker, (2, folder, asked, folder / "undisturbed"), nprocs=2)
     assert fingerprint(job.run / "bundle") == fingerprint(folder / "undisturbed")
 
 
