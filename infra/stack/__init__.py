@@ -1,6 +1,6 @@
 """PostgreSQL, an S3 server and MLflow on one machine without containers, as processes that live and end together.
 
-    python -m infra.stack up                 # until Ctrl-C; `source .stack/env` in another shell
+    python -m infra.stack [up]               # until Ctrl-C; `source .stack/env` in another shell
     python -m infra.stack run -- COMMAND     # for as long as COMMAND runs, with its exit status
     python -m infra.stack check              # whether each part answers
     python -m infra.stack down

@@ -23,8 +23,8 @@ from infra.stack.stack import Settings, Stack, findings, running
 from infra.stack.state import UNSET, State
 from infra.stack.supervisor import StoppedError, Supervisor
 
-_HELP = "PostgreSQL, an S3 server and MLflow on this machine, without containers, on 127.0.0.1."
-app = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+_HELP = "PostgreSQL, an S3 server and MLflow on this machine, without containers. Without a command: up."
+app = typer.Typer(help=_HELP, add_completion=False, pretty_exceptions_enable=False)
 _console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COMMAND_PATIENCE = 30.0  # seconds that the command of `run` may take to end when it is asked to
@@ -68,6 +68,12 @@ def _stack(settings: Settings, folder: Path, asked: Asked) -> Iterator[tuple[Sta
             supervisor.down()
 
 
+@app.callback(invoke_without_command=True)
+def _default(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        up()
+
+
 @app.command()
 def up(
     state: Folder = _STATE,
@@ -85,8 +91,9 @@ def up(
     free_ports: Annotated[bool, typer.Option("--free-ports", help="Ports that nothing listens on.")] = False,
 ) -> None:
     """Starts the stack and keeps it until Ctrl-C. A part that dies ends all, with the end of its log."""
+    settings = _settings(locals())
     asked = Asked()
-    with _stack(_settings(locals()), state, asked) as (stack, supervisor):
+    with _stack(settings, state, asked) as (stack, supervisor):
         _console.print(f"The stack is up. In another shell:  source {stack.state.env_file}")
         supervisor.watch()
     assert asked.number is not None
@@ -102,8 +109,9 @@ def run(
     free_ports: Annotated[bool, typer.Option("--free-ports", help="Ports that nothing listens on.")] = False,
 ) -> None:
     """Starts the stack, runs a command with its environment, and ends the stack; the exit status is the command's."""
+    settings = _settings(locals())
     asked = Asked()
-    with _stack(_settings(locals()), state, asked) as (stack, supervisor):
+    with _stack(settings, state, asked) as (stack, supervisor):
         env = {name: value for name, value in os.environ.items() if name not in UNSET} | stack.environment
         try:
             process = subprocess.Popen(command, env=env)

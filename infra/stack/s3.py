@@ -85,10 +85,13 @@ class S3(Part):
     def _client(self) -> Any:
         import boto3
         from botocore.config import Config
+        from botocore.session import Session
 
         about = self.environment()
         config = Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1}, proxies={})
-        return boto3.session.Session().client(
+        # Without the user's AWS_PROFILE, which is for another store and need not even exist.
+        own = Session(session_vars={"profile": (None, None, None, None)})
+        return boto3.session.Session(botocore_session=own).client(
             "s3",
             endpoint_url=self.address,
             aws_access_key_id=about["AWS_ACCESS_KEY_ID"],

@@ -39,6 +39,17 @@ def test_commands_that_need_a_stack_say_that_there_is_none(tmp_path: Path, capsy
         assert (code, "no stack runs in" in err) == (1, True)
 
 
+def test_without_a_command_the_stack_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "Asked", lambda: None)  # it would take over this process's signals
+        patch.setattr(command, "_stack", _no_stack)
+        assert call(capsys) == (2, "asked for .stack\n")
+
+
+def _no_stack(_: object, folder: Path, __: object) -> None:
+    raise RefusedError(f"asked for {folder}")
+
+
 def test_what_cannot_be_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "stack"
     assert call(capsys, "up", "--state", folder, "--mlflow-port", 70_000)[0] == 2

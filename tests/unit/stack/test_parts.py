@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.stack import s3
-from infra.stack.errors import RefusedError, StackError
+from infra.stack.errors import RefusedError, StackError, UnreadyError
 from infra.stack.mlflow_server import MlflowServer
 from infra.stack.postgres import Postgres, programs
 from infra.stack.processes import Launch, clean_environment
@@ -20,7 +20,7 @@ from infra.stack.ray_head import RayHead
 from infra.stack.stack import Settings, Stack
 from infra.stack.state import State
 
-ALL = Settings(ray=True, prometheus=True)
+ALL = Settings(ray=True, prometheus=True).with_free_ports()
 
 
 @pytest.fixture
@@ -78,6 +78,14 @@ def test_the_environment_of_another_store_does_not_reach_the_parts(monkeypatch: 
     assert not env.keys() & others
     assert env["NO_PROXY"] == "example.org,127.0.0.1,localhost"
     assert env["PATH"] == os.environ["PATH"]
+
+
+def test_the_s3_server_is_asked_without_the_users_profile(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e '.[dev]'")
+    monkeypatch.setenv("AWS_PROFILE", "one-that-is-not-there")
+    (part,) = (part for part in stack.parts if isinstance(part, s3.S3))
+    with pytest.raises(UnreadyError, match="Could not connect to the endpoint"):
+        part.check()
 
 
 # --- what listens where ----------------------------------------------------------------------------------------------
