@@ -125,6 +125,7 @@ def test_a_command_does_not_read_them(
     place: Callable[[pa.Table, Canary], pa.Table],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # a store that cannot be costs no time
     run: Run = command(capsys)
     path = corpus(tmp_path / "corpus", place, canary)
     if arguments[0] == "train":
