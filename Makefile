@@ -31,10 +31,11 @@ stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without con
 	$(BIN)/python -m infra.stack $(ARGS)
 
 # AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
-# Unit tests on all cores; then, one at a time, what starts clusters and servers of its own. Status 5: ARGS chose none.
+# Unit tests and those of manifests on all cores; then, one at a time, what starts clusters and servers of its own.
+# Status 5: ARGS chose none.
 test: venv  ## run the tests (ARGS='-m "not slow"' to choose)
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/unit $(ARGS) || test $$? -eq 5
-	$(BIN)/python -m pytest --ignore tests/unit tests $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/unit tests/manifests $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest --ignore tests/unit --ignore tests/manifests tests $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

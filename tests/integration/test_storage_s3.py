@@ -203,6 +203,16 @@ def test_sweep_takes_back_uploads_that_nobody_ended(folder: Folder, s3: str) -> 
     assert [one["Key"] for one in client.list_multipart_uploads(Bucket=bucket)["Uploads"]] == ["some/where-else/x"]
 
 
+def test_sweep_takes_no_such_upload_for_none(folder: Folder, faulty_s3: FaultyS3) -> None:
+    """So rclone says that a bucket had no upload in parts yet."""
+    faulty_s3.inject("no upload", method="GET", path="?uploads")
+    folder.sweep("stage")
+    assert faulty_s3.pending == 0
+    faulty_s3.inject("403", method="GET", path="?uploads")
+    with pytest.raises(StorageError, match="refuses these credentials"):
+        folder.sweep("stage")
+
+
 # --- what no attempt can help ---------------------------------------------------------------------------------------
 
 

@@ -136,7 +136,12 @@ class S3Store:
     def sweep(self, under: str) -> None:
         """Takes back uploads in parts that nobody ended."""
         prefix = self._key(under) + "/" if under or self.prefix else ""
-        page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
+        try:
+            page = self._call("list", under, self._client.list_multipart_uploads, Prefix=prefix)
+        except StorageError as error:
+            if isinstance(error.__cause__, Exception) and code_of(error.__cause__) == "NoSuchUpload":
+                return  # so rclone says that there are none
+            raise
         for upload in page.get("Uploads", ()):
             about = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
             self._call("take back", under, self._client.abort_multipart_upload, **about)
