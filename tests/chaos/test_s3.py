@@ -96,10 +96,13 @@ def test_training_outlasts_faults_that_pass(
 
 
 def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **where: object) -> AggGenError:
-    """The error that ends a training whose store has this fault from the fourth update on."""
+    """The error that ends a training whose store has this fault from the fourth update on, a checkpoint being kept."""
+    kept, patience = Folder(f"{config.storage.url}/r/checkpoints"), time.monotonic() + 60
 
     def break_it(news: News) -> None:
         if (news.stage, news.kind, news.step) == ("baseline", "log", 4):
+            while kept.size("baseline/latest.json") is None and time.monotonic() < patience:
+                time.sleep(0.05)  # it is written beside training
             store.inject(*fault, **where)  # type: ignore[arg-type]
 
     with pytest.raises(AggGenError) as caught:
