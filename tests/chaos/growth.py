@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median_high
 
 import psutil
 from scipy.stats import theilslopes
@@ -68,7 +69,7 @@ class Growth:
 
 def growth(role: str, pid: int, samples: Sequence[Sample]) -> Growth | None:
     """What the samples of one process say; None where it did not live long enough to say anything."""
-    final = _median([one.mib for one in samples[-max(1, len(samples) // 3) :]])
+    final = median_high([one.mib for one in samples[-max(1, len(samples) // 3) :]])
     started = next((one.at for one in samples if one.mib >= STARTED * final), samples[-1].at)
     settled = [one for one in samples if one.at - started >= WARM_UP_SECONDS]
     if len(settled) < 10 or settled[-1].at - settled[0].at < LEAST_SECONDS:
@@ -77,13 +78,9 @@ def growth(role: str, pid: int, samples: Sequence[Sample]) -> Growth | None:
     slope, _, low, _ = theilslopes([one.mib for one in settled], minutes, alpha=0.95)
     third = max(1, len(settled) // 3)
     first, last = settled[:third], settled[-third:]
-    before, after = (_median([one.files for one in some]) for some in (first, last))
-    mib = _median([one.mib for one in last])
+    before, after = (median_high([one.files for one in some]) for some in (first, last))
+    mib = median_high([one.mib for one in last])
     return Growth(role, pid, minutes[-1], mib, float(slope), float(low), int(after), int(after - before))
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(sorted(values)[len(values) // 2])
 
 
 class Watch:

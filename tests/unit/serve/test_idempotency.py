@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from serve.asgi import info_of
 from serve.idempotency import Answer, Answers, Begun, Idempotency, RemoteAnswers, StoreUnavailable
+from tests.sent import sent
 from tests.unit.serve.http_calls import Clock, Echo, Server, answer, client, part, pieces, problem, read, scope
 
 PATH = "/v1/generate"
@@ -318,7 +318,7 @@ class Handle:
                     await asyncio.sleep(60)
                 if handle.gone:
                     raise RuntimeError("the actor died")
-                return pickle.loads(pickle.dumps(await getattr(handle.answers, name)(*arguments)))
+                return sent(await getattr(handle.answers, name)(*arguments))
 
         return Method()
 
