@@ -31,11 +31,13 @@ stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without con
 	$(BIN)/python -m infra.stack $(ARGS)
 
 # AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
-# Unit tests and those of manifests on all cores; then, one at a time, what starts clusters and servers of its own.
+# Unit tests and those of manifests on all cores; then, two files at a time, what starts clusters and servers of its own
+# and waits for them: in the order of the files, for the longest ones come first in it.
 # Status 5: ARGS chose none.
 test: venv  ## run the tests (ARGS='-m "not slow"' to choose)
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/unit tests/manifests $(ARGS) || test $$? -eq 5
-	$(BIN)/python -m pytest --ignore tests/unit --ignore tests/manifests tests $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/unit --ignore tests/manifests \
+	  tests $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -32,6 +32,7 @@ from agggen.training.batches import epoch_batches, text_costs
 from agggen.training.loop import Trainer
 from agggen_platform.config import load_config
 from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
+from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import connected
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import Data, data_of
@@ -84,8 +85,9 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates:
     for name in folder.names(place):
         with folder.open(name) as file:
             away.write(name, file.read())
-    with workers_of(replace(config, cluster=ClusterConfig(workers=workers))) as found:
-        stopped(lambda: found.train(away, place, (), listener, lambda: False))
+    config = replace(config, cluster=ClusterConfig(workers=workers))
+    with workers_of(config) as found, TrainingMeter("benchmark", config) as meter:
+        stopped(lambda: found.train(away, place, (), listener, lambda: False, meter))
     return listener.speeds
 
 
