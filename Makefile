@@ -43,6 +43,7 @@ lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/benchmarks/*.py
 	$(BIN)/lint-imports
 
 format: venv  ## put the code into its format

@@ -35,6 +35,7 @@ from untrained import PRESETS, development_records, save_untrained
 
 from agggen.bundle import load_bundle
 from agggen.corpora.json_lines import read_jsonl
+from agggen.generation.generator import Generator
 from agggen.records import Record
 
 SCALES = (1, 4)
@@ -42,6 +43,10 @@ RECORDS = {"tiny": 8000, "webnlg": 1600}
 
 
 # --- the plain loop --------------------------------------------------------------------------------------------------
+
+
+GENERATOR: Generator
+"""Of a worker."""
 
 
 def start_worker(bundle: str) -> None:

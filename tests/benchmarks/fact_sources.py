@@ -100,8 +100,8 @@ def main() -> None:
         for name, source in SOURCES.items()
     }
     config = configs["release"]
-    records = {split: with_release_facts(split) for split in (config.corpus.train, config.corpus.dev)}
-    data = {name: prepare(one, *records.values()) for name, one in configs.items()}
+    taught, tried = (with_release_facts(split) for split in (config.corpus.train, config.corpus.dev))
+    data = {name: prepare(one, taught, tried) for name, one in configs.items()}
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     torch.manual_seed(config.training.seed)

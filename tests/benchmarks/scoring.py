@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def main() -> None:
     light = [name for name in PROTOCOLS["e2e"] if name != "meteor"]
     for name in [*light, "meteor"] if options.meteor else light:
         repeats = 1 if name == "meteor" else options.repeats
-        took, found = seconds(lambda name=name: measure("e2e", systems["tgen"], references, [name]), repeats)
+        took, found = seconds(partial(measure, "e2e", systems["tgen"], references, [name]), repeats)
         result["e2e"][name] = round(took, 3)
         print(f"{name:8s} {took:7.2f} s  {found[name].corpus()}", flush=True)
     took, first = seconds(lambda: measure("e2e", systems["tgen"], references, light), options.repeats)
@@ -86,7 +87,7 @@ def main() -> None:
     second = measure("e2e", systems["slug"], references, light)
     for name in light:
         for test in (paired_bootstrap, paired_randomisation):
-            took, found = seconds(lambda test=test, name=name: test(first[name], second[name]), options.repeats)
+            took, found = seconds(partial(test, first[name], second[name]), options.repeats)
             result[test.__name__][name] = round(took, 3)
             print(f"{name:8s} {took:7.2f} s  {test.__name__} p = {found.p_value:.3f}", flush=True)
 

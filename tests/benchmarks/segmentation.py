@@ -27,6 +27,7 @@ from pathlib import Path
 from measuring import Numbers, in_turns, marginal, measured
 
 from agggen.corpora.prepared import read_records, write_records
+from agggen.facts import FactSegmenter
 from agggen.records import Fact, Record, Reference
 
 SCALES = (1, 4)
@@ -42,6 +43,10 @@ def take(corpus: str, split: str, count: int, scale: int, path: Path) -> int:
 
 
 # --- the plain loop --------------------------------------------------------------------------------------------------
+
+
+CUT: FactSegmenter
+"""Of a worker."""
 
 
 def start_worker(facts: str) -> None:

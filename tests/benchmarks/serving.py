@@ -52,6 +52,7 @@ from measuring import cpu_of, free_port
 from untrained import PRESETS, development_records, save_untrained
 
 from agggen.bundle import load_bundle
+from agggen.generation.generator import Generator
 from agggen.records import Record
 from agggen_platform.client import AsyncClient, GenerateOptions
 
@@ -62,6 +63,10 @@ START_SECONDS = 300.0
 
 
 # --- the library -----------------------------------------------------------------------------------------------------
+
+
+GENERATOR: Generator
+"""Of a worker."""
 
 
 def start_worker(bundle: str) -> None:
