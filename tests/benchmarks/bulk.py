@@ -3,7 +3,7 @@
     python tests/benchmarks/bulk.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--workers 2]
         [--records N] [--rounds 3] [KEY=VALUE ...]
 
-For the tax that counts (the paper's sizes, untrained; about 9 minutes on two quiet cores):
+For the tax that counts (the paper's sizes, untrained; 15 minutes on two quiet cores, 11 with two rounds):
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/bulk.py --preset webnlg
 

@@ -3,7 +3,7 @@
     python tests/benchmarks/serving.py [--preset tiny | --preset webnlg | --bundle DIR --corpus NAME] [--modes default
         haproxy] [--replicas 1] [--seconds 20] [--rounds 3] [--clients 1 8 32] [KEY=VALUE ...]
 
-For the tax that counts (the paper's sizes, untrained; about 13 minutes for both modes on two quiet cores):
+For the tax that counts (the paper's sizes, untrained; 16 minutes for both modes on two quiet cores):
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/serving.py --preset webnlg --rounds 3 --seconds 20
 
