@@ -32,7 +32,7 @@ stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without con
 
 # AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
 # Unit tests and those of manifests on all cores; then, two files at a time, what starts clusters and servers of its own
-# and waits for them: in the order of the files, for the longest ones come first in it.
+# and waits for them: in the order of the folders, for those of chaos, the longest, come first in it.
 # Status 5: ARGS chose none.
 test: venv  ## run the tests (ARGS='-m "not slow"' to choose)
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/unit tests/manifests $(ARGS) || test $$? -eq 5
