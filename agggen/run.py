@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from agggen.bundle import Bundle, save_bundle
+from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
@@ -38,6 +39,7 @@ from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
+_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy")  # what decides the shapes of encoder and decoder
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class TrainingConfig:
     device: str = "auto"
     precision: Literal["float32", "bfloat16"] = "float32"
     threads: int = 0  # torch threads on CPU (0: torch's own choice)
+    start: str | None = None  # a bundle whose words, predicates and weights training begins with; null: none
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 
@@ -135,20 +138,38 @@ class Prepared:
     dev: list[Example]
     segmenter: str  # the fingerprint of what cut the texts, or corpus
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # references that it could not cut, by CORPUS/SPLIT
+    start: dict[str, Tensor] = field(default_factory=dict)  # weights to begin with, by name; the rest begins at random
 
 
 def prepare(
-    config: RunConfig, train: Sequence[Record], dev: Sequence[Record], max_reject_share: float = 0.05
+    config: RunConfig,
+    train: Sequence[Record],
+    dev: Sequence[Record],
+    max_reject_share: float = 0.05,
+    start: Bundle | None = None,
 ) -> Prepared:
     """Segments, builds vocabulary and predicate table from the training records, aligns and encodes.
 
-    References that cannot be cut into facts are left out and listed.
+    References that cannot be cut into facts are left out and listed. Vocabulary and predicate table are those of
+    ``training.start`` where it is set; its transitions are taken too, unless the configuration wants other ones.
+
+    Args:
+        config: the whole configuration.
+        train: with references; dev likewise.
+        max_reject_share: of a split's references that may be left out.
+        start: the bundle at ``training.start``, where it was loaded already.
 
     Raises:
+        ConfigError: ``training.start`` has other sizes than ``model`` asks for, or other words than ``text``.
+        BundleError: there is no bundle at ``training.start``.
         CorpusError: more than `max_reject_share` of a split's references cannot be cut.
         TrainingError: no training or development record has a reference text.
         RecordError: a record has more triples than can be planned, or no facts where the corpus should give them.
     """
+    _use_threads(config)
+    if config.training.start and start is None:
+        start = load_bundle(config.training.start)
+    weights = _weights_of(start, config) if start else {}
     train = [record for record in train if record.references][: config.corpus.limit or None]
     dev = [record for record in dev if record.references]
     if not train or not dev:
@@ -165,8 +186,11 @@ def prepare(
     rejects: dict[str, list[Reject]] = {}
     train = _cut(train, cut, f"{config.corpus.name}/{config.corpus.train}", rejects, max_reject_share)
     dev = _cut(dev, cut, f"{config.corpus.name}/{config.corpus.dev}", rejects, max_reject_share)
-    vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)
+    if start:
+        encoder = replace(start.encoder, max_state=config.model.max_state)
+    else:
+        vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
+        encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)
     constraints = config.facts.constraints
     return Prepared(
         encoder,
@@ -174,7 +198,33 @@ def prepare(
         list(training_examples(dev, encoder, constraints)),
         cut.fingerprint if cut else "corpus",
         rejects,
+        weights,
     )
+
+
+def _weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
+    """The weights of `start` that a model of `config` can begin with."""
+    wanted, there = asdict(config.model), asdict(start.model.config)
+    differing = [f"model.{name}" for name in _SHARED_SIZES if wanted[name] != there[name]]
+    text = start.config.get("text")
+    if isinstance(text, Mapping):
+        differing += [f"text.{name}" for name, value in asdict(config.text).items() if text.get(name, value) != value]
+    if differing:
+        raise ConfigError(
+            f"training.start {config.training.start} was trained with another {', '.join(differing)}; "
+            "what begins with its weights needs the same"
+        )
+    keeps_transitions = all(wanted[name] == there[name] for name in ("predicate_dim", "max_state", "transition"))
+    return {
+        name: tensor
+        for name, tensor in start.model.state_dict().items()
+        if keeps_transitions or not name.startswith("transitions.")
+    }
+
+
+def _use_threads(config: RunConfig) -> None:
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
 
 
 def _cut(
@@ -217,11 +267,11 @@ def fit(
         TrainingError: see `Trainer.run` and `load_checkpoint`.
     """
     group = group or Alone()
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
+    _use_threads(config)
     torch.manual_seed(config.training.seed)
     vocabulary = data.encoder.vocabulary
     model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
+    model.load_state_dict(model.state_dict() | data.start)
     model = model.to(device_of(config.training))
     metrics: dict[str, float] = {}
     stages: list[tuple[ObjectiveName, StageConfig]] = [

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agggen.bundle import Bundle, fingerprint, load_bundle
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.facts.config import segmenter
 from agggen.records import Record
@@ -14,6 +15,15 @@ from agggen.run import RunConfig
 from agggen_platform.config import config_hash
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.local import fingerprint_of, read_split
+from agggen_platform.storage.bundles import get_bundle
+
+
+@dataclass(frozen=True)
+class Start:
+    """The bundle at ``training.start``."""
+
+    bundle: Bundle
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,19 @@ class Data:
     """The fingerprint of what cuts the texts into facts, or ``corpus``."""
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
     """What could not be read, by ``CORPUS/SPLIT``."""
+    start: Start | None = None
+    """What training begins with; None: at random."""
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """What a bundle remembers of where it comes from: fingerprints of the splits, and of what it began with."""
+        return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
+
+    @property
+    def decisive(self) -> dict[str, str]:
+        """The fingerprints of all that comes from outside the configuration, by what it is."""
+        found = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
+        return found | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
         """`count` development records from all over the split, always the same."""
@@ -41,7 +64,8 @@ def data_of(config: JobConfig) -> Data:
     Raises:
         CorpusError: it is not there, or more than ``max_reject_share`` of a split cannot be read; likewise precomputed
             frames.
-        AllenNLPError, BundleError: the segmenter cannot be had.
+        AllenNLPError, BundleError: the segmenter cannot be had, or there is no bundle at ``training.start``.
+        RegistryError, StorageError: the latter is in a registry or a store that does not give it.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     splits = {f"{corpus.name}/{split}": read_split(corpus.name, split) for split in (corpus.train, corpus.dev)}
@@ -53,10 +77,16 @@ def data_of(config: JobConfig) -> Data:
         {name: fingerprint_of(records) for name, (records, _) in splits.items()},
         segmenter(facts).fingerprint if facts else "corpus",
         {name: rejects for name, (_, rejects) in splits.items() if rejects},
+        _start(config.training.start) if config.training.start else None,
     )
+
+
+def _start(address: str) -> Start:
+    path = get_bundle(address)
+    return Start(load_bundle(path), fingerprint(path))
 
 
 def default_name(preset: str, config: RunConfig, data: Data) -> str:
     """``PRESET-`` and 12 hex digits of all that decides the result, so that the same command continues its run."""
-    decisive = json.dumps([config_hash(result_of(config)), *data.fingerprints.values(), data.segmenter])
+    decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"

@@ -133,7 +133,7 @@ def train_job(
                 raise stop.stopped(error) from error
             meter.close()  # what follows keeps no checkpoints
             check()
-            bundle = bundle_of(config, prepared, model, metrics, data.fingerprints, resolved(result_of(config)))
+            bundle = bundle_of(config, prepared, model, metrics, data.sources, resolved(result_of(config)))
             path, address = run.publish(bundle)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
@@ -227,8 +227,7 @@ class _Run:
         self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _asked(self, data: Data) -> dict[str, Any]:
-        fingerprints = {f"data {name}": value for name, value in data.fingerprints.items()}
-        return flatten(result_of(self.config)) | fingerprints | {"segmenter": data.segmenter}
+        return flatten(result_of(self.config)) | data.decisive
 
     def describe(self, data: Data) -> None:
         """Tells the run log what is trained on what."""

@@ -1,6 +1,7 @@
 """Examples for training in a run's folder: made once, by whoever starts the run, and read by every worker.
 
     prepared/KEY/{train,dev}.parquet    one example a row
+    prepared/KEY/start.safetensors      the weights that training begins with, where ``training.start`` is set
     prepared/KEY/encoder.json           vocabulary, predicate table, rejected references, and the hashes of the two;
                                         it comes last
 
@@ -17,10 +18,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+from torch import Tensor
+
 from agggen.corpora.rejects import Reject
 from agggen.encoding import Encoder
 from agggen.model.batch import Example
 from agggen.run import Prepared, RunConfig, prepare
+from agggen.tensors import save_tensors
 from agggen.text import Vocabulary
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage import verified
@@ -30,6 +35,7 @@ from agggen_platform.training.data import Data
 
 FORMAT = 2
 _ENCODER = "encoder.json"
+_START = "start.safetensors"
 _SPLITS = ("train", "dev")
 
 
@@ -43,7 +49,7 @@ def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared
     place = f"prepared/{_key(config, data)}"
     if folder.read(f"{place}/{_ENCODER}") is not None:
         return read_prepared(folder, place), place
-    made = prepare(config, data.train, data.dev, config.max_reject_share)
+    made = prepare(config, data.train, data.dev, config.max_reject_share, data.start and data.start.bundle)
     _write(folder, place, made)
     return made, place
 
@@ -71,8 +77,13 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
             path = Path(scratch) / split
             verified.get(folder, f"{place}/{split}.parquet", path, **described["files"][split])
             found[split] = _read_examples(path, folder.at(f"{place}/{split}.parquet"))
+        start: dict[str, Tensor] = {}
+        if _START in described["files"]:
+            path = Path(scratch) / _START
+            verified.get(folder, f"{place}/{_START}", path, **described["files"][_START])
+            start = load_file(path)
     rejects = {split: [Reject(**one) for one in some] for split, some in described["rejects"].items()}
-    return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects)
+    return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects, start)
 
 
 def _key(config: RunConfig, data: Data) -> str:
@@ -85,6 +96,8 @@ def _key(config: RunConfig, data: Data) -> str:
         "text": asdict(config.text),
         "max_state": config.model.max_state,
     }
+    if data.start:
+        decisive |= {"start": data.start.fingerprint, "model": asdict(config.model)}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -95,6 +108,11 @@ def _write(folder: Folder, place: str, made: Prepared) -> None:
             _write_examples(path, examples)
             size, sha256 = verified.measure(path)
         files[split] = {"size": size, "sha256": sha256}
+    if made.start:
+        with folder.new(f"{place}/{_START}") as path:
+            save_tensors(path, made.start)
+            size, sha256 = verified.measure(path)
+        files[_START] = {"size": size, "sha256": sha256}
     described = {
         "files": files,
         "vocabulary": made.encoder.vocabulary.to_json(),

@@ -1,0 +1,123 @@
+"""Training that begins with another run's weights: the same as one run of both stages, and refused where it cannot be."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agggen.bundle import load_bundle
+from agggen.errors import BundleError, ConfigError
+from agggen.run import prepare
+from agggen_platform.job_config import JobConfig
+from agggen_platform.storage.folder import Folder
+from agggen_platform.training.data import data_of, default_name
+from agggen_platform.training.job import train_job
+from agggen_platform.training.prepared import prepared_in, read_prepared
+from tests.unit.training.toy import RECORDS, config_of, write_corpus
+
+
+@pytest.fixture(autouse=True, scope="module")
+def undrawn() -> None:
+    patch = pytest.MonkeyPatch()
+    patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
+    return config_of(write_corpus(tmp_path_factory.mktemp("start") / "toy"))
+
+
+def epochs(config: JobConfig, **of_stage: int) -> JobConfig:
+    stages = {name: replace(getattr(config.training, name), epochs=number) for name, number in of_stage.items()}
+    return replace(config, training=replace(config.training, **stages))
+
+
+def from_start(config: JobConfig, start: Path, **model: Any) -> JobConfig:
+    config = epochs(config, baseline=0)
+    training = replace(config.training, start=str(start))
+    return replace(config, training=training, model=replace(config.model, **model))
+
+
+@pytest.fixture(scope="module")
+def start(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain Transformer."""
+    return train_job(epochs(config, joint=0), "plain", runs_dir=tmp_path_factory.mktemp("runs")).path
+
+
+def weights(path: Path) -> Mapping[str, torch.Tensor]:
+    return load_bundle(path).model.state_dict()
+
+
+def test_two_runs_make_the_model_of_one(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    whole = train_job(config, "whole", runs_dir=tmp_path)
+    second = train_job(from_start(config, start), "second", runs_dir=tmp_path)
+    expected, found = weights(whole.path), weights(second.path)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert not torch.equal(weights(start)["embedding.weight"], found["embedding.weight"]), "the joint stage trained"
+    assert "start" in second.bundle.sources and "start" not in whole.bundle.sources
+    assert set(second.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
+
+
+def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: Path) -> None:
+    fewer = prepare(from_start(config, start), RECORDS[:4], RECORDS[8:])
+    there = load_bundle(start).encoder
+    assert fewer.encoder.predicates == there.predicates
+    assert fewer.encoder.vocabulary.fingerprint == there.vocabulary.fingerprint
+    alone = prepare(config, RECORDS[:4], RECORDS[8:])
+    assert alone.encoder.vocabulary.fingerprint != there.vocabulary.fingerprint, "four records have fewer words"
+
+
+def test_other_predicate_embeddings_begin_anew(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    taken = prepare(from_start(config, start), RECORDS[:8], RECORDS[8:]).start
+    changed = from_start(config, start, predicate_dim=config.model.predicate_dim + 3)
+    without = prepare(changed, RECORDS[:8], RECORDS[8:]).start
+    assert {name for name in taken if name not in without} == {n for n in taken if n.startswith("transitions.")}
+    assert train_job(changed, "wider", runs_dir=tmp_path).trained
+
+
+def test_what_a_worker_reads_begins_the_same(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    folder, asked = Folder(str(tmp_path)), from_start(config, start)
+    made, place = prepared_in(folder, asked, data_of(asked))
+    found = read_prepared(folder, place).start
+    assert found.keys() == made.start.keys() and all(torch.equal(found[name], made.start[name]) for name in found)
+    other = replace(asked, model=replace(asked.model, predicate_dim=asked.model.predicate_dim + 3))
+    assert prepared_in(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda c: replace(c, model=replace(c.model, width=16)), r"model\.width"),
+        (lambda c: replace(c, model=replace(c.model, copy=False)), r"model\.copy"),
+        (lambda c: replace(c, text=replace(c.text, min_count=7)), r"text\.min_count"),
+    ],
+)
+def test_another_network_or_other_words_are_refused(config: JobConfig, start: Path, change: Any, what: str) -> None:
+    with pytest.raises(ConfigError, match=rf"training\.start .*bundle was trained with another {what}; "):
+        prepare(change(from_start(config, start)), RECORDS[:8], RECORDS[8:])
+
+
+def test_a_start_that_is_not_there_is_refused(config: JobConfig, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="there is no bundle at .*nowhere"):
+        data_of(from_start(config, tmp_path / "nowhere"))
+
+
+def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    place = tmp_path / "bundle"
+    shutil.copytree(start, place)
+    asked = from_start(config, place)
+    before = default_name("toy", asked, data_of(asked))
+    train_job(asked, "r", runs_dir=tmp_path)
+    shutil.rmtree(place)
+    other = epochs(config, joint=0)
+    made = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
+    shutil.copytree(made.path, place)
+    assert default_name("toy", asked, data_of(asked)) != before
+    with pytest.raises(ConfigError, match="start was '.*' and is '.*'"):
+        train_job(asked, "r", runs_dir=tmp_path)
