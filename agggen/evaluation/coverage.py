@@ -38,7 +38,7 @@ from functools import lru_cache
 from agggen.alignment import words
 from agggen.errors import AggGenError
 from agggen.evaluation import Score
-from agggen.evaluation.slot_errors import known, says, slot_of
+from agggen.evaluation.slot_errors import known, says, slot_errors, slot_of
 from agggen.records import Record, Triple
 
 THRESHOLD = 0.6
@@ -117,6 +117,17 @@ def mentioned(triple: Triple, text: str, threshold: float = THRESHOLD) -> bool:
     denies them is looked at for E2E's familyFriendly alone.
     """
     return _check(triple, text, threshold).mentioned
+
+
+def invented(record: Record, text: str) -> int:
+    """How many values of E2E's slots `text` says, in the plain reading, that `record` does not have.
+
+    0 where a predicate of the record is no slot of E2E: of other records' texts it is not known what they may say.
+    """
+    if not all(slot_of(triple.predicate) for triple in record.triples):
+        return 0
+    found = slot_errors(record, text, "plain")
+    return len(found.added) + len(found.wrong)
 
 
 def coverage(records: Sequence[Record], texts: Sequence[str], threshold: float = THRESHOLD) -> Score:

@@ -21,7 +21,12 @@ class InferenceConfig:
     level: int = 0  # largest number of triples in a fact; 0 means the model's L, 1 means no aggregation
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     plan_weight: float = 1.0  # weight of log p(z | x) against the text's score in the joint choice
-    missing_penalty: float = 1.0  # taken off the joint choice's score for each value that its fact does not mention
+    missing_penalty: float = (
+        1.0  # taken off the joint choice's score for each value that its fact does not mention, and
+    )
+    # for each that the text says and the record does not have (looked for in records of E2E alone)
+    retries: int = 0  # a text with such a mistake is searched for again, each time among four times as many plans and
+    # twice as many hypotheses
     beam: BeamConfig = field(default_factory=BeamConfig)
     rows: int = 320  # hypotheses decoded together
     seed: int = 0  # of random-order
@@ -34,9 +39,12 @@ class InferenceConfig:
             ("rows", 1),
             ("level", 0),
             ("seed", 0),
+            ("retries", 0),
         ):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
         for name in ("plan_weight", "missing_penalty"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a number of 0 or more, not {getattr(self, name)}")
+        if self.retries and not self.missing_penalty:
+            raise ConfigError("retries look for texts with fewer mistakes, so missing_penalty must be more than 0")

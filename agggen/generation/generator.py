@@ -8,12 +8,13 @@ writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
-from agggen.evaluation.coverage import mentioned
+from agggen.evaluation.coverage import invented, mentioned
 from agggen.generation.config import InferenceConfig
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, WrittenFact
@@ -118,6 +119,9 @@ class Generator:
     ) -> list[list[Generation]]:
         """The writing half of `generate`: the `n_best` best texts of each record among its candidate plans, best first.
 
+        A text with a mistake (`InferenceConfig.missing_penalty`) is searched for again, `retries` times at most, among
+        more plans and hypotheses (more hypotheses only, where a human gave the plan); the best of all is chosen.
+
         Records whose settings of the beam search are the same are searched together, whatever else differs between
         their configurations; nothing that a record gets depends on its company but the rounding of floats.
 
@@ -134,21 +138,35 @@ class Generator:
         n = len(records)
         configs = [item or self.config for item in each(config, n, "config")]
         counts = each(n_best, n, "n_best")
-        plans = [found.plans for found in candidates]
-        for record, of_record in zip(records, plans, strict=True):
+        for record, of_record in zip(records, candidates, strict=True):
             check_size(record)
-            if not of_record:
+            if not of_record.plans:
                 raise PlanError(f"record {record.id!r} has no candidate plans; one is needed at least")
-            for plan in of_record:
+            for plan in of_record.plans:
                 check_indices(len(record.triples), plan)
+        results = self._write_once(records, candidates, configs)
+        for tried in range(1, max((config.retries for config in configs), default=0) + 1):
+            failed = [i for i in range(n) if tried <= configs[i].retries and _mistakes(records[i], results[i][0])]
+            wider = [_wider(configs[i], tried) for i in failed]
+            some = [records[i] for i in failed]
+            planned = self.candidates(some, config=wider)
+            again = [candidates[i] if candidates[i].given else new for i, new in zip(failed, planned, strict=True)]
+            for i, found in zip(failed, self._write_once(some, again, wider), strict=True):
+                results[i] = _best_first([*results[i], *found])
+        return [found[:count] for found, count in zip(results, counts, strict=True)]
+
+    def _write_once(
+        self, records: Sequence[Record], candidates: Sequence[Candidates], configs: Sequence[InferenceConfig]
+    ) -> list[list[Generation]]:
+        """All texts of each record that the beam search finds for its candidate plans, best first."""
+        plans = [found.plans for found in candidates]
         sources, extras = zip(*map(self.encoder.source, records), strict=True) if records else ((), ())
         results: dict[int, list[Generation]] = {}
         for chunk in _by_work(sources, plans, configs):
             written = self._write([sources[i] for i in chunk], [plans[i] for i in chunk], configs[chunk[0]].beam)
             for i, found in zip(chunk, written, strict=True):
-                chosen = self._choose(records[i], candidates[i], found, configs[i], extras[i])
-                results[i] = chosen[: counts[i]]
-        return [results[i] for i in range(n)]
+                results[i] = self._choose(records[i], candidates[i], found, configs[i], extras[i])
+        return [results[i] for i in range(len(records))]
 
     @torch.no_grad()
     def _write(
@@ -169,17 +187,18 @@ class Generator:
         extras: list[str],
     ) -> list[Generation]:
         """All texts of a record by falling joint score (paper equation 9)."""
-        generations: dict[str, Generation] = {}
+        generations: list[Generation] = []
         for plan, prior, hypotheses in zip(candidates.plans, candidates.log_probabilities, found, strict=True):
             for hypothesis in hypotheses:
                 text, facts = self._spell(record, plan, hypothesis, extras)
-                missing = sum(len(fact.missing) for fact in facts)
-                score = hypothesis.score + config.plan_weight * (prior or 0.0) - config.missing_penalty * missing
-                if text not in generations or generations[text].score < score:
-                    generations[text] = Generation(
-                        record.id, text, named_plan(record, plan), prior, hypothesis.log_probability, score, facts
-                    )
-        return sorted(generations.values(), key=lambda g: (-g.score, g.text))
+                score = hypothesis.score + config.plan_weight * (prior or 0.0)
+                named = named_plan(record, plan)
+                written = Generation(record.id, text, named, prior, hypothesis.log_probability, score, facts)
+                if config.missing_penalty:
+                    score -= config.missing_penalty * _mistakes(record, written)
+                    written = replace(written, score=score)
+                generations.append(written)
+        return _best_first(generations)
 
     def _spell(
         self, record: Record, plan: IndexPlan, hypothesis: Hypothesis, extras: list[str]
@@ -230,6 +249,26 @@ class Generator:
                 certainty = tuple(float(marginals[row, *found[k]]) if k in found else 1.0 for k in range(len(pieces)))
                 aligned.append(AlignedText(record.id, tuple(pieces), named, certainty, float(likelihood[row])))
         return aligned
+
+
+def _best_first(generations: Iterable[Generation]) -> list[Generation]:
+    """By falling score, each text once."""
+    best: dict[str, Generation] = {}
+    for generation in generations:
+        if generation.text not in best or best[generation.text].score < generation.score:
+            best[generation.text] = generation
+    return sorted(best.values(), key=lambda g: (-g.score, g.text))
+
+
+def _mistakes(record: Record, written: Generation) -> int:
+    """Values that their fact does not mention, and values that the text has from nowhere."""
+    return sum(len(fact.missing) for fact in written.facts) + invented(record, written.text)
+
+
+def _wider(config: InferenceConfig, tried: int) -> InferenceConfig:
+    """The search after `tried` others."""
+    beam = replace(config.beam, beam=config.beam.beam * 2**tried)
+    return replace(config, plans=config.plans * 4**tried, beam=beam)
 
 
 def _by_work(

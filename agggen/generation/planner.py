@@ -140,7 +140,8 @@ class Planner:
             found = [resolve_plan(record, plan, complete=complete, scores=scores)]
         norm = log_partition(scores)
         chains = [plan_score(scores, states) for states in found]
-        return Candidates(tuple(found), tuple(None if chain is None else _normalised(chain, norm) for chain in chains))
+        log_probabilities = tuple(None if chain is None else _normalised(chain, norm) for chain in chains)
+        return Candidates(tuple(found), log_probabilities, plan is not None)
 
     def _search(self, record: Record, scores: PlanScores, config: InferenceConfig) -> list[IndexPlan]:
         limit = config.level or None

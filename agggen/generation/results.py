@@ -15,6 +15,8 @@ class Candidates:
     plans: tuple[IndexPlan, ...]
     log_probabilities: tuple[float | None, ...]
     """log p(z | x) of each, normalised over all plans of the record; None if a group is larger than the model's L."""
+    given: bool = False
+    """Whether a human gave the plan, which is then followed whatever comes of it."""
 
 
 @dataclass(frozen=True, slots=True)
