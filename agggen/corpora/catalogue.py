@@ -31,6 +31,8 @@ class Corpus:
     """The file or folder that a split is read from, below `folder`."""
     read: Callable[[Path, str], Items]
     folder: str | None
+    copied_from: str = ""
+    """The folder that users copy themselves, where no licence allows more; empty for a corpus that is fetched."""
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -86,6 +88,13 @@ def _webnlg(path: Path, split: str) -> Items:
             yield item
 
 
+def _webnlg_plans(path: Path, split: str) -> Items:
+    from agggen.corpora.annotated import read_annotated
+
+    home = path.parents[2]  # the entry's folder is three deep
+    return read_annotated(path, load("webnlg", "test-seen", home))
+
+
 _TEST = "test/testdata_with_lex.xml"
 _GARDENT = "Gardent, Shimorina, Narayan, Perez-Beltrachini (INLG 2017), The WebNLG Challenge"
 _CORPORA = (
@@ -134,6 +143,16 @@ _CORPORA = (
         _webnlg,
         "webnlg_enriched_1.6",
     ),
+    Corpus(
+        "webnlg-plans",
+        "Human plans and alignments of 274 texts about 100 of WebNLG's seen test inputs; needs webnlg too",
+        "none stated (its texts CC BY-NC-SA 4.0)",
+        "Xu, Dusek, Rieser, Konstas (ACL 2021), AggGen",
+        {"test": ""},
+        _webnlg_plans,
+        "agggen_release/human_annotations/evaluation",
+        copied_from="the folder eva_webnlg/annotation_human of https://github.com/XinnuoXu/AggGen",
+    ),
 )
 
 
@@ -177,8 +196,9 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
         return corpus.read(Path(), split)
     path = data_home(home) / corpus.folder / corpus.files[split]
     if not path.exists():
+        get = f"copy {corpus.copied_from} there" if corpus.copied_from else f"run `agggen corpora fetch {name}`"
         raise CorpusError(
-            f"{name} {split} is not there: {path} is missing; run `agggen corpora fetch {name}`, or set "
+            f"{name} {split} is not there: {path} is missing; {get}, or set "
             "AGGGEN_DATA_HOME to the folder that holds it"
         )
     return corpus.read(path, split)

@@ -47,8 +47,9 @@ class FetchReport:
 
 
 def read_manifest(name: str) -> tuple[RemoteFile, ...]:
-    """The files of a corpus of the catalogue; none for a corpus that is part of agggen."""
-    if get_corpus(name).folder is None:
+    """The files of a corpus of the catalogue; none for one that is part of agggen or that users copy themselves."""
+    corpus = get_corpus(name)
+    if corpus.folder is None or corpus.copied_from:
         return ()
     text = (files("agggen.corpora") / "manifests" / f"{name}.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
@@ -59,10 +60,15 @@ def fetch(name: str, home: Path | str | None = None, progress: Progress | None =
     """Downloads the corpus `name` into the data home; files that are already right are left alone.
 
     Raises:
-        CorpusError: no such corpus, no network, or a file that is not what the manifest pins.
+        CorpusError: no such corpus, one that users copy themselves, no network, or a file that is not what the
+            manifest pins.
     """
     corpus = get_corpus(name)
     folder = data_home(home) / (corpus.folder or "")
+    if corpus.copied_from:
+        raise CorpusError(
+            f"{name} is not fetched, because its release states no licence: copy {corpus.copied_from} to {folder}"
+        )
     return fetch_files(read_manifest(name), folder, progress)
 
 

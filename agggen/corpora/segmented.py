@@ -58,7 +58,7 @@ def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[
     for name in _FILES[corpus, split]:
         if not (folder / name).exists():
             raise CorpusError(f"{folder / name} is missing; the released facts are not fetched: copy data-alg there")
-        for _, columns in _rows(folder / name):
+        for _, columns in tab_separated(folder / name):
             texts = tuple(text.strip() for text in (columns if "facts_only" in name else columns[2:]) if text.strip())
             if texts:
                 facts.append(texts)
@@ -71,18 +71,18 @@ def attach_release_facts(records: Sequence[Record], facts: Sequence[Sequence[str
     A text is looked up by its letters and digits alone (tokenisers move white space and swap quotes and dashes); the
     few texts of which the segmenter dropped words by similarity. References without a match keep what they had.
     """
-    by_letters = {_letters("".join(item)): tuple(item) for item in facts}
-    wanted = {_letters(reference.text) for record in records for reference in record.references}
-    unused = [letters for letters in by_letters if letters not in wanted]
+    by_letters = {letters("".join(item)): tuple(item) for item in facts}
+    wanted = {letters(reference.text) for record in records for reference in record.references}
+    unused = [key for key in by_letters if key not in wanted]
     missing = 0
     result: list[Record] = []
     for record in records:
         references: list[Reference] = []
         for reference in record.references:
-            letters = _letters(reference.text)
-            if letters not in by_letters and (close := get_close_matches(letters, unused, 1, _SIMILAR)):
-                letters = close[0]
-            texts = attach_facts(reference.text, by_letters[letters]) if letters in by_letters else None
+            key = letters(reference.text)
+            if key not in by_letters and (close := get_close_matches(key, unused, 1, _SIMILAR)):
+                key = close[0]
+            texts = attach_facts(reference.text, by_letters[key]) if key in by_letters else None
             if texts is None:
                 missing += 1
                 references.append(reference)
@@ -142,7 +142,8 @@ def _carry(ends: list[int], theirs: str, ours: str, space_after: list[bool]) -> 
     return carried
 
 
-def _letters(text: str) -> str:
+def letters(text: str) -> str:
+    """The letters and digits of `text` in lower case: what a tokeniser leaves as it was."""
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
@@ -155,8 +156,8 @@ def read_segmented(source: Path | str, target: Path | str, corpus: str, split: s
     Raises:
         CorpusError: a file is missing or empty, or the two differ in length.
     """
-    rows = list(_rows(Path(source)))
-    texts = list(_rows(Path(target)))
+    rows = list(tab_separated(Path(source)))
+    texts = list(tab_separated(Path(target)))
     if len(rows) != len(texts):
         raise CorpusError(f"{source} has {len(rows)} lines, {target} has {len(texts)}; they must correspond")
     pairs = zip(rows, texts, strict=True)
@@ -170,7 +171,7 @@ def read_segmented(source: Path | str, target: Path | str, corpus: str, split: s
             continue
         for line, target_columns in targets:
             try:
-                record = _with_references(record, (*record.references, _aligned_reference(target_columns)))
+                record = _with_references(record, (*record.references, aligned_reference(target_columns)))
             except AggGenError as error:
                 yield Reject(str(target), line, identifier, str(error))
         yield record
@@ -197,7 +198,12 @@ def _split_triple(text: str, relation: str) -> Triple:
     raise RecordError(f"the triple {text!r:.80} does not hold {relation!r} between a subject and an object")
 
 
-def _aligned_reference(columns: list[str]) -> Reference:
+def aligned_reference(columns: Sequence[str]) -> Reference:
+    """The tokenised text of a row ``tree, plan, fact, fact, ...`` with its facts and their predicates.
+
+    Raises:
+        RecordError: a column is missing, or the plan has not one group a fact.
+    """
     if len(columns) < 3:
         raise RecordError("needs a tree, a plan and at least one fact, separated by tabs")
     _, plan, *facts = columns
@@ -214,8 +220,12 @@ def _aligned_reference(columns: list[str]) -> Reference:
     )
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The tab-separated columns of each line, with its number."""
+def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each line of a file, with its number from 1.
+
+    Raises:
+        CorpusError: the file is missing, empty, not UTF-8, or has a line that cannot be read.
+    """
     with open_source(path) as (stream, name):
         for item in read_lines(stream, name):
             if isinstance(item, Reject):

@@ -7,6 +7,7 @@ writes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -144,29 +145,48 @@ class Generator:
                 raise PlanError(f"record {record.id!r} has no candidate plans; one is needed at least")
             for plan in of_record.plans:
                 check_indices(len(record.triples), plan)
-        results = self._write_once(records, candidates, configs)
+        results = self._write_once(records, candidates, configs, counts)
         for tried in range(1, max((config.retries for config in configs), default=0) + 1):
             failed = [i for i in range(n) if tried <= configs[i].retries and _mistakes(records[i], results[i][0])]
             wider = [_wider(configs[i], tried) for i in failed]
             some = [records[i] for i in failed]
             planned = self.candidates(some, config=wider)
             again = [candidates[i] if candidates[i].given else new for i, new in zip(failed, planned, strict=True)]
-            for i, found in zip(failed, self._write_once(some, again, wider), strict=True):
+            wanted = [counts[i] for i in failed]
+            for i, found in zip(failed, self._write_once(some, again, wider, wanted), strict=True):
                 results[i] = _best_first([*results[i], *found])
         return [found[:count] for found, count in zip(results, counts, strict=True)]
 
     def _write_once(
-        self, records: Sequence[Record], candidates: Sequence[Candidates], configs: Sequence[InferenceConfig]
+        self,
+        records: Sequence[Record],
+        candidates: Sequence[Candidates],
+        configs: Sequence[InferenceConfig],
+        counts: Sequence[int],
     ) -> list[list[Generation]]:
-        """All texts of each record that the beam search finds for its candidate plans, best first."""
-        plans = [found.plans for found in candidates]
+        """The texts of each record that the beam search finds for its candidate plans, best first.
+
+        The likeliest plan is written first. A text's own score is never above 0, so a plan whose weighted probability
+        alone is below the record's `counts`-th best score so far is left out: none of its texts would be among those.
+        """
         sources, extras = zip(*map(self.encoder.source, records), strict=True) if records else ((), ())
-        results: dict[int, list[Generation]] = {}
-        for chunk in _by_work(sources, plans, configs):
-            written = self._write([sources[i] for i in chunk], [plans[i] for i in chunk], configs[chunk[0]].beam)
-            for i, found in zip(chunk, written, strict=True):
-                results[i] = self._choose(records[i], candidates[i], found, configs[i], extras[i])
-        return [results[i] for i in range(len(records))]
+        ranked = [
+            sorted(zip(found.plans, found.log_probabilities, strict=True), key=lambda pair: -(pair[1] or 0.0))
+            for found in candidates
+        ]
+        results: list[list[Generation]] = [[] for _ in records]
+        for turn in (slice(0, 1), slice(1, None)):
+            hopeful = []
+            for of_record, found, config, count in zip(ranked, results, configs, counts, strict=True):
+                least = found[count - 1].score if count <= len(found) else -math.inf
+                hopeful.append([pair for pair in of_record[turn] if config.plan_weight * (pair[1] or 0.0) >= least])
+            plans = [[plan for plan, _ in of_record] for of_record in hopeful]
+            for chunk in _by_work(sources, plans, configs):
+                written = self._write([sources[i] for i in chunk], [plans[i] for i in chunk], configs[chunk[0]].beam)
+                for i, texts in zip(chunk, written, strict=True):
+                    chosen = self._choose(records[i], hopeful[i], texts, configs[i], extras[i])
+                    results[i] = _best_first([*results[i], *chosen])
+        return results
 
     @torch.no_grad()
     def _write(
@@ -181,14 +201,14 @@ class Generator:
     def _choose(
         self,
         record: Record,
-        candidates: Candidates,
+        plans: Sequence[tuple[IndexPlan, float | None]],
         found: Sequence[Sequence[Hypothesis]],
         config: InferenceConfig,
         extras: list[str],
     ) -> list[Generation]:
-        """All texts of a record by falling joint score (paper equation 9)."""
+        """The texts of a record's plans with their joint scores (paper equation 9)."""
         generations: list[Generation] = []
-        for plan, prior, hypotheses in zip(candidates.plans, candidates.log_probabilities, found, strict=True):
+        for (plan, prior), hypotheses in zip(plans, found, strict=True):
             for hypothesis in hypotheses:
                 text, facts = self._spell(record, plan, hypothesis, extras)
                 score = hypothesis.score + config.plan_weight * (prior or 0.0)
@@ -198,7 +218,7 @@ class Generator:
                     score -= config.missing_penalty * _mistakes(record, written)
                     written = replace(written, score=score)
                 generations.append(written)
-        return _best_first(generations)
+        return generations
 
     def _spell(
         self, record: Record, plan: IndexPlan, hypothesis: Hypothesis, extras: list[str]
@@ -277,7 +297,8 @@ def _by_work(
     """Indices of records of one beam search: of the same settings and similar length, of about `rows` hypotheses."""
     by_beam: dict[BeamConfig, list[int]] = {}
     for i, config in enumerate(configs):
-        by_beam.setdefault(config.beam, []).append(i)
+        if plans[i]:
+            by_beam.setdefault(config.beam, []).append(i)
     for beam, indices in by_beam.items():
         chunk: list[int] = []
         rows, limit = 0, 0

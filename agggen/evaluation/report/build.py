@@ -127,7 +127,7 @@ def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, 
     names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
     ours = {name: measures[name].score for name in names if name in measures}
     rows: list[tuple[Cell, ...]] = [
-        (system.system, *(system.scores.get(name) for name in names), _source(system)) for system in board.systems
+        (system.system, *(system.scores.get(name) for name in names), source_of(system)) for system in board.systems
     ]
     rows.append(
         (OURS, *(None if (score := ours.get(name)) is None else score.value for name in names), "computed here")
@@ -141,5 +141,6 @@ def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, 
     return Table(title, ("system", *names, "source"), tuple(rows)), note
 
 
-def _source(system: Published) -> str:
+def source_of(system: Published) -> str:
+    """Where a published system's scores stand, and of how many runs they are means."""
     return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"

@@ -49,7 +49,7 @@ def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared
     place = f"prepared/{_key(config, data)}"
     if folder.read(f"{place}/{_ENCODER}") is not None:
         return read_prepared(folder, place), place
-    made = prepare(config, data.train, data.dev, config.max_reject_share, data.start and data.start.bundle)
+    made = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
     _write(folder, place, made)
     return made, place
 

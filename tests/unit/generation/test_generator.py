@@ -23,6 +23,7 @@ from agggen.generation.search import BeamConfig
 from agggen.model.batch import END, collate
 from agggen.model.hmm import viterbi
 from agggen.model.joint import JointModel, ModelConfig
+from agggen.planning import IndexPlan
 from agggen.records import Plan, Record, Reference, Triple
 from agggen.text import Vocabulary
 from tests.unit.model.enumeration import State, TransitionTwin
@@ -246,6 +247,27 @@ def test_the_joint_choice_is_the_best_over_all_plans_written_alone() -> None:
         for generation in together:
             assert generation.score == pytest.approx(best[generation.text].score, abs=1e-8)
         same(machine.generate([record], n_best=2, config=config), [together[:2]])
+
+
+@pytest.mark.parametrize(("weight", "n_best"), [(1.0, 1), (1.0, 3), (20.0, 1), (20.0, 2), (0.0, 1)])
+def test_plans_that_cannot_win_are_not_written(weight: float, n_best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best texts are those of all plans; what was not written would not have been among them."""
+    machine, config = generator(), replace(SHORT, plans=12, plan_weight=weight)
+    written: list[IndexPlan] = []
+    search = Generator._write
+
+    def counted(self: Generator, sources: Any, plans: Any, beam: Any) -> Any:
+        written.extend(plan for of_record in plans for plan in of_record)
+        return search(self, sources, plans, beam)
+
+    monkeypatch.setattr(Generator, "_write", counted)
+    (best,) = machine.generate([ODA], n_best=n_best, config=config)
+    few = len(written)
+    (everything,) = machine.generate([ODA], n_best=999, config=config)
+    same([best], [everything[:n_best]])
+    assert few < len(written) - few == 12 if weight > 1 else few <= 12
+    if not weight:
+        assert few == 12, "a plan's probability says nothing then"
 
 
 def test_the_plan_counts_by_its_weight() -> None:

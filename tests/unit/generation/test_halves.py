@@ -100,7 +100,8 @@ def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.Monkey
         SHORT,
     ]
     machine.write(RECORDS, machine.candidates(RECORDS, config=configs), config=configs)
-    assert sorted(searched) == [(1, 3), (3, 2)]
+    assert sorted(searched[:2]) == [(1, 3), (3, 2)], "the likeliest plan of each"
+    assert {beam for _, beam in searched[2:]} <= {2, 3} and len(searched) <= 4, "and the others together"
     searched.clear()
     few = [replace(SHORT, rows=6), *configs[1:2], configs[0], configs[0]]  # one that wants few rows gets few
     machine.write(RECORDS, machine.candidates(RECORDS, config=few), config=few)
