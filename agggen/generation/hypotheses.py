@@ -112,13 +112,6 @@ def along(values: Tensor, index: Tensor) -> Tensor:
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
 
 
-def joined(earlier: list[KeysValues], later: list[KeysValues]) -> list[KeysValues]:
-    return [
-        (torch.cat((key, new_key), 2), torch.cat((value, new_value), 2))
-        for (key, value), (new_key, new_value) in zip(earlier, later, strict=True)
-    ]
-
-
 def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:
     """Word ids of each fact from a row of marks, words and holes."""
     facts: list[list[int]] = []

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from agggen.errors import ConfigError
-from agggen.generation.hypotheses import Beams, Beginning, Hypothesis, Open, Texts, along, joined, penalised
+from agggen.generation.hypotheses import Beams, Beginning, Hypothesis, Open, Texts, along, penalised
 from agggen.model.batch import END, FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
@@ -157,8 +157,8 @@ class _Search:
         itself = torch.eye(k * length, dtype=torch.bool, device=self.device)  # a hole sees itself, lest it see nothing
         mask = torch.cat((seen.repeat_interleave(length, 1), own.repeat_interleave(length, 1) & earlier | itself), 2)
         x = self.model.embed_target(tokens.flatten(1), position.flatten(1))
-        _, fresh = self.model.decoder(x, memory.cross, visible[:, None, None], past, mask[:, None])
-        return joined(past, fresh), torch.cat((seen, own), 2)
+        _, past = self.model.decoder(x, memory.cross, visible[:, None, None], past, mask[:, None])
+        return past, torch.cat((seen, own), 2)
 
     def _search(self, rows: Open, log_p: Tensor, marks: Tensor, floor: Tensor) -> Beams:
         """The K best finished versions of a fact for each of n plans."""
@@ -209,10 +209,9 @@ class _Search:
         n, k = inputs.shape
         x = self.model.embed_target(inputs, position)
         rows.seen = torch.cat((rows.seen, torch.eye(k, dtype=torch.bool, device=self.device).expand(n, -1, -1)), 2)
-        hidden, fresh = self.model.decoder(
+        hidden, rows.past = self.model.decoder(
             x, rows.memory.cross, rows.visible[:, None, None], rows.past, rows.seen[:, None]
         )
-        rows.past = joined(rows.past, fresh)
         return self.model.next_log_probs(hidden, rows.memory, rows.visible, self.n_ids)
 
     def _block(self, log_probs: Tensor, text: Tensor, words: Tensor) -> None:

@@ -84,12 +84,16 @@ class DecoderLayer(nn.Module):
         return self.attention.keys_values(self.norm_attention(x))
 
     def forward(
-        self, x: Tensor, own: KeysValues, own_mask: Tensor | None, memory: KeysValues, memory_mask: Tensor
-    ) -> Tensor:
-        causal = own_mask is None
-        x = x + self.dropout(self.attention(self.norm_attention(x), own, own_mask, causal=causal))
+        self, x: Tensor, past: KeysValues | None, mask: Tensor | None, memory: KeysValues, memory_mask: Tensor
+    ) -> tuple[Tensor, KeysValues]:
+        """The layer's output, and the keys and values of `past` and of x behind each other."""
+        normed = self.norm_attention(x)
+        own = self.attention.keys_values(normed)
+        if past is not None:
+            own = (torch.cat((past[0], own[0]), 2), torch.cat((past[1], own[1]), 2))
+        x = x + self.dropout(self.attention(normed, own, mask, causal=mask is None))
         x = x + self.dropout(self.cross(self.norm_cross(x), memory, memory_mask))
-        return x + self.dropout(self.feed_forward(self.norm_feed_forward(x)))
+        return x + self.dropout(self.feed_forward(self.norm_feed_forward(x))), own
 
 
 class Decoder(nn.Module):
@@ -121,26 +125,22 @@ class Decoder(nn.Module):
             mask: (rows or 1, 1, n, P + n) self-attention mask; None means causal without a past.
 
         Returns:
-            The normalised hidden states (rows, n, D) and per layer the keys and values of x alone.
+            The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.
         """
         assert past is None or mask is not None, "with a past, the causal default would look at the wrong positions"
-        fresh: list[KeysValues] = []
+        caches: list[KeysValues] = []
         for number, layer in enumerate(self.layers):
-            own = layer.own_keys_values(x)  # type: ignore[operator]
-            fresh.append(own)
-            if past is not None:
-                own = (torch.cat((past[number][0], own[0]), 2), torch.cat((past[number][1], own[1]), 2))
-            x = layer(x, own, mask, memory[number], memory_mask)
-        return self.norm(x), fresh
+            x, cache = layer(x, past[number] if past is not None else None, mask, memory[number], memory_mask)
+            caches.append(cache)
+        return self.norm(x), caches
 
     def keys_values_only(self, x: Tensor, memory: list[KeysValues], memory_mask: Tensor) -> list[KeysValues]:
         """What `forward` returns as caches for a causal pass without a past, without the last layer's blocks."""
-        fresh: list[KeysValues] = []
-        for number, layer in enumerate(self.layers):
-            fresh.append(layer.own_keys_values(x))  # type: ignore[operator]
-            if number + 1 < len(self.layers):
-                x = layer(x, fresh[-1], None, memory[number], memory_mask)
-        return fresh
+        caches: list[KeysValues] = []
+        for number, layer in enumerate(self.layers[:-1]):
+            x, cache = layer(x, None, None, memory[number], memory_mask)
+            caches.append(cache)
+        return [*caches, self.layers[-1].own_keys_values(x)]  # type: ignore[operator]
 
 
 def sinusoids(length: int, width: int) -> Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agggen.bundle import Bundle, fingerprint
+from agggen.bundle import Bundle, fingerprint, load_bundle
 from agggen.corpora.catalogue import list_corpora
 from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments, write
@@ -23,12 +23,12 @@ from agggen.evaluation.report.build import beside_published, build, reference_gr
 from agggen.evaluation.report.content import Cell, Table
 from agggen.evaluation.report.folder import FILES
 from agggen.evaluation.report.measures import of_model
-from agggen.evaluation.report.texts import Wanted, text_scores
+from agggen.evaluation.report.texts import Wanted, protocol_of, text_scores
 from agggen.evaluation.significance import RESAMPLES
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
-from agggen_platform.config import config_hash, flatten
+from agggen_platform.config import config_hash, flatten, load_config, overrides_of
 from agggen_platform.local import fingerprint_of, records_of
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked_command
@@ -120,6 +120,53 @@ def records_to_evaluate(corpus: str, split: str, limit: int = 0) -> tuple[list[R
     return records[: limit or None], len(records)
 
 
+def task_of(
+    bundle: str,
+    path: Path,
+    corpus: str,
+    split: str,
+    overrides: Sequence[str] = (),
+    *,
+    limit: int = 0,
+    protocol: str | None = None,
+    metrics: tuple[str, ...] | None = None,
+    meteor: bool = True,
+    run_archives: bool = False,
+) -> Task:
+    """The evaluation of a bundle on a split, as it would be told to `agggen evaluate`.
+
+    Args:
+        bundle: what the user calls it; `path` is where it lies on this machine.
+        corpus: a corpus of the catalogue, or a folder of prepared Parquet.
+        overrides: inference settings that differ from the bundle's own.
+        limit: only the first so many records (0: all).
+        protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `Wanted`.
+        run_archives: see `Bundle.fact_segmenter`.
+
+    Raises:
+        BundleError: there is no bundle, or it was changed.
+        ConfigError: a setting, protocol or metric that does not exist or cannot be computed here.
+        CorpusError: there is no such corpus or split, or no record has a reference.
+    """
+    loaded = load_bundle(path)
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *overrides])
+    records, whole = records_to_evaluate(corpus, split, limit)
+    named, named_split = named_corpus(corpus, split)
+    return Task(
+        bundle=loaded,
+        path=path,
+        address=bundle,
+        corpus=named,
+        split=named_split,
+        records=records,
+        whole=whole,
+        config=config,
+        wanted=Wanted(protocol or protocol_of(named), metrics, meteor),
+        command=command_line(),
+        cut=loaded.fact_segmenter(run_archives),
+    )
+
+
 def trained_on(bundle: Bundle) -> str | None:
     """The corpus of the catalogue that a bundle was trained on, or a part of it; None where that is not known."""
     corpus = bundle.config.get("corpus")
@@ -147,11 +194,12 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         **{f"inference {name}": value for name, value in flatten(task.config).items()},
         **{f"seconds, {what}": f"{value:.1f}" for what, value in seconds.items()},
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        **_machine(),
+        **machine(),
     }
 
 
-def _machine() -> dict[str, Cell]:
+def machine() -> dict[str, Cell]:
+    """What evaluates: versions, system and processors."""
     from importlib.metadata import PackageNotFoundError, version
 
     import torch

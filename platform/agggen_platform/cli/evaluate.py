@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +13,6 @@ from agggen_platform.cli.records import BundleAddress, RunArchives, bundle_folde
 
 if TYPE_CHECKING:
     from agggen.evaluation.report import Report
-
-_SECONDS_BETWEEN_NOTES = 10.0
 
 
 def evaluate(
@@ -72,40 +68,32 @@ def evaluate(
         agggen evaluate BUNDLE --corpus webnlg --split dev
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
     """
-    from agggen.bundle import load_bundle
     from agggen.errors import ConfigError
     from agggen.evaluation.report import check_target, write_report
-    from agggen.evaluation.report.texts import Wanted, protocol_of
-    from agggen.generation.generator import InferenceConfig
     from agggen_platform import evaluation
-    from agggen_platform.config import load_config, overrides_of
+    from agggen_platform.cli.progress import writing_progress
 
     if str(out) == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
     path = bundle_folder(bundle)
-    loaded = load_bundle(path)
     choices = {"planner": planner, "ablation": ablation, "seed": seed}
     settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings, *(overrides or ())])
-    records, whole = evaluation.records_to_evaluate(corpus, split, limit)
-    named, named_split = evaluation.named_corpus(corpus, split)
-    task = evaluation.Task(
-        bundle=loaded,
-        path=path,
-        address=bundle,
-        corpus=named,
-        split=named_split,
-        records=records,
-        whole=whole,
-        config=config,
-        wanted=Wanted(protocol or protocol_of(named), None if metrics is None else _names(metrics), meteor),
-        command=evaluation.command_line(),
-        cut=loaded.fact_segmenter(run_archives),
+    task = evaluation.task_of(
+        bundle,
+        path,
+        corpus,
+        split,
+        [*settings, *(overrides or ())],
+        limit=limit,
+        protocol=protocol,
+        metrics=None if metrics is None else _names(metrics),
+        meteor=meteor,
+        run_archives=run_archives,
     )
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
     folder = out or beside / "evaluation" / task.name
     check_target(folder, task.identity)
-    report = evaluation.evaluate(task, _progress(len(records)), console.note)
+    report = evaluation.evaluate(task, writing_progress(len(task.records)), console.note)
     write_report(folder, report)
     _print_scores(report)
     console.note(f"Report: {folder / 'report.html'}")
@@ -122,19 +110,6 @@ def _print_scores(report: Report) -> None:
         for name, value, interval, signature in section.table().rows:
             rows.append((f"{section.key}/{name}", _shown(value), interval or "-", signature))
     console.print_table(("score", "value", "95 % interval", "signature"), rows)
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Says now and then how many records are done."""
-    last = time.monotonic()
-
-    def show(done: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
-            last = time.monotonic()
-            console.note(f"written: {done:,} of {total:,} records")
-
-    return show
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""How training looks: a live bar with the numbers that matter on a terminal, plain lines elsewhere."""
+"""How training looks: a live bar with the numbers that matter on a terminal, plain lines elsewhere. And how writing does."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agggen_platform.training.news import News
 
 _TITLES = {"baseline": "Transformer", "joint": "joint model"}
 _SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_NOTES = 10.0
 
 
 class _Lines:
@@ -76,3 +77,16 @@ def training_progress() -> Iterator[Callable[[News], None]]:
     )
     with Progress(*columns, console=console.stderr()) as display:
         yield _Bars(display)
+
+
+def writing_progress(total: int) -> Callable[[int], None]:
+    """Says now and then how many records are done."""
+    last = time.monotonic()
+
+    def show(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
+            last = time.monotonic()
+            console.note(f"written: {done:,} of {total:,} records")
+
+    return show

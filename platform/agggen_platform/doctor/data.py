@@ -52,6 +52,11 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
         return ok(corpus.name, "part of agggen")
     files = read_manifest(corpus.name)
     folder = data_home() / corpus.folder
+    if corpus.copied_from:
+        if folder.is_dir():
+            return ok(corpus.name, f"{folder}, copied by hand: its files have no pinned SHA-256")
+        copy = f"copy {corpus.copied_from} to {folder}"
+        return Finding(Level.ERROR if needed else Level.NOTE, corpus.name, f"not in {data_home()}", copy)
     missing = [file for file in files if not (folder / file.path).is_file()]
     changed = [file for file in files if (folder / file.path).is_file() and not _is_right(folder / file.path, file)]
     fetch = f"agggen corpora fetch {corpus.name}"

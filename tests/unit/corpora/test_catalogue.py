@@ -32,7 +32,8 @@ def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_catalogue_names_what_it_has() -> None:
-    assert [corpus.name for corpus in list_corpora()] == ["elements", "e2e", "e2e-cleaned", "webnlg", "webnlg-1.6"]
+    names = ["elements", "e2e", "e2e-cleaned", "webnlg", "webnlg-1.6", "webnlg-plans"]
+    assert [corpus.name for corpus in list_corpora()] == names
     assert get_corpus("webnlg").splits == ("train", "dev", "test", "test-seen", "test-unseen")
     assert all(corpus.licence and corpus.citation and corpus.title for corpus in list_corpora())
 
@@ -49,6 +50,11 @@ def test_missing_files_say_how_to_get_them(tmp_path: Path) -> None:
         CorpusError, match=r"devset\.csv is missing; run `agggen corpora fetch e2e`, or set AGGGEN_DATA_HOME"
     ):
         load("e2e", "dev", tmp_path)
+    with pytest.raises(CorpusError, match="evaluation is missing; copy the folder eva_webnlg/annotation_human of "):
+        load("webnlg-plans", "test", tmp_path)
+    (tmp_path / "agggen_release/human_annotations/evaluation").mkdir(parents=True)
+    with pytest.raises(CorpusError, match=r"testdata_with_lex\.xml is missing; run `agggen corpora fetch webnlg`"):
+        load("webnlg-plans", "test", tmp_path)
 
 
 def test_the_data_home_is_given_or_set_or_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +128,7 @@ def test_prepare_refuses_facts_that_nobody_has(toy_home: Path, tmp_path: Path) -
         ("webnlg", "test-unseen", 891, 2433, 0),
         ("webnlg-1.6", "train", 6940, 18102, 0),
         ("webnlg-1.6", "dev", 872, 2268 - 6, 6),  # six texts are empty in 1.6
+        ("webnlg-plans", "test", 100, 274, 0),
     ],
 )
 def test_counts_of_the_real_corpora(

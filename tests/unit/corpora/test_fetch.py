@@ -182,7 +182,7 @@ def test_a_folder_that_cannot_be_written_is_named(server: Files, tmp_path: Path)
 def test_manifests_pin_every_file_by_commit_and_hash() -> None:
     for corpus in list_corpora():
         manifest = read_manifest(corpus.name)
-        assert bool(manifest) == (corpus.folder is not None)
+        assert bool(manifest) == (corpus.folder is not None and not corpus.copied_from)
         assert len({file.path for file in manifest}) == len(manifest)
         for file in manifest:
             assert len(file.sha256) == 64
@@ -194,6 +194,13 @@ def test_manifests_pin_every_file_by_commit_and_hash() -> None:
 
 def test_a_corpus_that_is_part_of_agggen_needs_no_download(tmp_path: Path) -> None:
     assert fetch("elements", tmp_path) == FetchReport(tmp_path, 0, 0)
+
+
+def test_a_corpus_that_users_copy_themselves_says_from_where_and_to_where(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="is not fetched, because its release states no licence") as error:
+        fetch("webnlg-plans", tmp_path)
+    assert f"to {tmp_path}/agggen_release/human_annotations/evaluation" in str(error.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_pinned_hashes_are_those_of_the_real_corpora(data_home: Path) -> None:

@@ -40,7 +40,8 @@ def webnlg(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_corpora_that_are_there_or_not(webnlg: Path) -> None:
     found = said(data.corpora(Settings()))
-    assert found == {"elements": "ok", "webnlg": "ok", "e2e": "note", "e2e-cleaned": "note", "webnlg-1.6": "note"}
+    absent = dict.fromkeys(("e2e", "e2e-cleaned", "webnlg-1.6", "webnlg-plans"), "note")
+    assert found == {"elements": "ok", "webnlg": "ok", **absent}
     assert only(data.corpora(Settings()), "e2e").remedy == "agggen corpora fetch e2e"
 
 
@@ -56,6 +57,16 @@ def test_a_file_that_was_changed_and_one_that_is_missing(job: Settings, level: s
     found = only(data.corpora(job), "webnlg")
     assert (found.level, "1 of 2 files are missing and 0 changed" in found.found) == (level, True)
     assert found.remedy == "agggen corpora fetch webnlg"
+
+
+def test_a_corpus_that_users_copy_themselves(webnlg: Path) -> None:
+    absent = only(data.corpora(Settings(corpus="webnlg-plans")), "webnlg-plans")
+    folder = webnlg.parent / "agggen_release/human_annotations/evaluation"
+    assert absent.level == "error"
+    assert absent.remedy.startswith("copy the folder eva_webnlg/annotation_human of https://")
+    assert absent.remedy.endswith(f" to {folder}")
+    folder.mkdir(parents=True)
+    assert only(data.corpora(Settings()), "webnlg-plans").level == "ok"
 
 
 def test_the_corpus_of_a_job_that_is_not_there(home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from agggen.corpora.catalogue import get_corpus, load
 from agggen.evaluation import Score
 from agggen.evaluation.protocols import PROTOCOLS, score_texts
-from agggen.evaluation.published import BOARDS, Board, board_for
+from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, board_for
 from agggen.evaluation.report import Measure, Section
 from agggen.evaluation.report.build import beside_published
 from agggen.records import Record
@@ -92,6 +92,21 @@ def test_tgen_plus_is_what_its_outputs_score(data_home: Path) -> None:
         assert [ours[name] for name in SLOT_ERRORS] == pytest.approx(
             [float(row[part]) for part in ("Add", "Miss", "Wrong", "SER")], abs=0.006
         )
+
+
+def test_the_planning_and_alignment_rows_are_the_papers_in_the_right_columns(data_home: Path) -> None:
+    table = {row["quantity"]: row for row in rows(data_home / "published_scores/agggen_paper_planning_alignment.tsv")}
+    people, agggen = PLANNING
+    for ours, name in ((people, "Human"), (agggen, "AggGen")):
+        for measure, score in ours.scores.items():
+            row = table[f"{name} {measure.replace('nmi', 'NMI').replace('tau', 'K-tau').replace('_', ' ')}"]
+            assert f"{score:.4f}" == row["published"] == row["recomputed"]
+    viterbi, rules = ALIGNMENT
+    for ours, name in ((viterbi, "Viterbi"), (rules, "Rule-based aligner")):
+        for measure, score in ours.scores.items():
+            row = table[f"{name} {'F1' if measure == 'f1' else measure}"]
+            assert f"{score:.2f}" == row["published"]
+            assert score == pytest.approx(float(row["recomputed"]), abs=0.005)
 
 
 @pytest.mark.parametrize("found", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")

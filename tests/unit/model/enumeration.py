@@ -262,10 +262,10 @@ class EmissionTwin:
             visible = everything if position < len(before) else own
             for number, layer in enumerate(decoder.layers):
                 assert isinstance(layer, DecoderLayer)
+                past = layer.own_keys_values(torch.cat(seen[number], 1)) if seen[number] else None
                 seen[number].append(x)
-                keys_values = layer.attention.keys_values(layer.norm_attention(torch.cat(seen[number], 1)))
                 looking_at_all = torch.ones(1, 1, 1, position + 1, dtype=torch.bool)
-                x = layer(x, keys_values, looking_at_all, self.memory.cross[number], visible)
+                x, _ = layer(x, past, looking_at_all, self.memory.cross[number], visible)
             hidden.append(decoder.norm(x)[0, 0])
         return torch.stack(hidden[len(before) :])
 
