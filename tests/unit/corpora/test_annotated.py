@@ -1,0 +1,246 @@
+"""Plans that people read out of texts: small files of our own, and down to the paper's tables on the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, read_annotated
+from agggen.corpora.catalogue import load
+from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.segmented import letters
+from agggen.errors import CorpusError
+from agggen.evaluation.alignments import alignment_scores, positions
+from agggen.evaluation.held_out import alignments
+from agggen.evaluation.plans import agreement, plan_scores, reference_agreement
+from agggen.evaluation.published import ALIGNMENT, PLANNING
+from agggen.evaluation.report.measures import with_plans
+from agggen.records import Fact, Plan, Record, Reference, Triple
+
+# Predicates with blanks and twice the same; two texts that differ by a comma.
+MILL = Record(
+    "mill",
+    (
+        Triple("The_Mill", "was part of", "A_(B)"),
+        Triple("The_Mill", "isPartOf", "C"),
+        Triple("The_Mill", "isPartOf", "D"),
+    ),
+    (
+        Reference("The Mill (in C) was part of A (B), and it's in D."),
+        Reference("The Mill is in C and D, and was part of A (B)."),
+        Reference("The Mill is in C and D and was part of A (B)."),
+    ),
+    "Building",
+)
+DOOR = Record(
+    "door", (Triple("Door", "is", "red"), Triple("Door", "has", "a lock")), (Reference("The Door's red; locked."),)
+)
+MILL_SOURCE = "The Mill was part of A ( B )\tThe Mill isPartOf C\tThe Mill isPartOf D\twas_part_of|isPartOf|isPartOf_2"
+DOOR_SOURCE = "Door is red\tDoor has a lock\tis|has"
+
+
+def read(tmp_path: Path, *rows: tuple[str, str, str]) -> tuple[list[Record], list[Reject]]:
+    """The records and rejects of rows of source, plan and ``fact TAB fact``."""
+    for name, column in zip((SOURCES, PLANS, TEXTS), zip(*rows, strict=True), strict=True):
+        lines = [f"(S)\t{text}" if name == TEXTS else text for text in column]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return split_rejects(read_annotated(tmp_path, [MILL, DOOR]))
+
+
+def test_texts_and_predicates_are_the_records_own(tmp_path: Path) -> None:
+    records, rejects = read(
+        tmp_path,
+        (MILL_SOURCE, "isPartOf|was_part_of|isPartOf_2", "The Mill ( in C )\twas part of A ( B ) ,\tand it 's in D ."),
+        (DOOR_SOURCE, "|has&&is", "The Door\t's red ; locked ."),
+        (MILL_SOURCE, "isPartOf_2&&isPartOf|was_part_of", "The Mill is in C and D\tand was part of A ( B ) ."),
+        (MILL_SOURCE, "isPartOf&&isPartOf_2|was_part_of", "The Mill is in C and D ,\tand was part of A ( B ) ."),
+    )
+    assert rejects == []
+    mill, door = records
+    assert (mill.id, mill.triples, mill.category) == (MILL.id, MILL.triples, MILL.category)
+    assert mill.references[0] == Reference(
+        "The Mill (in C) was part of A (B), and it's in D.",
+        (
+            Fact("The Mill (in C) ", ("isPartOf",)),
+            Fact("was part of A (B), ", ("was part of",)),
+            Fact("and it's in D.", ("isPartOf_2",)),
+        ),
+        Plan((("isPartOf",), ("was part of",), ("isPartOf_2",))),
+    )
+    assert [reference.text for reference in mill.references[1:]] == [MILL.references[2].text, MILL.references[1].text]
+    assert str(mill.references[1].plan) == '[isPartOf_2 isPartOf] ["was part of"]'
+    # A fact without a triple is no group of the plan.
+    assert door.references[0].facts == (Fact("The Door", ()), Fact("'s red; locked.", ("has", "is")))
+    assert str(door.references[0].plan) == "[has is]"
+
+
+def test_a_text_that_the_record_has_not_is_the_releases(tmp_path: Path) -> None:
+    records, _ = read(tmp_path, (DOOR_SOURCE, "is|has", "The Door is red ,\tand locked ."))
+    assert records[0].references[0].text == "The Door is red , and locked ."
+    assert [fact.text for fact in records[0].references[0].facts or ()] == ["The Door is red , ", "and locked ."]
+
+
+@pytest.mark.parametrize("plan", ["is|", "is|is&&has", "|"])
+def test_triples_that_are_left_out_or_said_twice_make_facts_but_no_plan(tmp_path: Path, plan: str) -> None:
+    records, _ = read(tmp_path, (DOOR_SOURCE, plan, "The Door 's red ;\tlocked ."))
+    (reference,) = records[0].references
+    assert reference.plan is None
+    said = [fact.predicates for fact in reference.facts or ()]
+    assert said == [tuple(slot.split("&&")) if slot else () for slot in plan.split("|")]
+
+
+def test_rows_that_cannot_be_used_are_rejected_and_the_rest_is_read(tmp_path: Path) -> None:
+    text = "The Door 's red ;\tlocked ."
+    records, rejects = read(
+        tmp_path,
+        ("Gate is red\tis", "is", "The gate is red ."),
+        (DOOR_SOURCE, "is|has", text),
+        (DOOR_SOURCE, "is", text),
+        (DOOR_SOURCE, "is|lock", text),
+        ("Door is red\tDoor has a lock\tis", "is|has", text),
+        ("Door is red\tDoor has a lock\tis|is", "is|has", text),
+        (DOOR_SOURCE, "is|has", "The Door 's red ;\t "),
+    )
+    assert [(record.id, len(record.references)) for record in records] == [("door", 1)]
+    assert {reject.file for reject in rejects} == {str(tmp_path / PLANS)}
+    assert [(reject.line, reject.id) for reject in rejects] == [(1, None), *[(line, "door") for line in range(3, 8)]]
+    for reject, reason in zip(
+        rejects,
+        (
+            "no record of WebNLG has the triples 'Gate is red'",
+            "the plan has 1 groups for 2 facts",
+            "the plan names 'lock'; the triples are is, has",
+            "2 triples but 1 predicates",
+            "2 triples but 1 predicates",
+            "fact 2 is empty",
+        ),
+        strict=True,
+    ):
+        assert reason in reject.reason
+
+
+def test_files_that_do_not_belong_together_are_an_error(tmp_path: Path) -> None:
+    read(tmp_path, (DOOR_SOURCE, "is|has", "The Door 's red ;\tlocked ."))
+    (tmp_path / PLANS).write_text("is|has\nis|has\n")
+    with pytest.raises(CorpusError, match=rf"{SOURCES} has 1, .*{PLANS} has 2, .*{TEXTS} has 1 lines"):
+        list(read_annotated(tmp_path, [DOOR]))
+    (tmp_path / TEXTS).unlink()
+    with pytest.raises(CorpusError, match=rf"cannot read .*{TEXTS}"):
+        list(read_annotated(tmp_path, [DOOR]))
+
+
+# --- the real annotations ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def annotations(data_home: Path) -> Path:
+    return data_home / "agggen_release" / "human_annotations" / "evaluation"
+
+
+@pytest.fixture(scope="module")
+def records(data_home: Path) -> list[Record]:
+    return split_rejects(load("webnlg-plans", "test", data_home))[0]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def in_file_order(records: Sequence[Record], annotations: Path) -> list[tuple[Record, Reference]]:
+    """The 274 texts in the order of the annotation's files: the texts of an input stand together there."""
+    texts = [(record, reference) for record in records for reference in record.references]
+    for (_, reference), line in zip(texts, lines(annotations / TEXTS), strict=True):
+        facts = line.split("\t")[1:]
+        assert [letters(fact.text) for fact in reference.facts or ()] == [letters(fact) for fact in facts]
+    return texts
+
+
+def in_our_names(record: Record, slots: Sequence[Sequence[str]]) -> list[list[str]]:
+    names = {name.replace(" ", "_"): name for name in record.predicates}
+    return [[names[name] for name in slot if name] for slot in slots]
+
+
+def gold_positions(reference: Reference) -> dict[str, int]:
+    return positions(fact.predicates or () for fact in reference.facts or ())
+
+
+def test_records_and_texts_are_webnlgs(data_home: Path, records: list[Record]) -> None:
+    raw = {r.id: r for r in load("webnlg", "test-seen", data_home) if isinstance(r, Record)}
+    for record in records:
+        theirs = raw[record.id]
+        assert (record.triples, record.category) == (theirs.triples, theirs.category)
+        assert {reference.text for reference in record.references} <= {
+            reference.text for reference in theirs.references
+        }
+        assert all(reference.plan for reference in record.references)
+    assert [sum(len(record.references) == n for record in records) for n in (1, 2, 3)] == [3, 20, 77]
+
+
+def test_facts_and_their_triples_are_the_annotations(records: list[Record], annotations: Path) -> None:
+    for (record, reference), line in zip(in_file_order(records, annotations), lines(annotations / PLANS), strict=True):
+        theirs = in_our_names(record, [slot.split("&&") for slot in line.split("|")])
+        assert [list(fact.predicates or ()) for fact in reference.facts or ()] == theirs
+        assert [list(state) for state in reference.plan.states] == [slot for slot in theirs if slot]  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def planned(data_home: Path, records: list[Record]) -> list[Plan]:
+    """AggGen's released plan of each record."""
+    outputs = data_home / "agggen_release" / "system_outputs"
+    system: dict[tuple[str, ...], list[list[str]]] = {}
+    sources = lines(outputs / "_shared" / "webnlg.hmm.raw_src")
+    for source, line in zip(sources, lines(outputs / "webnlg.hmm" / "abs_bert_cnndm.30000.hmm"), strict=True):
+        groups: list[list[str]] = [[]]
+        for relation, flag in zip(*(column.split() for column in line.split("\t")), strict=True):
+            groups[-1].append(relation)
+            if flag == "1":
+                groups.append([])
+        texts = source.removeprefix("[CLS]").split("[SEP]")
+        system[tuple(sorted(letters(text) for text in texts if text.strip()))] = [group for group in groups if group]
+    found = []
+    for record in records:
+        key = tuple(sorted(letters(f"{t.subject}{t.predicate}{t.object}") for t in record.triples))
+        found.append(Plan(tuple(map(tuple, in_our_names(record, system[key])))))
+    return found
+
+
+def test_golden_planning_of_people_and_of_agggen(records: list[Record], planned: list[Plan]) -> None:
+    compared = with_plans(records)
+    assert [place for place, _ in compared] == list(range(100))
+    references = [plans for _, plans in compared]
+    people, system = (row.scores for row in PLANNING)
+    for scores, expected in (
+        (reference_agreement(references, planned), people),
+        (agreement(planned, references), system),
+    ):
+        assert {name: round(getattr(scores, name), 4) for name in expected} == expected
+    scores = plan_scores(planned, references)
+    for prefix, expected in (("human_", people), ("", system)):
+        assert {name: round(scores[prefix + name].value, 4) for name in expected} == expected
+
+
+def test_golden_alignments_of_the_release(data_home: Path, records: list[Record], annotations: Path) -> None:
+    texts = in_file_order(records, annotations)
+    gold = [gold_positions(reference) for _, reference in texts]
+    rows = [line.split("\t")[1] for line in lines(annotations / "webnlg_ann_tgt.jsonl")]
+    rules = [
+        positions(in_our_names(record, [slot.split("&&") for slot in plan.split("|")]))
+        for (record, _), plan in zip(texts, rows, strict=True)
+    ]
+    viterbi, of = [], []
+    for line in lines(data_home / "agggen_release/system_outputs/Viterbi/abs_bert_cnndm.30000.anno"):
+        _, plan, number = line.split("\t")
+        slots = [slot.split("&&") for slot in plan.split("|")]
+        viterbi.append(positions(in_our_names(texts[int(number)][0], slots)))
+        of.append(gold[int(number)])
+    for found, row in zip((alignment_scores(viterbi, of), alignment_scores(rules, gold)), ALIGNMENT, strict=True):
+        assert {name: round(found.percentages()[name].value, 2) for name in row.scores} == row.scores
+
+
+def test_golden_rules_align_the_raw_texts_as_well_as_the_tokenised(records: list[Record]) -> None:
+    nobody = SimpleNamespace(align=lambda records, facts: [])
+    scores = alignment_scores(*alignments(nobody, records)["rule_based"])  # type: ignore[arg-type]
+    assert (scores.correct, scores.aligned, scores.total) == (906, 978, 978)
