@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError
 from agggen.model.batch import CLS, FACT, LAST, PAD, SEP, UNK, Batch, allowed_sets
@@ -25,6 +26,8 @@ from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
+
+_CHUNK = 4096  # decoded positions in one call of the decoder
 
 
 @dataclass(frozen=True)
@@ -215,10 +218,16 @@ class JointModel(nn.Module):
             x = self.embed_target(batch.inputs, torch.arange(batch.inputs.shape[1], device=batch.inputs.device))
             history = self.decoder.keys_values_only(x, memory.cross, memory.triples()[:, None, None])
         order = torch.argsort(lengths, stable=True)  # rows of like length go together: little padding
-        scores = [
-            self._score_rows(batch, memory, history, rows[chunk], states)
-            for chunk in _chunks(order, lengths[order].tolist())
-        ]
+        sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
+
+        def scored(chunk: Tensor) -> Tensor:
+            return self._score_rows(batch, memory, history, rows[chunk], states)
+
+        if sparing:  # a text that no smaller batch can hold: activations are computed again instead of being kept
+            chunks = _chunks(order, lengths[order].tolist(), _CHUNK // 4)
+            scores = [checkpoint(scored, chunk, use_reentrant=False) for chunk in chunks]
+        else:
+            scores = [scored(chunk) for chunk in _chunks(order, lengths[order].tolist(), _CHUNK)]
         values = torch.cat(scores)
         return values.new_full(allowed.shape, IMPOSSIBLE).index_put(tuple(rows[order].T), values)
 
@@ -273,7 +282,7 @@ def _causal(length: int, rows: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)
 
 
-def _chunks(order: Tensor, lengths: list[int], budget: int = 4096) -> list[Tensor]:
+def _chunks(order: Tensor, lengths: list[int], budget: int) -> list[Tensor]:
     """Splits rows sorted by length into runs of at most `budget` padded positions."""
     chunks, begin = [], 0
     for end in range(1, len(lengths) + 1):

@@ -1,10 +1,15 @@
 """Joint training speed on WebNLG: texts per CPU-second on one thread, shared history against masked history.
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py [--share 0.1] [--updates 12] [--repeats 3]
+    AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py --worst
 
 A share of the training texts, cut into clauses and aligned with the release's constraints, at the paper's sizes. An
 update is everything: collating, forward, backward, clipping, Adam. The histories take turns in one process, on the
-same batches; each number is the best of its repeats. The last line is JSON.
+same batches; each number is the best of its repeats.
+
+With `--worst`, one update on the one training text that costs most when nothing is ruled out by the hard alignment, and
+the memory that the whole process ever held (interpreter, torch, corpus, model and optimiser included). The last line is
+JSON.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import sys
 import time
 from typing import Literal, get_args
@@ -19,7 +25,7 @@ from typing import Literal, get_args
 import torch
 
 from agggen.corpora.catalogue import load
-from agggen.encoding import Encoder, segmented, training_examples
+from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.facts.config import segmenter
 from agggen.model.batch import Example, collate
 from agggen.model.joint import JointModel, ModelConfig
@@ -31,13 +37,13 @@ from agggen.training.objectives import objective
 History = Literal["shared", "masked"]
 
 
-def examples_of(share: float) -> tuple[list[Example], Encoder]:
+def examples_of(share: float, constraints: Constraints = "release") -> tuple[list[Example], Encoder]:
     """Every 1 / share-th training record with all its texts, and an encoder built from all of them."""
     train = [record for record in load("webnlg", "train") if isinstance(record, Record)]
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train), ModelConfig().max_state)
     sample = segmented(train[:: max(round(1 / share), 1)], segmenter("clauses"))
-    return list(training_examples(sample, encoder, "release")), encoder
+    return list(training_examples(sample, encoder, constraints)), encoder
 
 
 def cpu_seconds(model: JointModel, optimizer: torch.optim.Optimizer, batches: list[list[Example]]) -> float:
@@ -52,16 +58,41 @@ def cpu_seconds(model: JointModel, optimizer: torch.optim.Optimizer, batches: li
     return time.process_time() - began
 
 
+def worst_record() -> dict[str, object]:
+    """What one update takes on the text whose lattice is the largest."""
+    examples, encoder = examples_of(1.0, "none")
+    costs = joint_costs(examples, ModelConfig().max_state)
+    cost, worst = max(zip(costs, examples, strict=True), key=lambda pair: pair[0])
+    words = encoder.vocabulary
+    model = JointModel(ModelConfig(), len(words), words.n_output, len(encoder.predicates)).train()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = cpu_seconds(model, torch.optim.Adam(model.parameters(), lr=1e-5), [[worst]])
+    return {
+        "benchmark": "joint_training_worst_record",
+        "record": worst.id,
+        "triples": len(worst.predicates),
+        "facts": len(worst.facts),
+        "decoded_positions": cost,
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_mib_before": round(before / 1024),
+        "cpu_seconds": round(seconds, 2),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="joint training speed on WebNLG")
     parser.add_argument("--share", type=float, default=0.1, help="of the training records")
     parser.add_argument("--updates", type=int, default=12, help="batches a repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--positions", type=int, default=4096, help="decoded positions a batch, as in the preset")
+    parser.add_argument("--worst", action="store_true", help="only the memory that the costliest text takes")
     options = parser.parse_args()
     if not os.environ.get("AGGGEN_DATA_HOME"):
         sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs WebNLG 2017 (agggen corpora fetch webnlg)")
     torch.set_num_threads(1)
+    if options.worst:
+        print(json.dumps(worst_record()))
+        return
     examples, encoder = examples_of(options.share)
     costs = joint_costs(examples, ModelConfig().max_state)
     chosen = epoch_batches(examples, costs, options.positions, 512, seed=0, epoch=0)[: options.updates]

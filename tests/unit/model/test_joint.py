@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from agggen.model.batch import CLS, FACT, LAST, PAD, SEP, UNK, Example, allowed_sets, collate
 from agggen.model.hmm import k_best_paths, posterior
@@ -196,11 +198,46 @@ def test_chunks_keep_every_row_once_within_the_budget(lengths: list[int], budget
 def test_scores_do_not_depend_on_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model()
     expected = likelihood(model, BATCH)
-    monkeypatch.setattr("agggen.model.joint._chunks", lambda order, lengths: _chunks(order, lengths, 1))
+    monkeypatch.setattr("agggen.model.joint._chunks", lambda order, lengths, _: _chunks(order, lengths, 1))
     assert likelihood(model, BATCH) == pytest.approx(expected, abs=1e-9)
 
 
 # --- the joint likelihood ---
+
+
+@pytest.mark.parametrize("history", ["shared", "masked"])
+def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
+    history: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone and larger than a chunk, its activations are not kept; dropout is the same in both passes."""
+    example = random_example(5, 4, [3, 2, 4])
+    model = tiny_model(history=history).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.3
+    calls: list[int] = []
+    score = JointModel._score_rows
+
+    def counted(self: JointModel, *arguments: Any) -> Tensor:
+        calls.append(len(arguments[3]))
+        return score(self, *arguments)
+
+    def gradients(chunk: int) -> tuple[int, list[Tensor]]:
+        """With chunks of `chunk` positions; how many rows were scored, and the gradients."""
+        calls.clear()
+        monkeypatch.setattr("agggen.model.joint._CHUNK", chunk)
+        model.zero_grad(set_to_none=True)
+        torch.manual_seed(5)
+        model.log_likelihood(collate([example]), prune=False).sum().backward()
+        return sum(calls), [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    once, _ = gradients(10**6)
+    with monkeypatch.context() as patch:  # the same chunks, each kept, so that dropout draws the same
+        patch.setattr("agggen.model.joint.checkpoint", lambda function, *given, **_: function(*given))
+        kept_count, kept = gradients(40)
+    twice, spared = gradients(40)
+    assert (kept_count, twice) == (once, 2 * once)
+    assert all(torch.equal(one, other) for one, other in zip(kept, spared, strict=True))
 
 
 def enumerate_paths(model: JointModel, example: Example, prune: bool) -> list[tuple[float, tuple[State, ...]]]:
