@@ -30,6 +30,7 @@ from agggen_platform.cli import (
     evaluate,
     facts,
     models,
+    reproduce,
     runs,
     score,
     segment,
@@ -63,6 +64,7 @@ app.add_typer(srl.app, name="srl")
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
 app.command("sweep", short_help="Search a space of settings: many trainings, the best bundle.")(sweep.sweep)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
+app.command("reproduce", short_help="Make the paper's tables again, ours beside the published.")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.command("generate")(write.generate)
 app.command("bulk", short_help="Write texts for records by the million.")(bulk.bulk)

@@ -1,4 +1,4 @@
-"""How training looks: a live bar with the numbers that matter on a terminal, plain lines elsewhere. And how writing does."""
+"""How training looks: a live bar with the numbers that matter on a terminal, plain lines elsewhere; and writing."""
 
 from __future__ import annotations
 

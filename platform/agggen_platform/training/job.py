@@ -202,7 +202,7 @@ class _Run:
         content = self.folder.read(_RUN)
         if content is None:
             return
-        there, here = json.loads(content), self._asked(data)
+        there, here = _comparable(json.loads(content)), _comparable(self._asked(data))
         changed = [
             f"{key} was {there.get(key)!r} and is {here.get(key)!r}"
             for key in sorted(there.keys() | here.keys())
@@ -304,3 +304,18 @@ class _Run:
         address = put_bundle(staged, self.folder.at(_BUNDLE))
         shutil.rmtree(staged)
         return get_bundle(address), address
+
+
+def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the result, of the whole that a run was asked for.
+
+    The bundle that training begins with counts by its fingerprint, wherever it lies; a setting that did not exist when
+    the run began, by its default; and settings of a stage without epochs count for nothing.
+    """
+    known = flatten(RunConfig()) | dict(asked)
+    idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
+    return {
+        key: value
+        for key, value in known.items()
+        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(idle))
+    }

@@ -275,6 +275,29 @@ def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
         train_job(other, "whole", runs_dir=whole[0].path.parents[1])
 
 
+def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_path: Path) -> None:
+    def with_joint(epochs: int, rate: float) -> JobConfig:
+        joint = replace(config.training.joint, epochs=epochs, learning_rate=rate)
+        return replace(config, training=replace(config.training, joint=joint))
+
+    train_job(with_joint(0, 1e-3), "r", runs_dir=tmp_path)
+    assert not train_job(with_joint(0, 2e-3), "r", runs_dir=tmp_path).trained
+    with pytest.raises(ConfigError, match=r"training\.joint\.epochs was 0 and is 1"):
+        train_job(with_joint(1, 1e-3), "r", runs_dir=tmp_path)
+
+
+def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: JobConfig, tmp_path: Path) -> None:
+    train_job(config, "r", runs_dir=tmp_path)
+    asked = tmp_path / "r" / "run.json"
+    before = json.loads(asked.read_text())
+    del before["inference.retries"]
+    asked.write_text(json.dumps(before))
+    assert not train_job(config, "r", runs_dir=tmp_path).trained
+    other = replace(config, inference=replace(config.inference, retries=1))
+    with pytest.raises(ConfigError, match=r"inference\.retries was 0 and is 1"):
+        train_job(other, "r", runs_dir=tmp_path)
+
+
 def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "toy")
     config = config_of(corpus)

@@ -1,4 +1,4 @@
-"""Training that begins with another run's weights: the same as one run of both stages, and refused where it cannot be."""
+"""Training that begins with another run's weights: the same as one run of both stages; refused where it cannot be."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_another_network_or_other_words_are_refused(config: JobConfig, start: Pa
 
 
 def test_a_start_that_is_not_there_is_refused(config: JobConfig, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="there is no bundle at .*nowhere"):
+    with pytest.raises(BundleError, match=r"there is no bundle at .*nowhere"):
         data_of(from_start(config, tmp_path / "nowhere"))
 
 
@@ -119,5 +119,14 @@ def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: 
     made = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
     shutil.copytree(made.path, place)
     assert default_name("toy", asked, data_of(asked)) != before
-    with pytest.raises(ConfigError, match="start was '.*' and is '.*'"):
+    with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
         train_job(asked, "r", runs_dir=tmp_path)
+
+
+def test_a_start_counts_by_its_content_wherever_it_lies(config: JobConfig, start: Path, tmp_path: Path) -> None:
+    asked = from_start(config, start)
+    assert train_job(asked, "r", runs_dir=tmp_path).trained
+    shutil.copytree(start, tmp_path / "moved")
+    assert not train_job(from_start(config, tmp_path / "moved"), "r", runs_dir=tmp_path).trained
+    with pytest.raises(ConfigError, match=r"start was '.*' and is None"):
+        train_job(epochs(config, baseline=0), "r", runs_dir=tmp_path)
