@@ -35,6 +35,8 @@ from agggen_platform.sweep.trial import TrialJob
 from agggen_platform.tracking import Tracker
 from agggen_platform.training.data import data_of
 
+_FROM_OUTSIDE = ("corpus.", "facts.", "training.start")  # keys of a space that name what lies outside of it
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came: ends the sweep as Ctrl-C does."""
@@ -237,16 +239,19 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
 
 
 def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all data that trials may learn from, and of all that may cut it into facts."""
-    searched = {key: one.samples() for key, one in space.items() if key.startswith(("corpus.", "facts."))}
+    """The fingerprints of all that trials may learn from or begin with, and of all that may cut texts into facts."""
+    searched = {key: one.samples() for key, one in space.items() if key.startswith(_FROM_OUTSIDE)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
     for values in product(*searched.values()):
         try:
-            data = data_of(trial_config(config, dict(zip(searched, values, strict=True))))
+            asked = trial_config(config, dict(zip(searched, values, strict=True)))
+            data = data_of(asked)
         except ConfigError:  # values that do not go together: a trial that has them fails, and says why
             continue
         fingerprints |= data.fingerprints
+        if data.start:
+            fingerprints[f"start {asked.training.start}"] = data.start.fingerprint
         segmenters.add(data.segmenter)
     return fingerprints, sorted(segmenters)
 

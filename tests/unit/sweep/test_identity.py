@@ -7,10 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from agggen.bundle import Bundle
 from agggen.run import FactsConfig
 from agggen_platform.config import load_config
 from agggen_platform.sweep.config import SPACES, SweepConfig
 from agggen_platform.sweep.job import _identity
+from agggen_platform.training.data import Start
 from tests.unit.training.toy import config_of, write_corpus
 
 SETTINGS = load_config(SweepConfig, "rates", (), SPACES)
@@ -46,3 +50,17 @@ def test_all_that_trials_may_be_cut_by_and_learn_from_is_named(tmp_path: Path) -
     assert found(model__width={"choice": [8, 16]}) == (1, 2)
     assert found(facts__source={"choice": ["sentences", "clauses", "precomputed"]}) == (2, 2)  # the last lacks a file
     assert found(corpus__name={"choice": [str(tmp_path / "toy"), other]}) == (1, 4)
+
+
+def test_another_start_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies at its address: trials that share a baseline are named after its fingerprint."""
+    starts = {"a": Start(Bundle(*[None] * 3), "1"), "b": Start(Bundle(*[None] * 3), "2")}  # type: ignore[arg-type]
+    monkeypatch.setattr("agggen_platform.training.data._start", starts.__getitem__)
+    config = config_of(write_corpus(tmp_path / "toy"))
+    without = _identity(config, SETTINGS)["data"]
+    begun = replace(config, training=replace(config.training, start="a"))
+    assert _identity(begun, SETTINGS)["data"] == without | {"start a": "1"}
+    starts["a"] = starts["b"]
+    assert _identity(begun, SETTINGS)["data"] == without | {"start a": "2"}
+    searched = replace(SETTINGS, space={"training.start": {"choice": ["a", "b"]}})
+    assert _identity(config, searched)["data"] == without | {"start a": "2", "start b": "2"}
