@@ -46,6 +46,9 @@ def generate(
         str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
     ] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a plan.")] = None,
+    retries: Annotated[
+        int | None, typer.Option(min=0, help="Times to search wider for a text that drops or invents a value.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of random-order.")] = None,
 ) -> None:
     """Write texts for records.
@@ -71,7 +74,7 @@ def generate(
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
     loaded = load_bundle(bundle_folder(bundle))
-    wanted = choices | {"beam.beam": beam}
+    wanted = choices | {"beam.beam": beam, "retries": retries}
     settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
     generator = loaded.generator()

@@ -61,6 +61,16 @@ def test_level_limits_every_group(run: Run, bundle: Path, records: Path, level: 
         assert all(len(state) <= level for found in line["plans"] for state in Plan.parse(found["plan"]).states)
 
 
+def test_retries_search_wider_for_what_drops_a_value(run: Run, bundle: Path, records: Path) -> None:
+    loaded = load_bundle(bundle)
+    config = replace(loaded.inference, retries=1)
+    known = [Record.of(record) for record in RESTAURANTS]
+    expected = [found[0].text for found in loaded.generator().generate(known, config=config)]
+    code, out, _ = run("generate", bundle, "-i", records, "--retries", "1")
+    assert (code, [line["text"] for line in parsed(out)]) == (0, expected)
+    assert expected != [line["text"] for line in parsed(run("generate", bundle, "-i", records)[1])]
+
+
 def test_a_human_plan_is_followed(run: Run, bundle: Path, tmp_path: Path) -> None:
     one = json_lines(tmp_path / "one.jsonl", RESTAURANTS[3:4])
     code, out, _ = run("generate", bundle, "-i", one, "--plan", "[area] [near food eatType]")
