@@ -19,7 +19,10 @@ pytest_plugins = ["tests.chaos.report"]  # what tests say of faults, in one tabl
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-torch.set_num_threads(1)  # the models of tests are tiny, and the cores are shared with other tests
+# The models of tests are tiny, and the cores are shared with other tests: threads that wait for each other there take
+# several times as long as one. The variable is for the processes that tests start.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ.pop("MLFLOW_TRACKING_URI", None)  # no test logs to the MLflow of whoever runs it
 
