@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=0, help="write about only so many development records; 0: all")
     parser.add_argument("--embedded", type=Path, help="a bundle of the same recipe on the tagger's facts of all texts")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     began = time.monotonic()
     found: dict[str, object] = {}
     for name, source in SOURCES.items():
