@@ -124,10 +124,22 @@ def invented(record: Record, text: str) -> int:
 
     0 where a predicate of the record is no slot of E2E: of other records' texts it is not known what they may say.
     """
-    if not all(slot_of(triple.predicate) for triple in record.triples):
+    if not _of_e2e(record):
         return 0
     found = slot_errors(record, text, "plain")
     return len(found.added) + len(found.wrong)
+
+
+def misreadable(record: Record, text: str) -> int:
+    """How many slot errors the published counting finds in `text`, right or not; 0 where the record is not of E2E.
+
+    A text without any is clear to a reader as literal as that: it writes "a moderate price range" for "mid-priced".
+    """
+    return len(slot_errors(record, text, "published").all) if _of_e2e(record) else 0
+
+
+def _of_e2e(record: Record) -> bool:
+    return all(slot_of(triple.predicate) for triple in record.triples)
 
 
 def coverage(records: Sequence[Record], texts: Sequence[str], threshold: float = THRESHOLD) -> Score:

@@ -25,6 +25,10 @@ class InferenceConfig:
         1.0  # taken off the joint choice's score for each value that its fact does not mention, and
     )
     # for each that the text says and the record does not have (looked for in records of E2E alone)
+    verifier: Literal["plain", "strict"] = (
+        "plain"  # strict: on E2E, what the published count of slot errors would find is
+    )
+    # a mistake too; the verifier then shares all its patterns with that measure
     retries: int = 0  # a text with such a mistake is searched for again, each time among four times as many plans and
     # twice as many hypotheses
     beam: BeamConfig = field(default_factory=BeamConfig)

@@ -15,7 +15,7 @@ import torch
 
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
-from agggen.evaluation.coverage import invented, mentioned
+from agggen.evaluation.coverage import invented, mentioned, misreadable
 from agggen.generation.config import InferenceConfig
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, WrittenFact
@@ -147,7 +147,9 @@ class Generator:
                 check_indices(len(record.triples), plan)
         results = self._write_once(records, candidates, configs, counts)
         for tried in range(1, max((config.retries for config in configs), default=0) + 1):
-            failed = [i for i in range(n) if tried <= configs[i].retries and _mistakes(records[i], results[i][0])]
+            failed = [
+                i for i in range(n) if tried <= configs[i].retries and _mistakes(records[i], results[i][0], configs[i])
+            ]
             wider = [_wider(configs[i], tried) for i in failed]
             some = [records[i] for i in failed]
             planned = self.candidates(some, config=wider)
@@ -215,7 +217,7 @@ class Generator:
                 named = named_plan(record, plan)
                 written = Generation(record.id, text, named, prior, hypothesis.log_probability, score, facts)
                 if config.missing_penalty:
-                    score -= config.missing_penalty * _mistakes(record, written)
+                    score -= config.missing_penalty * _mistakes(record, written, config)
                     written = replace(written, score=score)
                 generations.append(written)
         return generations
@@ -280,14 +282,15 @@ def _best_first(generations: Iterable[Generation]) -> list[Generation]:
     return sorted(best.values(), key=lambda g: (-g.score, g.text))
 
 
-def _mistakes(record: Record, written: Generation) -> int:
+def _mistakes(record: Record, written: Generation, config: InferenceConfig) -> int:
     """Values that their fact does not mention, and values that the text has from nowhere."""
-    return sum(len(fact.missing) for fact in written.facts) + invented(record, written.text)
+    found = sum(len(fact.missing) for fact in written.facts) + invented(record, written.text)
+    return found + misreadable(record, written.text) if config.verifier == "strict" else found
 
 
 def _wider(config: InferenceConfig, tried: int) -> InferenceConfig:
     """The search after `tried` others."""
-    beam = replace(config.beam, beam=config.beam.beam * 2**tried)
+    beam = replace(config.beam, beam=config.beam.beam * 2**tried, whole_values=True)
     return replace(config, plans=config.plans * 4**tried, beam=beam)
 
 

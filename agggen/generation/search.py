@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from agggen.errors import ConfigError
 from agggen.generation.hypotheses import Beams, Beginning, Hypothesis, Open, Texts, along, penalised
@@ -43,6 +44,7 @@ class BeamConfig:
     min_tokens_per_triple: int = 0  # a fact is no shorter than this times the triples in its group, and never empty
     max_fact_tokens: int = 120  # and never longer than this, which also bounds the minimum
     block_ngrams: int = 3  # no n-gram of this size twice in the facts of a text; 0 allows all
+    whole_values: bool = False  # the words of a subject or object, once begun, follow each other to its end
 
     def __post_init__(self) -> None:
         for name, least in (("beam", 1), ("max_fact_tokens", 1), ("min_tokens_per_triple", 0), ("block_ngrams", 0)):
@@ -173,6 +175,8 @@ class _Search:
             start = rows.start.gather(1, live.parent)
             log_probs = self._step(rows, inputs, start + step)
             self._block(log_probs, along(rows.text, live.parent), live.words[..., :step])
+            if self.config.whole_values and step:
+                log_probs = self._go_on(log_probs, rows, live.words[..., :step])
             ended = live.log_p + log_probs[..., END].masked_fill(step < floor[plans, None], IMPOSSIBLE)
             before = done.plans(plans)
             pool = Beams(
@@ -224,3 +228,19 @@ class _Search:
         suffix = words[..., step - size + 1 :]
         repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1)
         log_probs.scatter_(2, torch.where(repeated, windows[..., -1], PAD), IMPOSSIBLE)
+
+    def _go_on(self, log_probs: Tensor, rows: Open, words: Tensor) -> Tensor:
+        """Allows nothing but the next word of a value where `words` (n, K, step) end within one that they began."""
+        ids, following = rows.memory.ids, rows.memory.following
+        begins = F.pad(following[:, :-1] == PAD, (1, 0), value=True)  # (n, M)
+        same = rows.visible[:, None] & (following != PAD)[:, None] & (ids[:, None] == words[..., -1:])  # (n, K, M)
+        if words.shape[-1] > 1:
+            before = F.pad(ids[:, :-1], (1, 0), value=PAD)
+            begins = begins[:, None] | (before[:, None] == words[..., -2:-1])
+        else:
+            begins = begins[:, None].expand_as(same)
+        within = same & begins
+        word = torch.where(within, following[:, None], PAD)
+        only = torch.full_like(log_probs, IMPOSSIBLE)
+        only.scatter_(2, word, log_probs.gather(2, word).masked_fill(~within, IMPOSSIBLE))
+        return torch.where(within.any(-1, keepdim=True), only, log_probs)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agggen.errors import ConfigError
-from agggen.evaluation.coverage import invented
+from agggen.evaluation.coverage import invented, mentioned, misreadable
 from agggen.generation.generator import Generation, InferenceConfig
 from agggen.records import Plan, Record, Triple
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, VOSS, generator, plain
@@ -29,7 +29,8 @@ def best_of(record: Record, *configs: InferenceConfig, plan: Plan | None = None)
 
 
 def wider(config: InferenceConfig, times: int) -> InferenceConfig:
-    return replace(config, plans=config.plans * 4**times, beam=replace(config.beam, beam=config.beam.beam * 2**times))
+    beam = replace(config.beam, beam=config.beam.beam * 2**times, whole_values=True)
+    return replace(config, plans=config.plans * 4**times, beam=beam)
 
 
 @pytest.mark.parametrize("retries", [1, 2])
@@ -86,6 +87,18 @@ def test_values_that_a_record_of_e2e_does_not_have() -> None:
     assert invented(mill, "Mill serves cheap Indian food by the river.") == 2
     other = Record("mill", (*mill.triples, Triple("Mill", "leader", "Ann")))
     assert invented(other, "Mill serves cheap Indian food by the river.") == 0, "what else may be said is not known"
+
+
+def test_a_strict_verifier_is_as_literal_as_the_published_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    mill = Record("mill", (Triple("Mill", "food", "Thai"), Triple("Mill", "priceRange", "moderate")))
+    clear, vague = "Mill serves Thai food at moderate prices.", "Mill is a mid-priced place with Thai food."
+    assert (misreadable(mill, clear), misreadable(mill, vague)) == (0, 1)
+    assert invented(mill, vague) == 0 and mentioned(mill.triples[1], vague), "people understand it"
+    assert misreadable(ODA, vague) == 0
+    strict, config = replace(SHORT, missing_penalty=0.5, verifier="strict"), replace(SHORT, missing_penalty=0.5)
+    monkeypatch.setattr("agggen.generation.generator.misreadable", lambda *_: 4)
+    (((one,),), ((other,),)) = (generator().generate([ODA], config=each) for each in (config, strict))
+    assert other.score == pytest.approx(one.score - 2.0)
 
 
 def test_retries_without_a_penalty_are_refused() -> None:
