@@ -34,12 +34,20 @@ from pathlib import Path
 USER = 10001
 PACKAGES = ("agggen", "agggen_platform", "serve")
 JOBS = ("evaluate", "generate", "promote", "segment", "sweep", "train")
+PRESETS = ("e2e", "e2e-cleaned", "e2e-cleaned-quick", "e2e-quick", "elements", "webnlg", "webnlg-quick")
+RECORDS = (
+    *("alignment/agggen", "plans/agggen", *(f"webnlg/{name}" for name in ("agggen", "agggen-ag", "agggen-od"))),
+    *(f"e2e/agggen{how}" for how in ("", "-ag", "-od", "-unchecked", "-verified")),
+    *(f"{table}/transformer" for table in ("e2e", "webnlg")),
+)
+"""Run records of the tables, of seed 1."""
 DATA = (
     "agggen/corpora/elements/facts.tsv",
     *(f"agggen/corpora/manifests/{name}.tsv" for name in ("e2e", "e2e-cleaned", "webnlg", "webnlg-1.6")),
     *(f"agggen/facts/tagger_model/{name}" for name in ("README.md", "manifest.json", "tagger.json")),
     "agggen/facts/tagger_model/weights.safetensors",
-    *(f"agggen_platform/presets/{name}.yaml" for name in ("e2e", "e2e-cleaned", "elements", "webnlg", "webnlg-quick")),
+    *(f"agggen_platform/presets/{name}.yaml" for name in PRESETS),
+    *(f"agggen_platform/reproduction/records/{name}-1.json" for name in RECORDS),
     *(f"agggen_platform/sweeps/{name}.yaml" for name in ("predicate-sizes", "rates")),
 )
 """What the wheel holds besides modules and its licence."""
