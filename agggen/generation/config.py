@@ -21,16 +21,15 @@ class InferenceConfig:
     level: int = 0  # largest number of triples in a fact; 0 means the model's L, 1 means no aggregation
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     plan_weight: float = 1.0  # weight of log p(z | x) against the text's score in the joint choice
-    missing_penalty: float = (
-        1.0  # taken off the joint choice's score for each value that its fact does not mention, and
-    )
-    # for each that the text says and the record does not have (looked for in records of E2E alone)
-    verifier: Literal["plain", "strict"] = (
-        "plain"  # strict: on E2E, what the published count of slot errors would find is
-    )
-    # a mistake too; the verifier then shares all its patterns with that measure
-    retries: int = 0  # a text with such a mistake is searched for again, each time among four times as many plans and
-    # twice as many hypotheses
+    # Taken off the joint choice's score for each mistake: a value that its fact does not mention, and, in records of
+    # E2E, one that the text says and the record does not have.
+    missing_penalty: float = 1.0
+    # strict: what the published count of E2E's slot errors would find is a mistake too; the verifier then shares all
+    # its patterns with that measure.
+    verifier: Literal["plain", "strict"] = "plain"
+    # A text with a mistake is searched for again so often, each time among four times as many plans and twice as many
+    # hypotheses.
+    retries: int = 0
     beam: BeamConfig = field(default_factory=BeamConfig)
     rows: int = 320  # hypotheses decoded together
     seed: int = 0  # of random-order
