@@ -24,7 +24,7 @@ class Heard:
     news: list[News]  # since the job asked last
     remarks: list[str]  # likewise
     attempts: int  # how often workers began, whether or not they came to train
-    failure: str  # why an attempt failed last; empty where that is not known
+    failure: str  # of the last attempt that could say why it failed; empty where none could
     checkpoint: float = 0.0  # when one was last verified, in Unix time; 0: none was yet
 
 
@@ -40,16 +40,18 @@ class Post:
         self._controller: Any = None
         self._group: Any = None
         self._attempts, self._failure, self._checkpoint = 0, "", 0.0
+        self._failed = False  # the present attempt
         self._alive = time.monotonic()
 
     def attempt(self) -> None:
         """Worker 0: workers begin."""
         self._attempts += 1
-        self._failure = ""
+        self._failed = False
 
     def failed(self, reason: str) -> None:
         """A worker: an attempt ends, and another may do better."""
-        self._failure = self._failure or reason
+        if not self._failed:  # what other workers say is often only that they lost this one
+            self._failure, self._failed = reason, True
 
     def start(self, workers: int) -> None:
         self._alive = time.monotonic()

@@ -48,4 +48,6 @@ def test_the_first_reason_of_an_attempt_is_told() -> None:
     post.failed("worker 0: connection reset by peer")
     assert (post.take().attempts, post.take().failure) == (1, "worker 1: the disk is gone")
     post.attempt()
-    assert (post.take().attempts, post.take().failure) == (2, "")
+    assert (post.take().attempts, post.take().failure) == (2, "worker 1: the disk is gone"), "until there is another"
+    post.failed("worker 0: no room")
+    assert post.take().failure == "worker 0: no room"
