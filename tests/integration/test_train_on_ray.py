@@ -179,9 +179,7 @@ def test_workers_that_never_get_on_end_a_job_without_a_limit(
 
     monkeypatch.setattr("agggen_platform.training.job.prepared_in", hidden)
     monkeypatch.setattr("agggen_platform.training.on_ray._FRUITLESS_RESTARTS", 1)
-    message = (
-        r"started again 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
-    )
+    message = r"started again 1 times in a row without a newer checkpoint; the last reason: worker 0: .*train\.parquet"
     with pytest.raises(TrainingError, match=message):
         train_job(on(config, 1, max_failures=-1), "r", runs_dir=tmp_path)
 

@@ -163,8 +163,9 @@ class Workers:
                 if self.config.cluster.max_failures == -1 and advance.fruitless >= _FRUITLESS_RESTARTS:
                     raise TrainingError(
                         f"workers were started again {advance.fruitless} times in a row without a newer checkpoint"
-                        f"{'; the last reason: ' + heard.failure if heard.failure else ''}. The same command tries again "
-                        "from the last checkpoint; where workers live shortly, set a shorter storage.checkpoint_seconds"
+                        f"{'; the last reason: ' + heard.failure if heard.failure else ''}. The same command tries "
+                        "again from the last checkpoint; where workers live shortly, set a shorter "
+                        "storage.checkpoint_seconds"
                     )
                 asked_now = [hear(news) for news in heard.news]
                 if not asked and (any(asked_now) or stop()):
