@@ -28,8 +28,8 @@ from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
 from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.config import SegmenterConfig, segmenter
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.tensors import save_tensors
 from agggen.text import Vocabulary

@@ -7,7 +7,27 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agggen.errors import ConfigError
-from agggen.generation.search import BeamConfig
+
+
+@dataclass(frozen=True)
+class BeamConfig:
+    """Defaults are the original's search (METHOD 6) but for the minimum length, which is a corpus's own.
+
+    Raises:
+        ConfigError: a number out of range.
+    """
+
+    beam: int = 5
+    length_penalty: float = 0.9  # Wu et al. 2016: log p / ((5 + n) / 6)^penalty
+    min_tokens_per_triple: int = 0  # a fact is no shorter than this times the triples in its group, and never empty
+    max_fact_tokens: int = 120  # and never longer than this, which also bounds the minimum
+    block_ngrams: int = 3  # no n-gram of this size twice in the facts of a text; 0 allows all
+    whole_values: bool = False  # the words of a subject or object, once begun, follow each other to its end
+
+    def __post_init__(self) -> None:
+        for name, least in (("beam", 1), ("max_fact_tokens", 1), ("min_tokens_per_triple", 0), ("block_ngrams", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

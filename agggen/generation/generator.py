@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
 from agggen.evaluation.coverage import invented, mentioned, misreadable
-from agggen.generation.config import InferenceConfig
+from agggen.generation.config import BeamConfig, InferenceConfig
+from agggen.generation.hypotheses import Hypothesis
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, WrittenFact
-from agggen.generation.search import BeamConfig, Hypothesis, Task, beam_search
+from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import Example, collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
-from agggen.model.joint import JointModel
+from agggen.model.joint import JointModel, Memory
 from agggen.planning import IndexPlan, PlanScores, named_plan
 from agggen.planning.scores import check_indices
 from agggen.records import Plan, Record
@@ -38,6 +39,29 @@ __all__ = [
     "PlannedRecord",
     "WrittenFact",
 ]
+
+
+Scored = tuple[IndexPlan, float | None]
+"""A plan with its log-probability; None: it is no plan of the model's."""
+
+
+@dataclass
+class _Wanted:
+    """A record to write about."""
+
+    record: Record
+    source: Example
+    extras: list[str]
+    plans: list[Scored]  # the likeliest first
+    config: InferenceConfig
+    count: int  # of texts
+    best: list[Generation] = field(default_factory=list)  # that were found, best first
+
+    def needs(self, prior: float | None, best: Sequence[Generation] | None = None) -> float:
+        """The score of its own below which a text of a plan of this log-probability is not among the `count` best."""
+        best = self.best if best is None else best
+        least = best[self.count - 1].score if self.count <= len(best) else -math.inf
+        return least - self.config.plan_weight * (prior or 0.0)
 
 
 class Generator:
@@ -171,56 +195,50 @@ class Generator:
         The likeliest plan is written first. A text's own score is never above 0, so a plan whose weighted probability
         alone is below the record's `counts`-th best score so far is left out: none of its texts would be among those.
         """
-        sources, extras = zip(*map(self.encoder.source, records), strict=True) if records else ((), ())
-        ranked = [
-            sorted(zip(found.plans, found.log_probabilities, strict=True), key=lambda pair: -(pair[1] or 0.0))
-            for found in candidates
-        ]
-        results: list[list[Generation]] = [[] for _ in records]
-        for turn in (slice(0, 1), slice(1, None)):
-            hopeful = []
-            for of_record, found, config, count in zip(ranked, results, configs, counts, strict=True):
-                least = found[count - 1].score if count <= len(found) else -math.inf
-                hopeful.append([pair for pair in of_record[turn] if config.plan_weight * (pair[1] or 0.0) >= least])
-            plans = [[plan for plan, _ in of_record] for of_record in hopeful]
-            for chunk in _by_work(sources, plans, configs):
-                written = self._write([sources[i] for i in chunk], [plans[i] for i in chunk], configs[chunk[0]].beam)
-                for i, texts in zip(chunk, written, strict=True):
-                    chosen = self._choose(records[i], hopeful[i], texts, configs[i], extras[i])
-                    results[i] = _best_first([*results[i], *chosen])
-        return results
+        wanted = []
+        for record, found, config, count in zip(records, candidates, configs, counts, strict=True):
+            source, extras = self.encoder.source(record)
+            scored = sorted(zip(found.plans, found.log_probabilities, strict=True), key=lambda pair: -(pair[1] or 0.0))
+            wanted.append(_Wanted(record, source, extras, scored, config, count))
+        for some in _by_work(wanted):
+            self._write_together(some)
+        return [each.best for each in wanted]
+
+    def _write_together(self, some: Sequence[_Wanted]) -> None:
+        """Finds the best texts of records that are searched together."""
+        config = some[0].config
+        search = BeamSearch(self.model, self._encode([each.source for each in some]), config.beam)
+        now = [(i, each.plans[0]) for i, each in enumerate(some)]
+        ranks = range(1, max(len(each.plans) for each in some))  # all second plans, then the third ones, ...
+        later = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(some) if rank < len(each.plans)]
+        most = max(config.rows // config.beam.beam, 1)
+        while now:
+            tasks, others = ([Task(i, plan, some[i].needs(p)) for i, (plan, p) in which] for which in (now, later))
+            for (i, scored), hypotheses in zip(now, search.write(tasks, others), strict=True):
+                some[i].best = self._choose(some[i], scored, hypotheses)
+            later = [(i, (plan, p)) for i, (plan, p) in later if some[i].needs(p) <= 0]
+            now, later = later[:most], later[most:]
 
     @torch.no_grad()
-    def _write(
-        self, sources: Sequence[Example], plans: Sequence[Sequence[IndexPlan]], beam: BeamConfig
-    ) -> list[list[list[Hypothesis]]]:
-        """For each record and each of its plans, the hypotheses of the beam."""
-        memory = self.model.encode(collate(sources).to(self.device))
-        tasks = [Task(i, plan) for i, of_record in enumerate(plans) for plan in of_record]
-        found = iter(beam_search(self.model, memory, tasks, beam))
-        return [[next(found) for _ in of_record] for of_record in plans]
+    def _encode(self, sources: Sequence[Example]) -> Memory:
+        return self.model.encode(collate(sources).to(self.device))
 
-    def _choose(
-        self,
-        record: Record,
-        plans: Sequence[tuple[IndexPlan, float | None]],
-        found: Sequence[Sequence[Hypothesis]],
-        config: InferenceConfig,
-        extras: list[str],
-    ) -> list[Generation]:
-        """The texts of a record's plans with their joint scores (paper equation 9)."""
-        generations: list[Generation] = []
-        for (plan, prior), hypotheses in zip(plans, found, strict=True):
-            for hypothesis in hypotheses:
-                text, facts = self._spell(record, plan, hypothesis, extras)
-                score = hypothesis.score + config.plan_weight * (prior or 0.0)
-                named = named_plan(record, plan)
-                written = Generation(record.id, text, named, prior, hypothesis.log_probability, score, facts)
-                if config.missing_penalty:
-                    score -= config.missing_penalty * _mistakes(record, written, config)
-                    written = replace(written, score=score)
-                generations.append(written)
-        return generations
+    def _choose(self, wanted: _Wanted, scored: Scored, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
+        """The best texts with those of another plan, by their joint scores (paper equation 9), best first.
+
+        What cannot be among the `count` best is not spelled out: mistakes only lower a score.
+        """
+        record, config, best, (plan, prior) = wanted.record, wanted.config, wanted.best, scored
+        for hypothesis in sorted(hypotheses, key=lambda each: -each.score):
+            if hypothesis.score < wanted.needs(prior, best):
+                break
+            text, facts = self._spell(record, plan, hypothesis, wanted.extras)
+            score = hypothesis.score + config.plan_weight * (prior or 0.0)
+            new = Generation(record.id, text, named_plan(record, plan), prior, hypothesis.log_probability, score, facts)
+            if config.missing_penalty:
+                new = replace(new, score=score - config.missing_penalty * _mistakes(record, new, config))
+            best = _best_first([*best, new])
+        return best
 
     def _spell(
         self, record: Record, plan: IndexPlan, hypothesis: Hypothesis, extras: list[str]
@@ -294,24 +312,19 @@ def _wider(config: InferenceConfig, tried: int) -> InferenceConfig:
     return replace(config, plans=config.plans * 4**tried, beam=beam)
 
 
-def _by_work(
-    sources: Sequence[Example], plans: Sequence[Sequence[IndexPlan]], configs: Sequence[InferenceConfig]
-) -> Iterable[list[int]]:
-    """Indices of records of one beam search: of the same settings and similar length, of about `rows` hypotheses."""
-    by_beam: dict[BeamConfig, list[int]] = {}
-    for i, config in enumerate(configs):
-        if plans[i]:
-            by_beam.setdefault(config.beam, []).append(i)
-    for beam, indices in by_beam.items():
-        chunk: list[int] = []
-        rows, limit = 0, 0
-        for i in sorted(indices, key=lambda i: (len(sources[i].predicates), len(sources[i].source), i)):
-            work = len(plans[i]) * beam.beam
-            limit = min(limit or configs[i].rows, configs[i].rows)
-            if chunk and rows + work > limit:
+def _by_work(wanted: Iterable[_Wanted]) -> Iterable[list[_Wanted]]:
+    """What is searched together: records of the same settings and similar length, of about `rows` hypotheses a plan."""
+    by_beam: dict[BeamConfig, list[_Wanted]] = {}
+    for one in wanted:
+        by_beam.setdefault(one.config.beam, []).append(one)
+    for beam, alike in by_beam.items():
+        chunk: list[_Wanted] = []
+        limit = 0
+        for one in sorted(alike, key=lambda one: (len(one.source.predicates), len(one.source.source))):
+            limit = min(limit or one.config.rows, one.config.rows)
+            if chunk and (len(chunk) + 1) * beam.beam > limit:
                 yield chunk
-                chunk, rows, limit = [], 0, configs[i].rows
-            chunk.append(i)
-            rows += work
+                chunk, limit = [], one.config.rows
+            chunk.append(one)
         if chunk:
             yield chunk

@@ -5,15 +5,20 @@ Shapes as in `agggen.generation.search`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import Memory
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.transformer import KeysValues
+from agggen.model.transformer import Cache
+
+Number = TypeVar("Number", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,13 @@ class Hypothesis:
 
 def penalised(log_p: Tensor, length: Tensor, exponent: float) -> Tensor:
     """What texts of `length` marks and words are ranked by: Wu et al. 2016, equation 14, without the coverage term."""
-    score = log_p / ((5.0 + length.to(log_p.dtype)) / 6.0) ** exponent
+    score = log_p / penalty(length.to(log_p.dtype), exponent)
     return torch.where(log_p > IMPOSSIBLE / 2, score, IMPOSSIBLE)
+
+
+def penalty(length: Number, exponent: float) -> Number:
+    """What divides the log-probability of texts of `length` marks and words."""
+    return ((5.0 + length) / 6.0) ** exponent
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,19 @@ class Beginning:
     record: int
     groups: tuple[frozenset[int], ...]
     last: bool = True
+
+    @classmethod
+    def of(cls, record: int, groups: Sequence[Sequence[int]]) -> Beginning:
+        """A whole plan."""
+        return cls(record, tuple(map(frozenset, groups)))
+
+    def starts(self) -> list[Beginning]:
+        """Its first facts, and more and more of them, but not all."""
+        return [self.until(fact) for fact in range(1, len(self.groups))]
+
+    def parent(self) -> Beginning:
+        """All but the last fact."""
+        return self.until(len(self.groups) - 1)
 
     def until(self, fact: int) -> Beginning:
         return Beginning(self.record, self.groups[:fact], self.last and fact == len(self.groups))
@@ -50,15 +73,37 @@ class Texts:
     log_p: Tensor  # (n, K); IMPOSSIBLE for an empty slot
     text: Tensor  # (n, K, P) marks and words, PAD in holes
     length: Tensor  # (n, K) marks and words
-    last: Tensor  # (n, K, length) mark and words of the last fact alone
-    history: list[KeysValues]  # per layer, read under the mask of all triples (n, H, Q, D / H)
-    seen: Tensor  # (n, K, Q) which positions of `history` are a hypothesis's own
+    added: int  # how many places at the end of `text` are the last fact's
+    history: list[Cache]  # per layer, read under the mask of all triples; others may use them too
+    rows: Tensor  # (n,) which row of `history` is a plan's
+    seen: Tensor  # (n, K, Q) which positions of it are a hypothesis's own
 
-    def pick(self, rows: list[int]) -> Texts:
-        index = torch.tensor(rows, dtype=torch.long, device=self.log_p.device)
-        history = [(key[index], value[index]) for key, value in self.history]
+    def pick(self, index: Tensor) -> Texts:
+        """The plans `index`, with the history of all."""
+        picked = (self.log_p[index], self.text[index], self.length[index])
+        return Texts(*picked, self.added, self.history, self.rows[index], self.seen[index])
+
+    def past(self, room: int = 0) -> tuple[list[Cache], Tensor]:
+        """A copy of the history with a row for each plan, and `seen` of it: but for the positions that no hypothesis of
+        a plan has seen, and with room for so many more.
+        """
+        used = self.seen.any(1)  # hypotheses that were left behind saw others
+        slots = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).max())]
+        seen = self.seen.gather(2, slots[:, None].expand(-1, self.seen.shape[1], -1))
+        return [cache.positions(self.rows, slots, room) for cache in self.history], seen
+
+    @staticmethod
+    def joined(some: Sequence[Texts]) -> Texts:
+        """The plans of all behind each other, with copies of their histories; `added` is not told apart any more."""
+        pasts, seen = zip(*(each.past() for each in some), strict=True)
         return Texts(
-            self.log_p[index], self.text[index], self.length[index], self.last[index], history, self.seen[index]
+            torch.cat([each.log_p for each in some]),
+            torch.cat(_padded([each.text for each in some])),
+            torch.cat([each.length for each in some]),
+            0,
+            [Cache.joined(layer) for layer in zip(*pasts, strict=True)],
+            torch.arange(sum(len(each.rows) for each in some), device=some[0].rows.device),
+            torch.cat(_padded(seen)),
         )
 
     def hypotheses(self, row: int, exponent: float) -> list[Hypothesis]:
@@ -75,7 +120,7 @@ class Beams:
     """K hypotheses within a fact for each of n plans."""
 
     log_p: Tensor  # (n, K) of the whole text so far; IMPOSSIBLE for an empty slot
-    words: Tensor  # (n, K, most) words of this fact, PAD behind its end
+    words: Tensor  # (n, K, any) words of this fact, PAD behind its end
     parent: Tensor  # (n, K) which hypothesis at the fact's beginning this one continues
 
     def beams(self, index: Tensor) -> Beams:
@@ -83,33 +128,49 @@ class Beams:
         return Beams(self.log_p.gather(1, index), along(self.words, index), self.parent.gather(1, index))
 
     def plans(self, index: Tensor) -> Beams:
+        """Picks the plans `index`."""
         return Beams(self.log_p[index], self.words[index], self.parent[index])
 
     def put(self, index: Tensor, other: Beams) -> None:
         """Overwrites the plans `index` by `other`."""
-        self.log_p[index], self.words[index], self.parent[index] = other.log_p, other.words, other.parent
+        self.log_p[index], self.parent[index] = other.log_p, other.parent
+        self.words[index, :, : other.words.shape[2]] = other.words
 
 
 @dataclass
 class Open:
-    """What the decoder needs for the plans whose fact is not settled."""
+    """What the decoder needs for the n plans whose fact is not settled."""
 
-    memory: Memory
+    memory: Memory  # but for `cross`, which is in caches of its own
+    cross: list[Cache]  # per layer
     visible: Tensor  # (n, M)
     text: Tensor  # (n, K, P + 1) of the facts before this one, and its mark, by parent
     start: Tensor  # (n, K) position of this fact's mark, by parent
-    past: list[KeysValues]  # per layer (n, H, Q, D / H): all that any hypothesis has read
+    past: list[Cache]  # per layer, all that any hypothesis has read
     seen: Tensor  # (n, K, Q) what of it each open hypothesis has read
 
-    def pick(self, index: Tensor) -> Open:
-        past = [(key[index], value[index]) for key, value in self.past]
-        memory, visible = self.memory.rows(index), self.visible[index]
-        return Open(memory, visible, self.text[index], self.start[index], past, self.seen[index])
+    def stay(self, staying: Tensor) -> Tensor:
+        """Leaves but the plans `staying`, in the order that is returned: the last take the places of those that go."""
+        n = len(staying)
+        order = torch.arange(n, device=staying.device)
+        gone = torch.ones_like(order, dtype=torch.bool).index_fill_(0, staying[staying < n], False).nonzero().flatten()
+        order[gone] = late = staying[staying >= n]
+        for cache in (*self.cross, *self.past):
+            cache.leave(gone, late, n)
+        self.memory, self.visible, self.text = self.memory.rows(order), self.visible[order], self.text[order]
+        self.start, self.seen = self.start[order], self.seen[order]
+        return order
 
 
 def along(values: Tensor, index: Tensor) -> Tensor:
     """values (n, K, ...) of the beams `index` (n, K')."""
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
+
+
+def _padded(some: Sequence[Tensor]) -> list[Tensor]:
+    """The last dimension of all is that of the longest; zeros, which are PAD and False, behind the others."""
+    longest = max(each.shape[-1] for each in some)
+    return [F.pad(each, (0, longest - each.shape[-1])) for each in some]
 
 
 def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:

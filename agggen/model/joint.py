@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError
-from agggen.model.batch import CLS, FACT, LAST, PAD, SEP, UNK, Batch, allowed_sets
+from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
@@ -29,6 +29,7 @@ from agggen.model.transitions import Transitions, TransitionScores, Variant
 from agggen.text.linearise import ROLE_OBJECT, ROLE_SUBJECT
 
 _CHUNK = 4096  # decoded positions in one call of the decoder
+_BLOCK = 64  # of `largest`
 
 
 @dataclass(frozen=True)
@@ -170,25 +171,49 @@ class JointModel(nn.Module):
             result = (1 - smoothing) * result + smoothing * uniform
         return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).masked_scatter(scored, result)
 
-    def next_log_probs(self, hidden: Tensor, memory: Memory, visible: Tensor, n_ids: int) -> Tensor:
-        """log p of every id as the next word (R, n, n_ids) after hidden (R, n, D); what no text may hold is IMPOSSIBLE.
+    def next_words(
+        self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The k likeliest next words after hidden (R, n, D), and more: log p, ids, and log p of a fact's end.
 
-        Ids from `n_output` on (words of the source alone, and of one record alone) can only be copied. UNK and the
-        marks but END are impossible, so the rest sums to less than one by what the model gave to them.
+        Words of the source have places of their own, the last M, where they are written or copied; the k (or fewer, if
+        no more can be written) before them are the likeliest of the others, which can only be written. No word stands
+        at two places. Places without a word that may be said are IMPOSSIBLE.
+
+        Args:
+            hidden: decoder states.
+            memory: the source of each row.
+            visible: (R, M), what may be copied.
+            blocked: (R, n, any), ids that may not be said; PAD for none.
+            k: at least 1.
+
+        Returns:
+            log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
         """
+        ids = memory.ids
+        same = ids[:, None] == ids[:, :, None]
+        first = ~same.tril(-1).any(-1) & (ids > END)  # a word may stand at two places, and marks are no words
+        writable = torch.where(ids < self.n_output, ids, UNK)[:, None].expand(*hidden.shape[:2], -1)
         written = torch.log_softmax(full_precision(self.word_logits(hidden)), -1)
-        result = written.new_full((*hidden.shape[:2], n_ids), IMPOSSIBLE)
+        of_source = written.gather(2, writable).masked_fill((ids >= self.n_output)[:, None], IMPOSSIBLE)
+        write = written.new_zeros(hidden.shape[:2])
         if self.config.copy:
             attention, write, point = self.copy_attention(hidden, memory, visible)
-            torch.add(written, write[..., None], out=result[..., : self.n_output])
-            same = (memory.ids[:, None] == memory.ids[:, :, None]).to(attention.dtype)  # a word may stand at two places
-            copied = torch.log((attention + point[..., None]).exp() @ same)
-            ids = memory.ids[:, None].expand_as(copied)
-            result.scatter_(2, ids, torch.logaddexp(result.gather(2, ids), copied))
-        else:
-            result[..., : self.n_output] = written
-        result[..., [PAD, UNK, CLS, SEP, FACT, LAST]] = IMPOSSIBLE
-        return result
+            copied = torch.log((attention + point[..., None]).exp() @ same.to(attention.dtype))
+            of_source = torch.logaddexp(of_source + write[..., None], copied)
+        of_source.masked_fill_(~first[:, None], IMPOSSIBLE)
+        end = written[..., END] + write
+        written[..., : END + 1] = IMPOSSIBLE
+        written.scatter_(2, writable, IMPOSSIBLE)
+        row, query, number = blocked.nonzero(as_tuple=True)
+        if len(row):
+            word = blocked[row, query, number]
+            written[row, query, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
+            which, place = (ids[row] == word[:, None]).nonzero(as_tuple=True)
+            of_source[row[which], query[which], place] = IMPOSSIBLE
+        log_p, words = largest(written, min(k, self.n_output))
+        log_p = torch.cat((log_p + write[..., None], of_source), 2)
+        return log_p, torch.cat((words, ids[:, None].expand_as(of_source)), 2), end
 
     def text_log_probs(self, batch: Batch, smoothing: float = 0.0) -> Tensor:
         """log p(y | x) of each text by the plain Transformer, (B,); `batch` is collated with `whole=True`."""
@@ -281,6 +306,20 @@ class JointModel(nn.Module):
     def log_likelihood(self, batch: Batch, prune: bool = True) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3)."""
         return log_likelihood(*self.potentials(batch, prune))
+
+
+def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk` along the last dimension in half of its time: the largest are in the blocks whose maxima are largest."""
+    n = values.shape[-1]
+    whole = n - n % _BLOCK
+    if k * _BLOCK * 4 > n:
+        return values.topk(k, -1)
+    blocks = values[..., :whole].unflatten(-1, (-1, _BLOCK))
+    _, which = blocks.amax(-1).topk(k, -1)
+    inside = blocks.gather(-2, which[..., None].expand(*which.shape, _BLOCK)).flatten(-2)
+    top, place = torch.cat((inside, values[..., whole:]), -1).topk(k, -1)
+    begin = which.gather(-1, (place // _BLOCK).clamp(max=k - 1)) * _BLOCK
+    return top, torch.where(place < k * _BLOCK, begin + place % _BLOCK, place - k * _BLOCK + whole)
 
 
 def _causal(length: int, rows: int, device: torch.device) -> Tensor:

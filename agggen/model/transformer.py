@@ -7,6 +7,7 @@ but not on attention weights, so the fused attention kernels apply. See `agggen.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,67 @@ KeysValues = tuple[Tensor, Tensor]
 def full_precision(x: Tensor) -> Tensor:
     """Half-precision scores as float32, before they become log-probabilities; float64 stays what it is."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+class Cache:
+    """The keys and values of one layer at `length` positions, with room for more; for inference only.
+
+    Appending writes in place, and leaving rows moves no more than takes their places. Keys lie transposed, the way
+    their product with few queries reads them.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
+        self._keys, self._values, self.length = keys, values, length  # (rows, H, D / H, room), (rows, H, room, D / H)
+
+    @classmethod
+    def of(cls, keys_values: KeysValues) -> Cache:
+        """A cache that holds these."""
+        key, value = keys_values
+        return cls(key.mT.contiguous(), value, key.shape[2])
+
+    def keys_values(self) -> KeysValues:
+        """Views of what it holds, each (rows, H, length, D / H)."""
+        return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
+
+    def append(self, keys_values: KeysValues) -> KeysValues:
+        """Puts those of further positions behind its own, which it then gives; makes room for twice as many if full."""
+        key, value = keys_values
+        end = self.length + key.shape[2]
+        if end > self._keys.shape[-1]:
+            more = max(end, 2 * self.length) - self.length
+            self._keys = F.pad(self._keys[..., : self.length], (0, more))
+            self._values = F.pad(self._values[:, :, : self.length], (0, 0, 0, more))
+        self._keys[..., self.length : end] = key.mT
+        self._values[:, :, self.length : end] = value
+        self.length = end
+        return self.keys_values()
+
+    def rows(self, index: Tensor) -> Cache:
+        """A copy of the rows `index`."""
+        return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
+
+    def positions(self, index: Tensor, slots: Tensor, room: int = 0) -> Cache:
+        """A copy of the rows `index` (n,), with the positions `slots` (n, any) of each and room for so many more."""
+        keys, values = self._keys[..., : self.length][index], self._values[:, :, : self.length][index]
+        heads, width = keys.shape[1:3]
+        keys = keys.gather(3, slots[:, None, None].expand(-1, heads, width, -1))
+        values = values.gather(2, slots[:, None, :, None].expand(-1, heads, -1, width))
+        return Cache(F.pad(keys, (0, room)), F.pad(values, (0, 0, 0, room)), slots.shape[1])
+
+    def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
+        """Keeps n rows, of which `rows` move to `places`."""
+        if len(rows):
+            for each in (self._keys[..., : self.length], self._values[:, :, : self.length]):
+                each[places] = each[rows]
+        self._keys, self._values = self._keys[:n], self._values[:n]
+
+    @staticmethod
+    def joined(caches: Sequence[Cache]) -> Cache:
+        """The rows of all behind each other, zeros where one is shorter than the longest."""
+        length = max(cache.length for cache in caches)
+        keys = [F.pad(c._keys[..., : c.length], (0, length - c.length)) for c in caches]
+        values = [F.pad(c._values[:, :, : c.length], (0, 0, 0, length - c.length)) for c in caches]
+        return Cache(torch.cat(keys), torch.cat(values), length)
 
 
 class Attention(nn.Module):
@@ -41,9 +103,16 @@ class Attention(nn.Module):
         return self._split(key), self._split(value)
 
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """Attends from x (rows, n, D); `mask` (rows or 1, 1, n or 1, length) is True where attention may look."""
-        key, value = keys_values
-        mixed = F.scaled_dot_product_attention(self._split(self.query(x)), key, value, attn_mask=mask, is_causal=causal)
+        """Attends from x (rows, n, D).
+
+        `mask` (rows or 1, 1, n or 1, length) is True where attention may look, or, as numbers, added to the scores. The
+        latter is for a few queries to the keys of a `Cache`: plain products then take half of the fused kernel's time.
+        """
+        query, (key, value) = self._split(self.query(x)), keys_values
+        if mask is not None and mask.is_floating_point():
+            mixed = ((query * key.shape[-1] ** -0.5) @ key.mT + mask).softmax(-1) @ value
+        else:
+            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
         return self.output(mixed.transpose(1, 2).flatten(-2))
 
 
@@ -84,12 +153,14 @@ class DecoderLayer(nn.Module):
         return self.attention.keys_values(self.norm_attention(x))
 
     def forward(
-        self, x: Tensor, past: KeysValues | None, mask: Tensor | None, memory: KeysValues, memory_mask: Tensor
+        self, x: Tensor, past: KeysValues | Cache | None, mask: Tensor | None, memory: KeysValues, memory_mask: Tensor
     ) -> tuple[Tensor, KeysValues]:
         """The layer's output, and the keys and values of `past` and of x behind each other."""
         normed = self.norm_attention(x)
         own = self.attention.keys_values(normed)
-        if past is not None:
+        if isinstance(past, Cache):
+            own = past.append(own)
+        elif past is not None:
             own = (torch.cat((past[0], own[0]), 2), torch.cat((past[1], own[1]), 2))
         x = x + self.dropout(self.attention(normed, own, mask, causal=mask is None))
         x = x + self.dropout(self.cross(self.norm_cross(x), memory, memory_mask))
@@ -113,16 +184,16 @@ class Decoder(nn.Module):
         x: Tensor,
         memory: list[KeysValues],
         memory_mask: Tensor,
-        past: list[KeysValues] | None = None,
+        past: Sequence[KeysValues | Cache] | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, list[KeysValues]]:
         """Runs x (rows, n, D) through all layers.
 
         Args:
             memory: per layer keys and values of the source, one entry a row.
-            memory_mask: (rows, 1, 1, M), True where the row may look.
-            past: per layer keys and values of earlier positions (rows, H, P, D / H), put before x's own.
-            mask: (rows or 1, 1, n, P + n) self-attention mask; None means causal without a past.
+            memory_mask: (rows, 1, 1, M), as `Attention` takes it.
+            past: per layer keys and values of P earlier positions, put before x's own; a `Cache` takes x's in.
+            mask: (rows or 1, 1, n, P + n), as `Attention` takes it; None means causal without a past.
 
         Returns:
             The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.

@@ -16,8 +16,8 @@ import torch
 from agggen.bundle import Bundle, save_bundle
 from agggen.encoding import Encoder
 from agggen.facts.config import SegmenterConfig
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary

@@ -21,8 +21,8 @@ from agggen.encoding import Encoder
 from agggen.errors import BundleError
 from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.config import SegmenterConfig
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary

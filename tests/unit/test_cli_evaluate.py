@@ -22,8 +22,8 @@ from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
 from agggen.encoding import Encoder
 from agggen.evaluation.report.folder import FILES
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Plan, Record
 from agggen.text import Vocabulary

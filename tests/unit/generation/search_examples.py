@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from agggen.generation.search import BeamConfig, Hypothesis, Task, beam_search
+from agggen.generation.config import BeamConfig
+from agggen.generation.hypotheses import Hypothesis
+from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
@@ -46,7 +48,7 @@ def search(
     model: JointModel, records: Sequence[Example], tasks: Sequence[Task], config: BeamConfig
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
-        return beam_search(model, model.encode(collate(records)), tasks, config)
+        return BeamSearch(model, model.encode(collate(records)), config).write(tasks)
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from agggen.encoding import Encoder
 from agggen.errors import PlanError, RecordError
 from agggen.evaluation.coverage import mentioned
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import MAX_TRIPLES, Generation, Generator, InferenceConfig
-from agggen.generation.search import BeamConfig
+from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import END, collate
 from agggen.model.hmm import viterbi
 from agggen.model.joint import JointModel, ModelConfig
@@ -254,13 +255,13 @@ def test_plans_that_cannot_win_are_not_written(weight: float, n_best: int, monke
     """The best texts are those of all plans; what was not written would not have been among them."""
     machine, config = generator(), replace(SHORT, plans=12, plan_weight=weight)
     written: list[IndexPlan] = []
-    search = Generator._write
+    write = BeamSearch.write
 
-    def counted(self: Generator, sources: Any, plans: Any, beam: Any) -> Any:
-        written.extend(plan for of_record in plans for plan in of_record)
-        return search(self, sources, plans, beam)
+    def counted(self: BeamSearch, tasks: Sequence[Task], later: Sequence[Task] = ()) -> Any:
+        written.extend(task.groups for task in tasks)
+        return write(self, tasks, later)
 
-    monkeypatch.setattr(Generator, "_write", counted)
+    monkeypatch.setattr(BeamSearch, "write", counted)
     (best,) = machine.generate([ODA], n_best=n_best, config=config)
     few = len(written)
     (everything,) = machine.generate([ODA], n_best=999, config=config)

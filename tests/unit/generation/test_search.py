@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.generation.search import BeamConfig, Hypothesis, Task
+from agggen.generation.config import BeamConfig
+from agggen.generation.hypotheses import Beginning, Hypothesis
+from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import CLS, END, SEP, Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.model.lattice import IMPOSSIBLE
@@ -213,3 +216,58 @@ def test_one_beam_says_the_likeliest_word_each_time() -> None:
             for n, word in enumerate(words):
                 p = next_words(model, RECORDS[0], groups, Open(0.0, found.facts[:fact], words[:n]))
                 assert word == max((w for w in p if w != END), key=p.__getitem__)
+
+
+# --- what is shared, and what is given up ---
+
+
+@histories
+def test_tasks_of_later_calls_go_on_with_what_is_written(history: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In however many calls they are asked for, the texts are those of one call, and no beginning is written twice."""
+    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
+    together = search(model, RECORDS, TASKS, config)
+    written: list[Beginning] = []
+    extend = BeamSearch._extend
+
+    def counted(self: BeamSearch, needed: Mapping[Beginning, float], known: Any) -> Any:
+        written.extend(needed)
+        return extend(self, needed, known)
+
+    monkeypatch.setattr(BeamSearch, "_extend", counted)
+    for cuts in ([3], [1, 2, 6], [8], list(range(1, 9))):
+        with torch.no_grad():
+            searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
+        written.clear()
+        for begin, end in itertools.pairwise([0, *cuts, len(TASKS)]):
+            found = searching.write(TASKS[begin:end], later=TASKS[end:])
+            for one, expected in zip(found, together[begin:end], strict=True):
+                same(one, expected)
+        assert len(written) == len(set(written))
+        assert not searching._texts, "nothing is kept when nothing is left"
+    with torch.no_grad():
+        searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
+    searching.write(TASKS[:1])
+    same(searching.write(TASKS[6:7])[0], together[6])  # what was not announced is written again
+
+
+@histories
+@pytest.mark.parametrize("penalty", [0.0, 0.9, 2.0])
+def test_no_text_of_the_score_that_is_needed_is_given_up(history: str, penalty: float) -> None:
+    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4, length_penalty=penalty)
+    everything = search(model, RECORDS, TASKS, config)
+    best = [max(h.score for h in found) for found in everything]
+    given_up = 0
+    for factor in (2.0, 1.000001, 1.0, 0.999999, 0.7, 0.3, 0.01):
+        least = [score * factor for score in best]
+        tasks = [replace(task, least=score) for task, score in zip(TASKS, least, strict=True)]
+        with torch.no_grad():
+            searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
+        for found, expected, score in zip(searching.write(tasks), everything, least, strict=True):
+            if found:
+                same(found, expected)
+            else:
+                given_up += 1
+                assert all(h.score < score for h in expected)
+        for found, expected in zip(searching.write(TASKS), everything, strict=True):
+            same(found, expected)  # who needs less gets it all the same
+    assert given_up > len(TASKS)

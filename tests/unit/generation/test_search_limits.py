@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.generation.search import BeamConfig, Task
+from agggen.generation.config import BeamConfig
+from agggen.generation.search import Task
 from agggen.model.batch import END
 from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.generation.search_examples import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from agggen.model.transformer import Attention, Decoder, EncoderLayer, full_precision, sinusoids
+from agggen.model.transformer import Attention, Cache, Decoder, EncoderLayer, full_precision, sinusoids
 
 WIDTH, HEADS = 8, 2
 
@@ -134,3 +134,47 @@ def test_sinusoids_are_those_of_the_paper(width: int) -> None:
 def test_full_precision_widens_halves_and_narrows_nothing(given_: torch.dtype, expected: torch.dtype) -> None:
     """Scores were once cut to float32 whatever the model, so no check in float64 could hold."""
     assert full_precision(torch.zeros(1, dtype=given_)).dtype == expected
+
+
+def kept(cache: Cache) -> tuple[Tensor, Tensor]:
+    keys, values = cache.keys_values()
+    return keys.contiguous(), values.contiguous()
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 9))
+@settings(deadline=None, max_examples=20)
+def test_a_cache_holds_what_was_appended_in_order(pieces: list[int], room: int) -> None:
+    pairs = [(draw(3, HEADS, n, 4, seed=2 * i), draw(3, HEADS, n, 4, seed=2 * i + 1)) for i, n in enumerate(pieces)]
+    cache = Cache.of(pairs[0]).positions(torch.arange(3), torch.arange(pieces[0]).expand(3, -1), room)
+    for pair in pairs[1:]:
+        found = cache.append(pair)
+    found = cache.keys_values()
+    for one, expected in zip(found, (torch.cat(each, 2) for each in zip(*pairs, strict=True)), strict=True):
+        torch.testing.assert_close(one, expected, atol=0, rtol=0)
+
+
+def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
+    keys, values = draw(5, HEADS, 3, 4), draw(5, HEADS, 3, 4, seed=1)
+    cache = Cache.of((keys, values.clone()))
+    some = cache.positions(torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]), room=1)
+    cache.leave(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # 0 and 2 go
+    order = [3, 1, 4]
+    for one, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
+        assert torch.equal(one, expected)
+    for one, of in zip(kept(some), (keys, values), strict=True):  # untouched by that
+        assert torch.equal(one, torch.stack((of[4][:, [2, 0]], of[1][:, [1, 1]])))
+    for one, of in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
+        assert torch.equal(one, of[[4, 4]])
+    for one, first, last in zip(kept(Cache.joined([some, cache])), kept(some), kept(cache), strict=True):
+        assert torch.equal(one[:2, :, :2], first) and not one[:2, :, 2:].any()
+        assert torch.equal(one[2:], last)
+
+
+def test_numbers_as_a_mask_are_added_to_the_scores() -> None:
+    """Two ways to the same attention: the fused kernel, and plain products for a few queries."""
+    torch.manual_seed(1)
+    attention = Attention(WIDTH, HEADS).double()
+    x, pair, mask = draw(2, 3, WIDTH), attention.keys_values(draw(2, 6, WIDTH, seed=1)), draw(2, 1, 3, 6, seed=2) > -0.5
+    added = torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -1e9)
+    found = attention(x, Cache.of(pair).keys_values(), added)
+    torch.testing.assert_close(found, attention(x, pair, mask), atol=1e-12, rtol=0)

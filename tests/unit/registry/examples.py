@@ -10,8 +10,8 @@ import torch
 
 from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
 from agggen.encoding import Encoder
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary

@@ -11,8 +11,8 @@ from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.encoding import Encoder
 from agggen.facts.config import SegmenterConfig
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.text import Vocabulary
 from agggen_platform.serving.config import BatchConfig, ServeConfig

@@ -15,9 +15,9 @@ from agggen.corpora.elements import elements_records
 from agggen.errors import BundleError
 from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.config import SegmenterConfig, segmenter
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates, Generation, Generator
 from agggen.generation.planner import MAX_TRIPLES
-from agggen.generation.search import BeamConfig
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import BatchConfig, ServeConfig
 from serve.engine import Failure, Job, Text

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from agggen.corpora.prepared import write_records
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
-from agggen.generation.search import BeamConfig
 from agggen.model.joint import ModelConfig
 from agggen.records import Record
 from agggen.run import CorpusConfig, FactsConfig, TextConfig, TrainingConfig

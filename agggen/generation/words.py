@@ -1,0 +1,138 @@
+"""One fact of n plans, word by word: the inner loop of the beam search, over positions in caches.
+
+Shapes as in `agggen.generation.search`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from agggen.generation.config import BeamConfig
+from agggen.generation.hypotheses import Beams, Open, along, penalised
+from agggen.model.batch import PAD
+from agggen.model.joint import JointModel
+from agggen.model.lattice import IMPOSSIBLE
+from agggen.model.transformer import Cache
+
+
+def decode(
+    model: JointModel,
+    tokens: Tensor,
+    position: Tensor,
+    cross: list[Cache],
+    visible: Tensor,
+    past: list[Cache],
+    mask: Tensor,
+) -> Tensor:
+    """Runs the decoder over tokens (n, any), which join `past`, each with its `mask` (n, any, Q): (n, any, D)."""
+    x = model.embed_target(tokens, position)
+    added = [
+        torch.zeros(each.shape, dtype=x.dtype, device=x.device).masked_fill_(~each, IMPOSSIBLE)[:, None]
+        for each in (visible[:, None], mask)
+    ]
+    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], added[0], past, added[1])
+    return hidden
+
+
+def write_words(
+    model: JointModel, config: BeamConfig, rows: Open, log_p: Tensor, marks: Tensor, floor: Tensor, least: Tensor
+) -> Beams:
+    """The K best finished versions of a fact for each of n plans.
+
+    Args:
+        model: in evaluation mode.
+        config: the search's settings.
+        rows: of all n plans; those whose fact is settled are dropped from it.
+        log_p: (n, K), of the texts that the fact goes on with.
+        marks: (n,), with which the fact begins.
+        floor: (n,), the fewest words.
+        least: (n,), the log-probability that a version must have; where none can have it, some may not be found.
+    """
+    n, k, most = len(marks), config.beam, config.max_fact_tokens
+    parent = torch.arange(k, device=marks.device).expand(n, k)
+    live = Beams(log_p, parent.new_zeros(n, k, 0), parent)
+    done = Beams(torch.full_like(log_p, IMPOSSIBLE), parent.new_full((n, k, most), PAD), parent.clone())
+    done_score = done.log_p.clone()
+    inputs = marks[:, None].expand(n, k)
+    plans = torch.arange(n, device=marks.device)  # those that are not settled; the others' rows are dropped
+    for step in range(most + 1):
+        start = rows.start.gather(1, live.parent)
+        candidates, words, end = _next_words(model, config, rows, inputs, start + step, live)
+        ended = live.log_p + end.masked_fill(step < floor[plans, None], IMPOSSIBLE)
+        before = done.plans(plans)
+        pool = Beams(
+            torch.cat((before.log_p, ended), 1),
+            torch.cat((before.words[..., :step], live.words), 1),
+            torch.cat((before.parent, live.parent), 1),
+        )
+        ended_score = penalised(ended, start + step + 1, config.length_penalty)
+        score, best = torch.cat((done_score[plans], ended_score), 1).topk(k, dim=1)
+        done.put(plans, pool.beams(best))
+        done_score[plans] = score
+        if step == most:
+            break
+        top, index = (live.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
+        origin = index // candidates.shape[2]
+        live = live.beams(origin)
+        inputs = words.flatten(1).gather(1, index)
+        live.log_p, live.words = top, torch.cat((live.words, inputs[..., None]), 2)
+        hope = penalised(top, start.gather(1, origin) + step + 2, config.length_penalty).amax(1)
+        rows.seen = along(rows.seen, origin)
+        likely = torch.maximum(top[:, 0], done.log_p[plans].amax(1)) >= least[plans]
+        searching = ((score[:, -1] < hope) & likely).nonzero().flatten()
+        if not len(searching):
+            break
+        if len(searching) < len(plans):
+            order = rows.stay(searching)
+            live, inputs, plans = live.plans(order), inputs[order], plans[order]
+    return done
+
+
+def _next_words(
+    model: JointModel, config: BeamConfig, rows: Open, inputs: Tensor, position: Tensor, live: Beams
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What may come after `inputs` (n, K), which join the caches; as `JointModel.next_words` gives it."""
+    n, k = inputs.shape
+    itself = torch.eye(k, dtype=torch.bool, device=inputs.device).expand(n, -1, -1)
+    rows.seen = torch.cat((rows.seen, itself), 2)
+    hidden = decode(model, inputs, position, rows.cross, rows.visible, rows.past, rows.seen)
+    blocked = _repeating(along(rows.text, live.parent), live.words, config.block_ngrams)
+    log_p, words, end = model.next_words(hidden, rows.memory, rows.visible, blocked, k)
+    if config.whole_values and live.words.shape[2]:
+        allowed, within = _going_on(rows, live.words)
+        m = allowed.shape[2]
+        end = end.masked_fill(within, IMPOSSIBLE)
+        log_p[..., :-m].masked_fill_(within[..., None], IMPOSSIBLE)
+        log_p[..., -m:].masked_fill_(within[..., None] & ~allowed, IMPOSSIBLE)
+    return log_p, words, end
+
+
+def _repeating(text: Tensor, words: Tensor, size: int) -> Tensor:
+    """The words (n, K, any), and PAD, that would complete an n-gram which the text already holds within a fact."""
+    step = words.shape[-1]
+    if not size or step < size - 1:
+        return words[..., :0]
+    # (n, K, windows, size); a window across two facts holds a mark there, so it never matches words of one fact
+    windows = torch.cat((text, words), 2).unfold(2, size, 1)
+    suffix = words[..., step - size + 1 :]
+    repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1)
+    return torch.where(repeated, windows[..., -1], PAD)
+
+
+def _going_on(rows: Open, words: Tensor) -> tuple[Tensor, Tensor]:
+    """Where in the source (n, K, M) the next word of a value stands that `words` (n, K, step) end within; and which
+    hypotheses (n, K) do.
+    """
+    ids, following = rows.memory.ids, rows.memory.following
+    begins = F.pad(following[:, :-1] == PAD, (1, 0), value=True)  # (n, M)
+    same = rows.visible[:, None] & (following != PAD)[:, None] & (ids[:, None] == words[..., -1:])  # (n, K, M)
+    if words.shape[-1] > 1:
+        before = F.pad(ids[:, :-1], (1, 0), value=PAD)
+        begins = begins[:, None] | (before[:, None] == words[..., -2:-1])
+    else:
+        begins = begins[:, None].expand_as(same)
+    within = same & begins
+    following = torch.where(within, following[:, None], PAD)
+    return (ids[:, None, :, None] == following[:, :, None]).any(-1), within.any(-1)
