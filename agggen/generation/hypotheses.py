@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import Memory
 from agggen.model.lattice import IMPOSSIBLE
-from agggen.model.transformer import Cache
+from agggen.model.transformer import Cache, move
 
 Number = TypeVar("Number", float, Tensor)
 
@@ -157,7 +157,10 @@ class Open:
         order[gone] = late = staying[staying >= n]
         for cache in (*self.cross, *self.past):
             cache.leave(gone, late, n)
-        self.memory, self.visible, self.text = self.memory.rows(order), self.visible[order], self.text[order]
+        ids, triple, following, _, copy_keys = self.memory
+        move(copy_keys, gone, late)
+        self.memory = Memory(ids[order], triple[order], following[order], [], copy_keys[:n])
+        self.visible, self.text = self.visible[order], self.text[order]
         self.start, self.seen = self.start[order], self.seen[order]
         return order
 

@@ -22,6 +22,12 @@ def full_precision(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
+    """Puts the `rows` of a tensor in these places of it."""
+    if len(rows):
+        values[places] = values[rows]
+
+
 class Cache:
     """The keys and values of one layer at `length` positions, with room for more; for inference only.
 
@@ -69,9 +75,8 @@ class Cache:
 
     def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
         """Keeps n rows, of which `rows` move to `places`."""
-        if len(rows):
-            for each in (self._keys[..., : self.length], self._values[:, :, : self.length]):
-                each[places] = each[rows]
+        for each in (self._keys[..., : self.length], self._values[:, :, : self.length]):
+            move(each, places, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod

@@ -58,15 +58,29 @@ def cpu_seconds(model: JointModel, optimizer: torch.optim.Optimizer, batches: li
     return time.process_time() - began
 
 
+def new_model(encoder: Encoder, history: History = "shared") -> tuple[JointModel, torch.optim.Optimizer]:
+    """A new model of the paper's sizes and its optimiser."""
+    torch.manual_seed(0)
+    words = encoder.vocabulary
+    model = JointModel(ModelConfig(history=history), len(words), words.n_output, len(encoder.predicates)).train()
+    return model, torch.optim.Adam(model.parameters(), lr=1e-5)
+
+
+def batches_of(examples: list[Example], positions: int, updates: int) -> list[list[Example]]:
+    """The first batches of an epoch."""
+    costs = joint_costs(examples, ModelConfig().max_state)
+    chosen = epoch_batches(examples, costs, positions, 512, seed=0, epoch=0)[:updates]
+    return [[examples[i] for i in batch] for batch in chosen]
+
+
 def worst_record() -> dict[str, object]:
     """What one update takes on the text whose lattice is the largest."""
     examples, encoder = examples_of(1.0, "none")
     costs = joint_costs(examples, ModelConfig().max_state)
     cost, worst = max(zip(costs, examples, strict=True), key=lambda pair: pair[0])
-    words = encoder.vocabulary
-    model = JointModel(ModelConfig(), len(words), words.n_output, len(encoder.predicates)).train()
+    model, optimizer = new_model(encoder)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    seconds = cpu_seconds(model, torch.optim.Adam(model.parameters(), lr=1e-5), [[worst]])
+    seconds = cpu_seconds(model, optimizer, [[worst]])
     return {
         "benchmark": "joint_training_worst_record",
         "record": worst.id,
@@ -95,16 +109,12 @@ def main() -> None:
         return
     examples, encoder = examples_of(options.share)
     costs = joint_costs(examples, ModelConfig().max_state)
-    chosen = epoch_batches(examples, costs, options.positions, 512, seed=0, epoch=0)[: options.updates]
-    batches = [[examples[i] for i in batch] for batch in chosen]
+    batches = batches_of(examples, options.positions, options.updates)
     texts = sum(map(len, batches))
-    sizes = len(encoder.vocabulary), encoder.vocabulary.n_output, len(encoder.predicates)
     models: dict[str, tuple[JointModel, torch.optim.Optimizer]] = {}
     histories: tuple[History, ...] = get_args(History)
     for history in histories:
-        torch.manual_seed(0)
-        model = JointModel(ModelConfig(history=history), *sizes).train()
-        models[history] = model, torch.optim.Adam(model.parameters(), lr=1e-5)
+        models[history] = new_model(encoder, history)
         cpu_seconds(*models[history], batches[:1])  # the first call pays for lattices and kernels
     best: dict[str, float] = {}
     for _ in range(options.repeats):
