@@ -116,7 +116,7 @@ class BeamSearch:
     def _nothing(self, records: list[int]) -> dict[Beginning, tuple[Texts, int]]:
         """The one empty text of each record."""
         n, k = len(records), self.config.beam
-        log_p = full_precision(self.memory.copy_keys.new_full((n, k), IMPOSSIBLE))
+        log_p = full_precision(self.memory.copy_keys.new_zeros(n, k)).fill_(IMPOSSIBLE)
         log_p[:, 0] = 0.0
         text = torch.zeros(n, k, 0, dtype=torch.long, device=self.device)
         history = [Cache.of((key[:n, :, :0], value[:n, :, :0])) for key, value in self.memory.cross]

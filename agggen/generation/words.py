@@ -28,11 +28,9 @@ def decode(
 ) -> Tensor:
     """Runs the decoder over tokens (n, any), which join `past`, each with its `mask` (n, any, Q): (n, any, D)."""
     x = model.embed_target(tokens, position)
-    added = [
-        torch.zeros(each.shape, dtype=x.dtype, device=x.device).masked_fill_(~each, IMPOSSIBLE)[:, None]
-        for each in (visible[:, None], mask)
-    ]
-    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], added[0], past, added[1])
+    lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
+    added = [torch.zeros_like(each, dtype=x.dtype).masked_fill_(~each, lowest) for each in (visible[:, None], mask)]
+    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], added[0][:, None], past, added[1][:, None])
     return hidden
 
 

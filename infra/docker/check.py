@@ -36,9 +36,12 @@ PACKAGES = ("agggen", "agggen_platform", "serve")
 JOBS = ("evaluate", "generate", "promote", "segment", "sweep", "train")
 PRESETS = ("e2e", "e2e-cleaned", "e2e-cleaned-quick", "e2e-quick", "elements", "webnlg", "webnlg-quick")
 RECORDS = (
-    *("alignment/agggen", "plans/agggen", *(f"webnlg/{name}" for name in ("agggen", "agggen-ag", "agggen-od"))),
-    *(f"e2e/agggen{how}" for how in ("", "-ag", "-od", "-unchecked", "-verified")),
-    *(f"{table}/transformer" for table in ("e2e", "webnlg")),
+    *("alignment/agggen", "plans/agggen"),
+    *(
+        f"{table}/{system}"
+        for table in ("e2e", "e2e-cleaned", "webnlg")
+        for system in ("transformer", *(f"agggen{how}" for how in ("", "-ag", "-od", "-unchecked", "-verified")))
+    ),
 )
 """Run records of the tables, of seed 1."""
 DATA = (

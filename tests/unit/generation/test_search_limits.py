@@ -130,7 +130,7 @@ def test_words_of_the_record_alone_can_be_copied_from_the_facts_own_triples() ->
     assert any(word >= model.n_words for word in said)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_lower_precision_searches_too(dtype: torch.dtype) -> None:
     model, config = writer().to(dtype), BeamConfig(beam=2, max_fact_tokens=4)
     exact = search(writer(), RECORDS, TASKS, config)
