@@ -42,6 +42,11 @@ async def streamed(client: AsyncClient, records: Sequence[Any], **options: Any) 
         return [answer async for answer in stream]
 
 
+def rounded(text: dict[str, Any]) -> dict[str, Any]:
+    """Company in a batch changes the last digits of numbers."""
+    return {key: pytest.approx(value, abs=1e-4) if isinstance(value, float) else value for key, value in text.items()}
+
+
 def test_a_stream_in_pieces_says_what_requests_say(engine: Engine) -> None:
     async def use(client: AsyncClient) -> tuple[Any, Any]:
         return await client.generate(RECORDS, n_best=2), await streamed(client, RECORDS, n_best=2)
@@ -49,7 +54,9 @@ def test_a_stream_in_pieces_says_what_requests_say(engine: Engine) -> None:
     batch, stream = run(engine, use, piece_records=4)
     assert [answer["id"] for answer in batch] == [record["id"] for record in RECORDS]
     assert all(len(answer["texts"]) == 2 for answer in batch)
-    assert stream == batch
+    for one, other in zip(stream, batch, strict=True):
+        assert one.pop("texts") == [rounded(text) for text in other.pop("texts")]
+        assert one == other
 
 
 def test_the_other_calls(engine: Engine) -> None:
