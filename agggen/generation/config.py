@@ -28,6 +28,8 @@ class BeamConfig:
         for name, least in (("beam", 1), ("max_fact_tokens", 1), ("min_tokens_per_triple", 0), ("block_ngrams", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if not 0 <= self.length_penalty < math.inf:
+            raise ConfigError(f"length_penalty must be a number of 0 or more, not {self.length_penalty}")
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"max_fact_tokens": 0}, "max_fact_tokens must be at least 1, not 0"),
         ({"min_tokens_per_triple": -1}, "min_tokens_per_triple must be at least 0, not -1"),
         ({"block_ngrams": -3}, "block_ngrams must be at least 0, not -3"),
+        ({"length_penalty": -0.5}, "length_penalty must be a number of 0 or more, not -0.5"),
+        ({"length_penalty": float("nan")}, "length_penalty must be a number of 0 or more, not nan"),
     ]:
         with pytest.raises(ValueError, match=message):
             BeamConfig(**wrong)
