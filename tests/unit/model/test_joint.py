@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, allowed_sets, collate
+from agggen.model.batch import UNK, Example, allowed_sets, collate
 from agggen.model.hmm import k_best_paths, posterior
-from agggen.model.joint import JointModel, _chunks, largest
+from agggen.model.joint import JointModel, _chunks
 from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.model.enumeration import (
-    UNSAYABLE,
     EmissionTwin,
     State,
     TransitionTwin,
@@ -143,52 +142,6 @@ def test_a_word_that_the_set_cannot_say_is_unknown_to_it(copy: bool) -> None:
     assert score(27) == pytest.approx(score(UNK), abs=1e-12)
     assert copy == (abs(score(26) - score(UNK)) > 1e-6)
     assert likelihood(model, [example])[0] > -100
-
-
-@copying
-@pytest.mark.parametrize("k", [1, 3, 99])
-@pytest.mark.parametrize("blocked", [[], [9], [9, 11, 25, 40]])
-def test_next_words_are_the_likeliest_of_the_token_scores_and_all_of_the_source(
-    copy: bool, k: int, blocked: list[int]
-) -> None:
-    model, group = tiny_model(copy=copy), frozenset({0, 2})
-    example = replace(BATCH[0], source=(*BATCH[0].source[:-1], BATCH[0].source[1]))  # a word that stands at two places
-    hidden = torch.randn(1, 2, model.config.width, dtype=torch.float64)
-    visible = torch.tensor([[t in group for t in example.triple]])
-    banned = torch.tensor([[[PAD] * len(blocked), blocked]]).long()  # nothing after the first
-    with torch.no_grad():
-        log_p, words, end = model.next_words(hidden, model.encode(collate([example])), visible, banned, k)
-        for query, none in enumerate(([], blocked)):
-            twin = EmissionTwin(model, example).next_token(hidden[0, query], group)
-            assert end[0, query].item() == pytest.approx(math.log(twin.pop(END)), abs=1e-9)
-            found = [
-                (word, p)
-                for word, p in zip(words[0, query].tolist(), log_p[0, query].tolist(), strict=True)
-                if p > IMPOSSIBLE / 2
-            ]
-            assert len(dict(found)) == len(found), "no word twice"
-            for word, p in found:
-                assert p == pytest.approx(math.log(twin[word]), abs=1e-9)
-            sayable = {w for w in twin if w not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST, *none)}
-            of_source = sayable & set(example.source)
-            others = sorted(sayable - of_source, key=lambda word: -twin[word])[:k]
-            assert set(dict(found)) == of_source | set(others)
-
-
-@given(
-    st.integers(1, 700),
-    st.integers(1, 6),
-    st.integers(0, 99),
-    st.booleans(),
-)
-def test_largest_are_those_of_topk(n: int, k: int, seed: int, ties: bool) -> None:
-    values = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    values = values.round() if ties else values
-    k = min(k, n)
-    found, places = largest(values, k)
-    assert torch.equal(found, values.topk(k, -1).values)
-    assert torch.equal(values.gather(-1, places), found)
-    assert all(len(set(row)) == k for row in places.flatten(0, 1).tolist()), "no place twice"
 
 
 def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
