@@ -23,6 +23,7 @@ class BeamConfig:
     max_fact_tokens: int = 120  # and never longer than this, which also bounds the minimum
     block_ngrams: int = 3  # no n-gram of this size twice in the facts of a text; 0 allows all
     whole_values: bool = False  # the words of a subject or object, once begun, follow each other to its end
+    mention_all: bool = False  # a fact that does not mention its triples' values makes way for one that does
 
     def __post_init__(self) -> None:
         for name, least in (("beam", 1), ("max_fact_tokens", 1), ("min_tokens_per_triple", 0), ("block_ngrams", 0)):
@@ -50,7 +51,7 @@ class InferenceConfig:
     # its patterns with that measure.
     verifier: Literal["plain", "strict"] = "plain"
     # A text with a mistake is searched for again so often, each time among four times as many plans and twice as many
-    # hypotheses.
+    # hypotheses, and with `beam.mention_all`.
     retries: int = 0
     beam: BeamConfig = field(default_factory=BeamConfig)
     rows: int = 320  # hypotheses decoded together

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -55,7 +55,7 @@ class _Wanted:
     plans: list[Scored]  # the likeliest first
     config: InferenceConfig
     count: int  # of texts
-    best: list[Generation] = field(default_factory=list)  # that were found, best first
+    best: list[Generation]  # that were found, best first
 
     def needs(self, prior: float | None, best: Sequence[Generation] | None = None) -> float:
         """The score of its own below which a text of a plan of this log-probability is not among the `count` best."""
@@ -169,7 +169,7 @@ class Generator:
                 raise PlanError(f"record {record.id!r} has no candidate plans; one is needed at least")
             for plan in of_record.plans:
                 check_indices(len(record.triples), plan)
-        results = self._write_once(records, candidates, configs, counts)
+        results = self._write_once(records, candidates, configs, counts, [[]] * n)
         for tried in range(1, max((config.retries for config in configs), default=0) + 1):
             failed = [
                 i for i in range(n) if tried <= configs[i].retries and _mistakes(records[i], results[i][0], configs[i])
@@ -178,9 +178,9 @@ class Generator:
             some = [records[i] for i in failed]
             planned = self.candidates(some, config=wider)
             again = [candidates[i] if candidates[i].given else new for i, new in zip(failed, planned, strict=True)]
-            wanted = [counts[i] for i in failed]
-            for i, found in zip(failed, self._write_once(some, again, wider, wanted), strict=True):
-                results[i] = _best_first([*results[i], *found])
+            wanted, before = [counts[i] for i in failed], [results[i] for i in failed]
+            for i, found in zip(failed, self._write_once(some, again, wider, wanted, before), strict=True):
+                results[i] = found
         return [found[:count] for found, count in zip(results, counts, strict=True)]
 
     def _write_once(
@@ -189,17 +189,18 @@ class Generator:
         candidates: Sequence[Candidates],
         configs: Sequence[InferenceConfig],
         counts: Sequence[int],
+        before: Sequence[list[Generation]],
     ) -> list[list[Generation]]:
-        """The texts of each record that the beam search finds for its candidate plans, best first.
+        """The texts of each record that the beam search finds for its candidate plans, and those `before`, best first.
 
         The likeliest plan is written first. A text's own score is never above 0, so a plan whose weighted probability
         alone is below the record's `counts`-th best score so far is left out: none of its texts would be among those.
         """
         wanted = []
-        for record, found, config, count in zip(records, candidates, configs, counts, strict=True):
+        for record, found, config, count, best in zip(records, candidates, configs, counts, before, strict=True):
             source, extras = self.encoder.source(record)
             scored = sorted(zip(found.plans, found.log_probabilities, strict=True), key=lambda pair: -(pair[1] or 0.0))
-            wanted.append(_Wanted(record, source, extras, scored, config, count))
+            wanted.append(_Wanted(record, source, extras, scored, config, count, best))
         for some in _by_work(wanted):
             self._write_together(some)
         return [each.best for each in wanted]
@@ -207,7 +208,12 @@ class Generator:
     def _write_together(self, some: Sequence[_Wanted]) -> None:
         """Finds the best texts of records that are searched together."""
         config = some[0].config
-        search = BeamSearch(self.model, self._encode([each.source for each in some]), config.beam)
+
+        def missing(which: int, group: Iterable[int], said: Sequence[int]) -> int:
+            text, _ = detokenise_with_offsets(self.encoder.vocabulary.decode(said, some[which].extras))
+            return sum(not mentioned(some[which].record.triples[i], text) for i in group)
+
+        search = BeamSearch(self.model, self._encode([each.source for each in some]), config.beam, missing)
         now = [(i, each.plans[0]) for i, each in enumerate(some)]
         ranks = range(1, max(len(each.plans) for each in some))  # all second plans, then the third ones, ...
         later = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(some) if rank < len(each.plans)]
@@ -308,7 +314,7 @@ def _mistakes(record: Record, written: Generation, config: InferenceConfig) -> i
 
 def _wider(config: InferenceConfig, tried: int) -> InferenceConfig:
     """The search after `tried` others."""
-    beam = replace(config.beam, beam=config.beam.beam * 2**tried, whole_values=True)
+    beam = replace(config.beam, beam=config.beam.beam * 2**tried, mention_all=True)
     return replace(config, plans=config.plans * 4**tried, beam=beam)
 
 

@@ -122,18 +122,26 @@ class Beams:
     log_p: Tensor  # (n, K) of the whole text so far; IMPOSSIBLE for an empty slot
     words: Tensor  # (n, K, any) words of this fact, PAD behind its end
     parent: Tensor  # (n, K) which hypothesis at the fact's beginning this one continues
+    missing: Tensor  # (n, K) values that the finished fact does not mention, where that is looked at; else 0
+
+    @classmethod
+    def of(cls, log_p: Tensor, room: int) -> Beams:
+        """Facts of `room` places without a word, one for each log-probability (n, K)."""
+        parent = torch.arange(log_p.shape[1], device=log_p.device).repeat(len(log_p), 1)
+        return cls(log_p, parent.new_full((*log_p.shape, room), PAD), parent, torch.zeros_like(log_p))
 
     def beams(self, index: Tensor) -> Beams:
         """Picks beams `index` (n, K') of each plan."""
-        return Beams(self.log_p.gather(1, index), along(self.words, index), self.parent.gather(1, index))
+        rest = (each.gather(1, index) for each in (self.parent, self.missing))
+        return Beams(self.log_p.gather(1, index), along(self.words, index), *rest)
 
     def plans(self, index: Tensor) -> Beams:
         """Picks the plans `index`."""
-        return Beams(self.log_p[index], self.words[index], self.parent[index])
+        return Beams(self.log_p[index], self.words[index], self.parent[index], self.missing[index])
 
     def put(self, index: Tensor, other: Beams) -> None:
         """Overwrites the plans `index` by `other`."""
-        self.log_p[index], self.parent[index] = other.log_p, other.parent
+        self.log_p[index], self.parent[index], self.missing[index] = other.log_p, other.parent, other.missing
         self.words[index, :, : other.words.shape[2]] = other.words
 
 

@@ -18,8 +18,9 @@ the rest as in `agggen.model`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -31,6 +32,9 @@ from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache, full_precision
+
+Missing = Callable[[int, frozenset[int], Sequence[int]], int]
+"""How many of these triples of a record, by its row in the memory, a fact of these words does not mention."""
 
 _ROUNDING = 1 + 1e-5  # a score that is just reached is reached, whatever its last digits
 
@@ -45,10 +49,15 @@ class Task:
 
 
 class BeamSearch:
-    """Writes about the encoded records of `memory`, with a model in evaluation mode."""
+    """Writes about the encoded records of `memory`, with a model in evaluation mode.
 
-    def __init__(self, model: JointModel, memory: Memory, config: BeamConfig) -> None:
+    Args:
+        missing: asked if `config.mention_all`.
+    """
+
+    def __init__(self, model: JointModel, memory: Memory, config: BeamConfig, missing: Missing | None = None) -> None:
         self.model, self.memory, self.config = model, memory, config
+        self.missing = missing if config.mention_all else None
         self.device = memory.ids.device
         self._cross = [Cache.of(layer) for layer in memory.cross]
         self._texts: dict[Beginning, tuple[Texts, int]] = {}  # of plans that may be asked for; with their row
@@ -172,7 +181,8 @@ class BeamSearch:
         opening = marks[:, None, None].expand(-1, self.config.beam, 1)
         rows = Open(memory, cross, visible, torch.cat((texts.text, opening), 2), texts.length, past, seen)
         needed = torch.tensor(least, dtype=texts.log_p.dtype, device=self.device)
-        done = write_words(self.model, self.config, rows, texts.log_p, marks, self._index(floor), needed)
+        ask = None if self.missing is None else partial(_ask, self.missing, nodes)
+        done = write_words(self.model, self.config, rows, texts.log_p, marks, self._index(floor), needed, ask)
         longest = int((done.words != PAD).sum(-1).max())
         added = torch.cat((opening, done.words[..., :longest]), 2)
         return Texts(
@@ -220,6 +230,11 @@ class BeamSearch:
         position = ((text != PAD).cumsum(2) - 1).clamp(min=0)[..., start:].flatten(1).gather(1, slots)
         decode(self.model, tokens, position, cross, visible, past, mask)
         return torch.cat((seen, own), 2)
+
+
+def _ask(missing: Missing, nodes: Sequence[Beginning], row: int, said: Sequence[int]) -> int:
+    """How many values the last fact of a node, by its row, does not mention."""
+    return missing(nodes[row].record, nodes[row].groups[-1], said)
 
 
 def _readings(text: Tensor, start: int) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,8 @@ Shapes as in `agggen.generation.search`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,6 +17,12 @@ from agggen.model.batch import PAD
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
+
+Missing = Callable[[int, Sequence[int]], int]
+"""How many values the present fact of a plan, by its row, does not mention if these are its words."""
+
+A_VALUE = 10.0  # what a value that is not mentioned costs, in the score of a finished fact
+PATIENCE = 32  # words after which no version is looked for any more that mentions what the best does not
 
 
 def decode(
@@ -35,9 +43,19 @@ def decode(
 
 
 def write_words(
-    model: JointModel, config: BeamConfig, rows: Open, log_p: Tensor, marks: Tensor, floor: Tensor, least: Tensor
+    model: JointModel,
+    config: BeamConfig,
+    rows: Open,
+    log_p: Tensor,
+    marks: Tensor,
+    floor: Tensor,
+    least: Tensor,
+    missing: Missing | None = None,
 ) -> Beams:
     """The K best finished versions of a fact for each of n plans.
+
+    With `missing`, a version's score is less by `A_VALUE` for each value that it does not mention, so that the search
+    goes on for others, up to `PATIENCE` words; and those that mention fewer than the best are left out.
 
     Args:
         model: in evaluation mode.
@@ -47,25 +65,30 @@ def write_words(
         marks: (n,), with which the fact begins.
         floor: (n,), the fewest words.
         least: (n,), the log-probability that a version must have; where none can have it, some may not be found.
+        missing: asked about versions that may be among the best.
     """
     n, k, most = len(marks), config.beam, config.max_fact_tokens
-    parent = torch.arange(k, device=marks.device).expand(n, k)
-    live = Beams(log_p, parent.new_zeros(n, k, 0), parent)
-    done = Beams(torch.full_like(log_p, IMPOSSIBLE), parent.new_full((n, k, most), PAD), parent.clone())
+    live = Beams.of(log_p, 0)
+    done = Beams.of(torch.full_like(log_p, IMPOSSIBLE), most)
     done_score = done.log_p.clone()
+    waited = torch.zeros_like(marks)  # words since the fact would have ended if nothing had to be mentioned
     inputs = marks[:, None].expand(n, k)
     plans = torch.arange(n, device=marks.device)  # those that are not settled; the others' rows are dropped
     for step in range(most + 1):
         start = rows.start.gather(1, live.parent)
         candidates, words, end = _next_words(model, config, rows, inputs, start + step, live)
         ended = live.log_p + end.masked_fill(step < floor[plans, None], IMPOSSIBLE)
+        ended_score = penalised(ended, start + step + 1, config.length_penalty)
+        if missing is not None:
+            live.missing = _count(missing, plans, live, ended_score > done_score[plans, -1:])
+            ended_score = ended_score - A_VALUE * live.missing
         before = done.plans(plans)
         pool = Beams(
             torch.cat((before.log_p, ended), 1),
             torch.cat((before.words[..., :step], live.words), 1),
             torch.cat((before.parent, live.parent), 1),
+            torch.cat((before.missing, live.missing), 1),
         )
-        ended_score = penalised(ended, start + step + 1, config.length_penalty)
         score, best = torch.cat((done_score[plans], ended_score), 1).topk(k, dim=1)
         done.put(plans, pool.beams(best))
         done_score[plans] = score
@@ -79,13 +102,29 @@ def write_words(
         hope = penalised(top, start.gather(1, origin) + step + 2, config.length_penalty).amax(1)
         rows.seen = along(rows.seen, origin)
         likely = torch.maximum(top[:, 0], done.log_p[plans].amax(1)) >= least[plans]
-        searching = ((score[:, -1] < hope) & likely).nonzero().flatten()
+        open_ = score[:, -1] < hope
+        if missing is not None:
+            waited[plans] += (score + A_VALUE * done.missing[plans]).amax(1) >= hope
+            open_ = (score[:, 0] < hope) & (waited[plans] < PATIENCE)
+        searching = (open_ & likely).nonzero().flatten()
         if not len(searching):
             break
         if len(searching) < len(plans):
             order = rows.stay(searching)
             live, inputs, plans = live.plans(order), inputs[order], plans[order]
+    if missing is not None:
+        done.log_p.masked_fill_(done.missing > done.missing[:, :1], IMPOSSIBLE)
     return done
+
+
+def _count(missing: Missing, plans: Tensor, live: Beams, wanted: Tensor) -> Tensor:
+    """How much the words of `live` do not mention of their `plans` (n,), where that is `wanted` (n, K); else 0."""
+    which = [wanted.tolist(), live.words.tolist()]
+    found = [
+        [missing(plan, words) if asked else 0 for asked, words in zip(*of_plan, strict=True)]
+        for plan, *of_plan in zip(plans.tolist(), *which, strict=True)
+    ]
+    return torch.tensor(found, dtype=live.log_p.dtype, device=live.log_p.device)
 
 
 def _next_words(

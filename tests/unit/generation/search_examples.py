@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ import torch
 
 from agggen.generation.config import BeamConfig
 from agggen.generation.hypotheses import Hypothesis
-from agggen.generation.search import BeamSearch, Task
+from agggen.generation.search import BeamSearch, Missing, Task
+from agggen.generation.words import A_VALUE, PATIENCE
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
@@ -45,10 +46,14 @@ def writer(seed: int = 0, end: float = 1.5, **settings: Any) -> JointModel:
 
 
 def search(
-    model: JointModel, records: Sequence[Example], tasks: Sequence[Task], config: BeamConfig
+    model: JointModel,
+    records: Sequence[Example],
+    tasks: Sequence[Task],
+    config: BeamConfig,
+    missing: Missing | None = None,
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
-        return BeamSearch(model, model.encode(collate(records)), config).write(tasks)
+        return BeamSearch(model, model.encode(collate(records)), config, missing).write(tasks)
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
@@ -103,7 +108,13 @@ def rest_of_values(example: Example, group: Sequence[int], words: Sequence[int])
     }
 
 
-def slow_search(model: JointModel, example: Example, groups: Groups, config: BeamConfig) -> list[Hypothesis]:
+def slow_search(
+    model: JointModel,
+    example: Example,
+    groups: Groups,
+    config: BeamConfig,
+    missing: Callable[[frozenset[int], Sequence[int]], int] | None = None,
+) -> list[Hypothesis]:
     """The search of one task, hypothesis by hypothesis."""
 
     def score(text: Open, end: int) -> float:
@@ -113,7 +124,8 @@ def slow_search(model: JointModel, example: Example, groups: Groups, config: Bea
 
     finished = [Open(0.0, ())]
     for group in groups:
-        live, done = finished, list[tuple[float, Open]]()
+        live, done = finished, list[tuple[float, int, Open]]()
+        enough, waited = config.beam if missing is None else 1, 0
         floor = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
             longer = []
@@ -128,12 +140,16 @@ def slow_search(model: JointModel, example: Example, groups: Groups, config: Bea
                         if not config.block_ngrams or new.words[-config.block_ngrams :] not in said:
                             longer.append(new)
                     elif step >= floor:
-                        done.append((score(new, step), new))
+                        lost = 0 if missing is None else missing(frozenset(group), text.words)
+                        done.append((score(new, step) - A_VALUE * lost, lost, new))
             done = sorted(done, key=lambda item: -item[0])[: config.beam]
             live = sorted(longer, key=lambda text: -text.log_p)[: config.beam]
             hope = max((score(text, step + 1) for text in live), default=-math.inf)
-            if not live or (len(done) == config.beam and done[-1][0] >= hope):
+            if not live or (len(done) >= enough and done[enough - 1][0] >= hope):
                 break
-        finished = [Open(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
+            waited += missing is not None and any(s + A_VALUE * lost >= hope for s, lost, _ in done)
+            if waited == PATIENCE:
+                break
+        finished = [Open(text.log_p, (*text.facts, text.words[:-1])) for _, lost, text in done if lost <= done[0][1]]
     found = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
     return sorted(found, key=lambda h: -h.score)

@@ -29,7 +29,7 @@ def best_of(record: Record, *configs: InferenceConfig, plan: Plan | None = None)
 
 
 def wider(config: InferenceConfig, times: int) -> InferenceConfig:
-    beam = replace(config.beam, beam=config.beam.beam * 2**times, whole_values=True)
+    beam = replace(config.beam, beam=config.beam.beam * 2**times, mention_all=True)
     return replace(config, plans=config.plans * 4**times, beam=beam)
 
 
