@@ -35,22 +35,24 @@ USER = 10001
 PACKAGES = ("agggen", "agggen_platform", "serve")
 JOBS = ("evaluate", "generate", "promote", "segment", "sweep", "train")
 PRESETS = ("e2e", "e2e-cleaned", "e2e-cleaned-quick", "e2e-quick", "elements", "webnlg", "webnlg-quick")
-RECORDS = (
-    *("alignment/agggen", "plans/agggen"),
-    *(
-        f"{table}/{system}"
-        for table in ("e2e", "e2e-cleaned", "webnlg")
-        for system in ("transformer", *(f"agggen{how}" for how in ("", "-ag", "-od", "-unchecked", "-verified")))
-    ),
+_SYSTEMS = ("transformer", *(f"agggen{how}" for how in ("", "-ag", "-od", "-unchecked", "-verified")))
+_PEOPLE = ("alignment", "plans")
+_SEEDS = {"alignment": 2, "e2e": 1, "e2e-cleaned": 2, "e2e-cross": 1, "plans": 2, "webnlg": 2}
+"""How many of each table have records."""
+RECORDS = tuple(
+    f"{table}/{system}-{seed}"
+    for table, seeds in _SEEDS.items()
+    for system in (("agggen",) if table in _PEOPLE else _SYSTEMS)
+    for seed in range(1, seeds + 1)
 )
-"""Run records of the tables, of seed 1."""
+"""Run records of the tables."""
 DATA = (
     "agggen/corpora/elements/facts.tsv",
     *(f"agggen/corpora/manifests/{name}.tsv" for name in ("e2e", "e2e-cleaned", "webnlg", "webnlg-1.6")),
     *(f"agggen/facts/tagger_model/{name}" for name in ("README.md", "manifest.json", "tagger.json")),
     "agggen/facts/tagger_model/weights.safetensors",
     *(f"agggen_platform/presets/{name}.yaml" for name in PRESETS),
-    *(f"agggen_platform/reproduction/records/{name}-1.json" for name in RECORDS),
+    *(f"agggen_platform/reproduction/records/{name}.json" for name in RECORDS),
     *(f"agggen_platform/sweeps/{name}.yaml" for name in ("predicate-sizes", "rates")),
 )
 """What the wheel holds besides modules and its licence."""

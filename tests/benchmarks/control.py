@@ -174,7 +174,7 @@ def main() -> None:
     result["levels"] = levels(generator, options.corpus, records[: options.limit or None])
     if ten := of_ten_triples(records, 50):
         result["ten_triples"] = {name: stress(generator, ten, config) for name, config in ways.items()}
-    print(json.dumps(_rounded(result)))
+    print(json.dumps(rounded(result)))
 
 
 def variants(config: InferenceConfig) -> dict[str, InferenceConfig]:
@@ -185,9 +185,9 @@ def variants(config: InferenceConfig) -> dict[str, InferenceConfig]:
     }
 
 
-def _rounded(value: object) -> object:
+def rounded(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
+        return {key: rounded(inner) for key, inner in value.items()}
     return round(value, 3) if isinstance(value, float) else value
 
 

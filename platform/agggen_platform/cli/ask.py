@@ -23,6 +23,7 @@ def ask(
     level: Annotated[int | None, typer.Option(min=1, help="The largest number of triples in one fact.")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
     verify: Annotated[bool, typer.Option(help="Reject records of which no text mentions all values.")] = False,
+    retry: Annotated[bool, typer.Option(help="Search once more for texts that miss a value.")] = False,
     deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
 ) -> None:
     """Write texts for records by an endpoint (`agggen serve`).
@@ -43,7 +44,9 @@ def ask(
         raise ConfigError("--complete goes with --plan")
     if human and level is not None:
         raise ConfigError("--level does not go with --plan, which leaves nothing to choose")
-    options: GenerateOptions = {"n_best": n_best, "verify": "refuse" if verify else "flag"}
+    if verify and retry:
+        raise ConfigError("--verify does not go with --retry: a text that still misses a value says so (fulfilled)")
+    options: GenerateOptions = {"n_best": n_best, "verify": "refuse" if verify else "retry" if retry else "flag"}
     if complete:
         options["complete"] = True
     if level is not None:

@@ -25,7 +25,9 @@ class RealiseOptions(TypedDict, total=False):
     n_best: int
     beam: int
     complete: bool  # let the model add the predicates that a plan omits
-    verify: Literal["flag", "refuse"]  # refuse: a record of which no text mentions all values is an error
+    # retry: a text that misses a value is searched for once more. refuse: a record of which no text mentions all values
+    # is an error.
+    verify: Literal["flag", "retry", "refuse"]
 
 
 class GenerateOptions(RealiseOptions, total=False):

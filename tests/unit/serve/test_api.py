@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve import answering
 from serve.api import ROUTES, api
 from serve.engine import Failure
 from serve.idempotency import Answers
+from serve.schemas import RealiseOptions, inference
 from tests.unit.serve.api_calls import CONFIG, CSV, SILICON, Ask, asking, records
 from tests.unit.serve.http_calls import Server, client, part, problem, scope
 from tests.unit.serve.stub_engine import StubEngine
@@ -108,9 +111,27 @@ def test_what_is_not_asked_is_the_models_own(ask_stub: Ask, stub: StubEngine) ->
     assert (job.n_best, job.complete, job.plan) == (1, False, None)
 
 
+@pytest.mark.parametrize("address", ["/v1/generate", "/v1/realise"])
+def test_texts_that_miss_values_are_searched_for_again(ask_stub: Ask, stub: StubEngine, address: str) -> None:
+    record = SILICON | {"plan": "[symbol] [category]"}
+    answer = ask_stub("POST", f"{address}?verify=retry&beam=4", json={"records": [record]}).json()
+    assert answer["answers"][0]["status"] == "ok"
+    ((job,),) = stub.calls
+    own = asyncio.run(stub.card()).inference
+    assert job.config == replace(own, retries=1, missing_penalty=10.0, beam=replace(own.beam, beam=4))
+
+
+def test_a_model_that_searches_again_by_itself_does_so_no_less() -> None:
+    own = InferenceConfig(retries=2, missing_penalty=20.0)
+    assert inference(RealiseOptions(verify="retry"), own) == own
+
+
 @pytest.mark.parametrize(
     ("address", "options", "field", "says"),
     [
+        ("/v1/generate", {"verify": "retry", "beam": 11}, "options.beam", "at most 10 with verify=retry"),
+        ("/v1/generate", {"verify": "retry", "plans": 13}, "options.plans", "at most 12 with verify=retry"),
+        ("/v1/generate", {"verify": "again"}, "options.verify", "'flag', 'retry' or 'refuse'"),
         ("/v1/generate", {"n_best": 11}, "options.n_best", "at most 10"),
         ("/v1/generate", {"n_best": 0}, "options.n_best", "greater than or equal to 1"),
         ("/v1/generate", {"beam": 21}, "options.beam", "at most 20"),

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import uvicorn
 
 from agggen.corpora.elements import elements_records
+from agggen.generation.generator import Generator
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.engine import Engine
@@ -73,6 +75,17 @@ def test_it_writes_what_generate_writes(
     assert [line["score"] for line in mine] == pytest.approx([line["score"] for line in other], abs=1e-3)
 
 
+def test_texts_that_miss_values_are_searched_for_again(
+    run: Run, endpoint: str, source: Path, library: Generator
+) -> None:
+    config = replace(library.config, retries=1, missing_penalty=10.0)
+    code, out, _ = run("ask", endpoint, "-i", source, "--retry")
+    assert code == 0
+    found = [json.loads(line)["text"] for line in out.splitlines()]
+    assert found == [texts[0].text for texts in library.generate(RECORDS, config=config)]
+    assert found != [texts[0].text for texts in library.generate(RECORDS)]
+
+
 def test_a_plan_for_all(run: Run, endpoint: str, tmp_path: Path) -> None:
     source = tmp_path / "one.jsonl"
     source.write_text(json.dumps({"triples": [["Aromi", "food", "English"], ["Aromi", "area", "centre"]]}))
@@ -96,4 +109,5 @@ def test_an_endpoint_that_is_not_there(run: Run, source: Path, tmp_path: Path) -
 def test_options_that_exclude_each_other(run: Run, source: Path) -> None:
     assert run("ask", "http://127.0.0.1:1", "-i", source, "--complete")[0] == 2
     assert run("ask", "http://127.0.0.1:1", "-i", source, "--plan", "[a]", "--level", 1)[0] == 2
+    assert run("ask", "http://127.0.0.1:1", "-i", source, "--verify", "--retry")[0] == 2
     assert run("ask", "nowhere", "-i", source)[0] == 2

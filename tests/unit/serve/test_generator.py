@@ -65,7 +65,8 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
 
     generator._generator.write = counted  # type: ignore[method-assign]
     wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
-    configs = [None, wide, replace(library.config, plan_weight=0.0), wide, None]
+    again = replace(library.config, retries=1, missing_penalty=10.0)
+    configs = [None, wide, replace(library.config, plan_weight=0.0), wide, again]
     jobs = [Job(record, config=config, n_best=2) for record, config in zip(RECORDS, configs, strict=True)]
     plans = library.candidates(RECORDS, config=configs)
 
