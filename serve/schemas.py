@@ -109,7 +109,6 @@ class AlignRecord(RecordIn):
 
 Verify = Literal["flag", "retry", "refuse"]
 _RETRY_WIDENS = {"beam": 2, "plans": 4}  # `InferenceConfig.retries`
-_A_MISTAKE = 10.0  # what a text with a mistake loses to one without, which the search was repeated for
 
 
 class RealiseOptions(_Body):
@@ -403,6 +402,6 @@ def inference(options: Options, own: InferenceConfig) -> InferenceConfig:
         if (value := getattr(options, name, None)) is not None
     }
     if getattr(options, "verify", None) == "retry":
-        asked |= {"retries": max(own.retries, 1), "missing_penalty": max(own.missing_penalty, _A_MISTAKE)}
+        own = own.verified(max(own.retries, 1))
     beam = getattr(options, "beam", None)
     return replace(own, **asked, beam=own.beam if beam is None else replace(own.beam, beam=beam))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agggen.errors import ConfigError
@@ -31,6 +31,9 @@ class BeamConfig:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if not 0 <= self.length_penalty < math.inf:
             raise ConfigError(f"length_penalty must be a number of 0 or more, not {self.length_penalty}")
+
+
+_A_MISTAKE = 10.0  # more than texts without mistakes cost in likelihood, by and large
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,9 @@ class InferenceConfig:
                 raise ConfigError(f"{name} must be a number of 0 or more, not {getattr(self, name)}")
         if self.retries and not self.missing_penalty:
             raise ConfigError("retries look for texts with fewer mistakes, so missing_penalty must be more than 0")
+
+    def verified(self, retries: int) -> InferenceConfig:
+        """These settings, but texts with a mistake are searched for again so often, and one without is taken however
+        unlikely it is.
+        """
+        return replace(self, retries=retries, missing_penalty=max(self.missing_penalty, _A_MISTAKE))

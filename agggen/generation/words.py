@@ -18,9 +18,6 @@ from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
 
-Missing = Callable[[int, Sequence[int]], int]
-"""How many values the present fact of a plan, by its row, does not mention if these are its words."""
-
 A_VALUE = 10.0  # what a value that is not mentioned costs, in the score of a finished fact
 PATIENCE = 32  # words after which no version is looked for any more that mentions what the best does not
 
@@ -50,7 +47,7 @@ def write_words(
     marks: Tensor,
     floor: Tensor,
     least: Tensor,
-    missing: Missing | None = None,
+    missing: Callable[[int, Sequence[int]], int] | None = None,
 ) -> Beams:
     """The K best finished versions of a fact for each of n plans.
 
@@ -65,7 +62,8 @@ def write_words(
         marks: (n,), with which the fact begins.
         floor: (n,), the fewest words.
         least: (n,), the log-probability that a version must have; where none can have it, some may not be found.
-        missing: asked about versions that may be among the best.
+        missing: how many values a version does not mention, by its plan's row and its words; asked about versions
+            that may be among the best.
     """
     n, k, most = len(marks), config.beam, config.max_fact_tokens
     live = Beams.of(log_p, 0)
@@ -117,7 +115,7 @@ def write_words(
     return done
 
 
-def _count(missing: Missing, plans: Tensor, live: Beams, wanted: Tensor) -> Tensor:
+def _count(missing: Callable[[int, Sequence[int]], int], plans: Tensor, live: Beams, wanted: Tensor) -> Tensor:
     """How much the words of `live` do not mention of their `plans` (n,), where that is `wanted` (n, K); else 0."""
     which = [wanted.tolist(), live.words.tolist()]
     found = [

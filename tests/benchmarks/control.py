@@ -181,7 +181,7 @@ def variants(config: InferenceConfig) -> dict[str, InferenceConfig]:
     return {
         "unchecked": replace(config, missing_penalty=0.0, retries=0),
         "default": config,
-        "verified": replace(config, missing_penalty=10.0, retries=2),
+        "verified": config.verified(retries=2),
     }
 
 

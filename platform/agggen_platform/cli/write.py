@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,7 +48,7 @@ def generate(
     ] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a plan.")] = None,
     retries: Annotated[
-        int | None, typer.Option(min=0, help="Times to search wider for a text that drops or invents a value.")
+        int | None, typer.Option(min=0, help="Times to search again, wider, for a text that drops or invents nothing.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of random-order.")] = None,
 ) -> None:
@@ -74,9 +75,11 @@ def generate(
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
     loaded = load_bundle(bundle_folder(bundle))
-    wanted = choices | {"beam.beam": beam, "retries": retries}
+    wanted = choices | {"beam.beam": beam}
     settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    if retries is not None:
+        config = config.verified(retries) if retries else replace(config, retries=0)
     generator = loaded.generator()
     rejected = Rejected()
     with output_lines(output, input) as file:

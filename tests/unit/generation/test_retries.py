@@ -101,6 +101,14 @@ def test_a_strict_verifier_is_as_literal_as_the_published_count(monkeypatch: pyt
     assert other.score == pytest.approx(one.score - 2.0)
 
 
+def test_a_verified_search_prefers_texts_without_mistakes_whatever_its_own_penalty() -> None:
+    assert InferenceConfig().verified(2) == InferenceConfig(retries=2, missing_penalty=10.0)
+    assert InferenceConfig(missing_penalty=0.0).verified(1) == InferenceConfig(retries=1, missing_penalty=10.0)
+    assert InferenceConfig(retries=3, missing_penalty=20.0).verified(1) == InferenceConfig(
+        retries=1, missing_penalty=20.0
+    )
+
+
 def test_retries_without_a_penalty_are_refused() -> None:
     with pytest.raises(ConfigError, match="missing_penalty must be more than 0"):
         InferenceConfig(retries=1, missing_penalty=0.0)
