@@ -22,6 +22,7 @@ from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
 from serve.engine import Engine, Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
+from serve.options import inference
 from serve.reading import check_unicode
 from serve.schemas import (
     AlignRecord,
@@ -32,7 +33,6 @@ from serve.schemas import (
     RecordIn,
     TripleObject,
     checked,
-    inference,
 )
 
 GRACE_SECONDS = 1.0

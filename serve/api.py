@@ -28,6 +28,7 @@ from serve.guards import DEADLINE, guards
 from serve.idempotency import AnswerStore
 from serve.observe import Metrics
 from serve.openapi import document
+from serve.options import bounded
 from serve.reading import CSV, JSON, NDJSON, TURTLE, media_type, parse_json, records_of
 from serve.reading import body_of as request_body
 from serve.schemas import (
@@ -38,7 +39,6 @@ from serve.schemas import (
     PlanOptions,
     RealiseOptions,
     RealiseRecord,
-    bounded,
     checked,
 )
 from serve.streaming import Stream

@@ -9,6 +9,7 @@ from pydantic.json_schema import models_json_schema
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve.errors import KINDS
 from serve.errors import MEDIA_TYPE as PROBLEM
+from serve.options import largest_options
 from serve.reading import CSV, JSON, NDJSON, TURTLE
 from serve.schemas import (
     EXAMPLE_RECORD,
@@ -26,7 +27,6 @@ from serve.schemas import (
     RealiseRequest,
     StreamEnd,
     TextsAnswer,
-    largest_options,
 )
 
 _MODELS = (

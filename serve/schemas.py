@@ -2,20 +2,16 @@
 
 A request is checked in two steps, so that one bad record does not take the others with it: `Envelope` is the request
 without looking into its records; each record is then checked on its own. Bounds that the configuration sets
-(`limits.*`) are not part of these models: `bounded` and `serve.answering` know them.
+(`limits.*`) are not part of these models: `serve.options` and `serve.answering` know them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from agggen.generation.generator import InferenceConfig
-from agggen_platform.serving.config import LimitsConfig
-from serve.engine import ModelCard
 from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
@@ -108,7 +104,6 @@ class AlignRecord(RecordIn):
 
 
 Verify = Literal["flag", "retry", "refuse"]
-_RETRY_WIDENS = {"beam": 2, "plans": 4}  # `InferenceConfig.retries`
 
 
 class RealiseOptions(_Body):
@@ -154,7 +149,6 @@ class AlignOptions(_Body):
 
 
 Options = GenerateOptions | RealiseOptions | PlanOptions | AlignOptions
-_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
 
 
 class Envelope(_Body):
@@ -365,43 +359,3 @@ def checked(model: type[_Model], data: Any, prefix: str = "", strict: bool = Tru
             near = get_close_matches(name, known, 1)
             detail = f"there is no {name!r} here; " + (f"did you mean {near[0]!r}?" if near else f"known: {known}")
         raise Problem(code, f"{place or what}: {detail}", field=place or None) from None
-
-
-def bounded(options: _Options, limits: LimitsConfig, card: ModelCard) -> _Options:
-    """The options, which are within the limits and the model's groups; a default that is not becomes the limit.
-
-    With `verify=retry`, the second search is within the limits too.
-
-    Raises:
-        Problem: names the option that was asked for and what it may be.
-    """
-    defaults = {}
-    again = getattr(options, "verify", None) == "retry"
-    for name, most in (*largest_options(limits).items(), ("level", card.largest_group)):
-        largest = max(most // _RETRY_WIDENS.get(name, 1), 1) if again else most
-        value = getattr(options, name, None)
-        if value is None or value <= largest:
-            continue
-        if name in options.model_fields_set:
-            detail = f"options.{name} is {value}; it may be at most {largest}{' with verify=retry' * (largest < most)}"
-            raise Problem("invalid", detail, field=f"options.{name}")
-        defaults[name] = largest
-    return options.model_copy(update=defaults)
-
-
-def largest_options(limits: LimitsConfig) -> dict[str, int]:
-    """The largest value of each option that the limits bound."""
-    return {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
-
-
-def inference(options: Options, own: InferenceConfig) -> InferenceConfig:
-    """The bundle's own settings with what the request asks for."""
-    asked = {
-        name: value
-        for name in ("level", "plans", "planner", "ablation", "seed")
-        if (value := getattr(options, name, None)) is not None
-    }
-    if getattr(options, "verify", None) == "retry":
-        own = own.verified(max(own.retries, 1))
-    beam = getattr(options, "beam", None)
-    return replace(own, **asked, beam=own.beam if beam is None else replace(own.beam, beam=beam))

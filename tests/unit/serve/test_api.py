@@ -17,7 +17,8 @@ from serve import answering
 from serve.api import ROUTES, api
 from serve.engine import Failure
 from serve.idempotency import Answers
-from serve.schemas import RealiseOptions, inference
+from serve.options import inference
+from serve.schemas import RealiseOptions
 from tests.unit.serve.api_calls import CONFIG, CSV, SILICON, Ask, asking, records
 from tests.unit.serve.http_calls import Server, client, part, problem, scope
 from tests.unit.serve.stub_engine import StubEngine
