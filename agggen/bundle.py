@@ -28,7 +28,7 @@ from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
 from agggen.facts.allennlp.config import AllenNLPConfig
 from agggen.facts.config import SegmenterConfig, segmenter
-from agggen.generation.config import BeamConfig
+from agggen.generation.config import BeamConfig, current
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.tensors import save_tensors
@@ -174,7 +174,7 @@ def load_bundle(path: Path | str) -> Bundle:
     encoder = Encoder(vocabulary, tuple(_read_json(path / "predicates.json")), described["max_state"])
     config = _build(ModelConfig, described["model"], path)
     inference = dict(described["inference"])
-    inference["beam"] = _build(BeamConfig, inference["beam"], path)
+    inference["beam"] = _build(BeamConfig, current(inference["beam"]), path)
     cut = dict(described["segmenter"])
     if cut["allennlp"] is not None:
         cut["allennlp"] = _build(AllenNLPConfig, cut["allennlp"], path)

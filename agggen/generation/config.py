@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from agggen.errors import ConfigError
 
@@ -22,7 +23,6 @@ class BeamConfig:
     min_tokens_per_triple: int = 0  # a fact is no shorter than this times the triples in its group, and never empty
     max_fact_tokens: int = 120  # and never longer than this, which also bounds the minimum
     block_ngrams: int = 3  # no n-gram of this size twice in the facts of a text; 0 allows all
-    whole_values: bool = False  # the words of a subject or object, once begun, follow each other to its end
     mention_all: bool = False  # a fact that does not mention its triples' values makes way for one that does
 
     def __post_init__(self) -> None:
@@ -31,6 +31,19 @@ class BeamConfig:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if not 0 <= self.length_penalty < math.inf:
             raise ConfigError(f"length_penalty must be a number of 0 or more, not {self.length_penalty}")
+
+
+_RETIRED: Mapping[str, object] = {"whole_values": False}  # settings that are no more, at what changed nothing
+
+
+def current(beam: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings of a beam search that an earlier version wrote, without those that are no more and changed nothing.
+
+    Args:
+        beam: values by `prefix` and name; other keys pass.
+        prefix: what the names of the search's settings begin with.
+    """
+    return {key: value for key, value in beam.items() if _RETIRED.get(key.removeprefix(prefix), ...) != value}
 
 
 _A_MISTAKE = 10.0  # more than texts without mistakes cost in likelihood, by and large

@@ -165,9 +165,9 @@ class Open:
         order[gone] = late = staying[staying >= n]
         for cache in (*self.cross, *self.past):
             cache.leave(gone, late, n)
-        ids, triple, following, _, copy_keys = self.memory
+        ids, triple, _, copy_keys = self.memory
         move(copy_keys, gone, late)
-        self.memory = Memory(ids[order], triple[order], following[order], [], copy_keys[:n])
+        self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
         self.visible, self.text = self.visible[order], self.text[order]
         self.start, self.seen = self.start[order], self.seen[order]
         return order

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from agggen.generation.config import BeamConfig
 from agggen.generation.hypotheses import Beams, Open, along, penalised
@@ -134,14 +133,7 @@ def _next_words(
     rows.seen = torch.cat((rows.seen, itself), 2)
     hidden = decode(model, inputs, position, rows.cross, rows.visible, rows.past, rows.seen)
     blocked = _repeating(along(rows.text, live.parent), live.words, config.block_ngrams)
-    log_p, words, end = model.next_words(hidden, rows.memory, rows.visible, blocked, k)
-    if config.whole_values and live.words.shape[2]:
-        allowed, within = _going_on(rows, live.words)
-        m = allowed.shape[2]
-        end = end.masked_fill(within, IMPOSSIBLE)
-        log_p[..., :-m].masked_fill_(within[..., None], IMPOSSIBLE)
-        log_p[..., -m:].masked_fill_(within[..., None] & ~allowed, IMPOSSIBLE)
-    return log_p, words, end
+    return model.next_words(hidden, rows.memory, rows.visible, blocked, k)
 
 
 def _repeating(text: Tensor, words: Tensor, size: int) -> Tensor:
@@ -154,20 +146,3 @@ def _repeating(text: Tensor, words: Tensor, size: int) -> Tensor:
     suffix = words[..., step - size + 1 :]
     repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1)
     return torch.where(repeated, windows[..., -1], PAD)
-
-
-def _going_on(rows: Open, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Where in the source (n, K, M) the next word of a value stands that `words` (n, K, step) end within; and which
-    hypotheses (n, K) do.
-    """
-    ids, following = rows.memory.ids, rows.memory.following
-    begins = F.pad(following[:, :-1] == PAD, (1, 0), value=True)  # (n, M)
-    same = rows.visible[:, None] & (following != PAD)[:, None] & (ids[:, None] == words[..., -1:])  # (n, K, M)
-    if words.shape[-1] > 1:
-        before = F.pad(ids[:, :-1], (1, 0), value=PAD)
-        begins = begins[:, None] | (before[:, None] == words[..., -2:-1])
-    else:
-        begins = begins[:, None].expand_as(same)
-    within = same & begins
-    following = torch.where(within, following[:, None], PAD)
-    return (ids[:, None, :, None] == following[:, :, None]).any(-1), within.any(-1)

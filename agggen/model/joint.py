@@ -26,7 +26,6 @@ from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
-from agggen.text.linearise import ROLE_OBJECT, ROLE_SUBJECT
 
 _CHUNK = 4096  # decoded positions in one call of the decoder
 _BLOCK = 64  # of `largest`
@@ -64,7 +63,6 @@ class Memory(NamedTuple):
 
     ids: Tensor  # (B, M) source token ids, for copying
     triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
-    following: Tensor  # (B, M) the next word of the same subject or object; PAD behind its last word, and elsewhere
     cross: list[KeysValues]  # per decoder layer, (B, H, M, D / H) each
     copy_keys: Tensor  # (B, M, D)
 
@@ -73,7 +71,6 @@ class Memory(NamedTuple):
         return Memory(
             self.ids[index],
             self.triple[index],
-            self.following[index],
             [(key[index], value[index]) for key, value in self.cross],
             self.copy_keys[index],
         )
@@ -127,9 +124,7 @@ class JointModel(nn.Module):
         for layer in self.encoder:
             x = layer(x, mask[:, None, None])
         x = self.encoder_norm(x)
-        return Memory(
-            batch.source, batch.triple, _following(batch), self.decoder.memory_keys_values(x), self.copy_key(x)
-        )
+        return Memory(batch.source, batch.triple, self.decoder.memory_keys_values(x), self.copy_key(x))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -324,13 +319,6 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _causal(length: int, rows: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)
-
-
-def _following(batch: Batch) -> Tensor:
-    """`Memory.following` of a batch."""
-    of_value = (batch.role[:, :-1] == ROLE_SUBJECT) | (batch.role[:, :-1] == ROLE_OBJECT)
-    goes_on = of_value & (batch.role[:, :-1] == batch.role[:, 1:]) & (batch.triple[:, :-1] == batch.triple[:, 1:])
-    return F.pad(torch.where(goes_on, batch.source[:, 1:], PAD), (0, 1), value=PAD)
 
 
 def _chunks(order: Tensor, lengths: list[int], budget: int) -> list[Tensor]:

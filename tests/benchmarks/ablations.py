@@ -28,7 +28,6 @@ CHANGES = (
     "retries=1",
     "retries=2,missing_penalty=10",
     "beam.mention_all=true",
-    "beam.whole_values=true",
     "beam.min_tokens_per_triple=3",
     "beam.length_penalty=0",
     "beam.beam=10",

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,15 @@ def test_content_that_does_not_fit_is_refused(own: Path, name: str, change: Call
     check_bundle(own)
     with pytest.raises(BundleError, match=message):
         load_bundle(own)
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_settings_that_are_no_more_are_forgiven_where_they_changed_nothing(own: Path, value: bool) -> None:
+    before = load_bundle(own).inference
+    beam = {"beam": {"whole_values": value} | asdict(before.beam)}
+    rewrite(own, "bundle.json", lambda d: d | {"inference": d["inference"] | beam})
+    if value:
+        with pytest.raises(BundleError, match="'whole_values', which .* BeamConfig does not know"):
+            load_bundle(own)
+    else:
+        assert load_bundle(own).inference == before

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from agggen.errors import ConfigError
-from agggen.generation.config import InferenceConfig
+from agggen.generation.config import InferenceConfig, current
 from agggen_platform.config import Scalar, flatten
 from agggen_platform.reproduction.tables import Table
 from agggen_platform.storage.folder import Folder
@@ -85,8 +85,10 @@ class RunRecord:
 
     @property
     def writing(self) -> dict[str, Scalar]:
-        """How it wrote, in today's settings: what was not one yet when it wrote has its default."""
-        return flatten(InferenceConfig()) | dict(self.settings)
+        """How it wrote, in today's settings: what was not one yet when it wrote has its default, and what is none any
+        more is left out if it changed nothing.
+        """
+        return flatten(InferenceConfig()) | current(self.settings, "beam.")
 
     @property
     def file(self) -> str:

@@ -26,6 +26,7 @@ from typing import Any
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.corpora.rejects import write_rejects
 from agggen.errors import ConfigError, StoppedError
+from agggen.generation.config import current
 from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.run import Prepared, RunConfig, bundle_of, fit
@@ -310,9 +311,10 @@ def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the result, of the whole that a run was asked for.
 
     The bundle that training begins with counts by its fingerprint, wherever it lies; a setting that did not exist when
-    the run began, by its default; and settings of a stage without epochs count for nothing.
+    the run began, by its default; one that is no more, only where it changed something; and settings of a stage without
+    epochs count for nothing.
     """
-    known = flatten(RunConfig()) | dict(asked)
+    known = current(flatten(RunConfig()) | dict(asked), "inference.beam.")
     idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
     return {
         key: value

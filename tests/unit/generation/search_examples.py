@@ -94,20 +94,6 @@ def next_words(model: JointModel, example: Example, groups: Groups, text: Open) 
     return {word: p[word] for word in p if word not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST)}
 
 
-def rest_of_values(example: Example, group: Sequence[int], words: Sequence[int]) -> set[int]:
-    """The words that may come after `words` where these end within a subject or object of the group's triples."""
-    values: dict[tuple[int, int], list[int]] = {}
-    for token, triple, role in zip(example.source, example.triple, example.role, strict=True):
-        if triple in group and role in (1, 3):
-            values.setdefault((triple, role), []).append(token)
-    return {
-        value[place]
-        for value in values.values()
-        for place in range(1, len(value))
-        if words and words[-1] == value[place - 1] and (place == 1 or list(words[-2:-1]) == [value[place - 2]])
-    }
-
-
 def slow_search(
     model: JointModel,
     example: Example,
@@ -131,10 +117,7 @@ def slow_search(
             longer = []
             for text in live:
                 said = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
-                goes_on = rest_of_values(example, group, text.words) if config.whole_values else set()
                 for word, p in next_words(model, example, groups, text).items():
-                    if goes_on and word not in goes_on:
-                        continue
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
                     if word != END:
                         if not config.block_ngrams or new.words[-config.block_ngrams :] not in said:

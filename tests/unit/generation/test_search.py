@@ -17,7 +17,6 @@ from agggen.generation.hypotheses import Beginning, Hypothesis
 from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import CLS, END, SEP, Example, collate
 from agggen.model.joint import JointModel, ModelConfig
-from agggen.model.lattice import IMPOSSIBLE
 from tests.unit.generation.search_examples import (
     RECORDS,
     TASKS,
@@ -27,7 +26,6 @@ from tests.unit.generation.search_examples import (
     histories,
     next_words,
     ngrams,
-    rest_of_values,
     same,
     search,
     slow_search,
@@ -76,36 +74,6 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
     with torch.no_grad():
         for task, found in zip(tasks, search(model, records, tasks, config), strict=True):
             same(found, slow_search(model, records[task.record], task.groups, config))
-
-
-LONG_VALUES = Example(
-    "long",
-    source=(CLS, 7, 8, 9, 10, 11, 25, 26, 7, SEP, 7, 8, 9, 12, 8, 27, SEP),
-    triple=(-1, *[0] * 9, *[1] * 7),
-    role=(0, 1, 1, 1, 2, 3, 3, 3, 3, 0, 1, 1, 1, 2, 3, 3, 0),
-    predicates=(1, 2),
-)
-"""Subject 7 8 9; objects 11 25 26 7 and 8 27: some of their words stand in several places."""
-
-
-@histories
-@pytest.mark.parametrize("seed", range(6))
-def test_a_value_once_begun_is_said_to_its_end(seed: int, history: str) -> None:
-    model, records = writer(seed, history=history), [LONG_VALUES, RECORDS[3]]
-    tasks = [Task(0, ((1,), (0,))), Task(0, ((0, 1),)), Task(1, ((3,), (1, 0), (2,)))]
-    config = BeamConfig(beam=3, max_fact_tokens=6, block_ngrams=0, whole_values=True)
-    with torch.no_grad():
-        for task, found in zip(tasks, search(model, records, tasks, config), strict=True):
-            expected = slow_search(model, records[task.record], task.groups, config)
-            if not expected:  # all were within a value when the fact had to end
-                assert found[0].log_probability < IMPOSSIBLE / 2
-                continue
-            same(found, expected)
-            for hypothesis in found:
-                for words, group in zip(hypothesis.facts, task.groups, strict=True):
-                    for end in range(1, len(words) + 1):
-                        rest = rest_of_values(records[task.record], group, words[:end])
-                        assert not rest or words[end] in rest, "and no fact ends within a value"
 
 
 # --- training's view ---
