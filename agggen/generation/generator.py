@@ -213,17 +213,18 @@ class Generator:
             text, _ = detokenise_with_offsets(self.encoder.vocabulary.decode(said, some[which].extras))
             return sum(not mentioned(some[which].record.triples[i], text) for i in group)
 
+        ranks = range(max(len(each.plans) for each in some))  # all first plans, then the second ones, ...
+        tasks = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(some) if rank < len(each.plans)]
+
+        def needs(task: int) -> float:
+            i, (_, prior) = tasks[task]
+            return some[i].needs(prior)
+
         search = BeamSearch(self.model, self._encode([each.source for each in some]), config.beam, missing)
-        now = [(i, each.plans[0]) for i, each in enumerate(some)]
-        ranks = range(1, max(len(each.plans) for each in some))  # all second plans, then the third ones, ...
-        later = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(some) if rank < len(each.plans)]
-        most = max(config.rows // config.beam.beam, 1)
-        while now:
-            tasks, others = ([Task(i, plan, some[i].needs(p)) for i, (plan, p) in which] for which in (now, later))
-            for (i, scored), hypotheses in zip(now, search.write(tasks, others), strict=True):
-                some[i].best = self._choose(some[i], scored, hypotheses)
-            later = [(i, (plan, p)) for i, (plan, p) in later if some[i].needs(p) <= 0]
-            now, later = later[:most], later[most:]
+        room = max(min(each.config.rows for each in some) // config.beam.beam, 1)
+        for task, hypotheses in search.write([Task(i, plan) for i, (plan, _) in tasks], room, needs):
+            i, scored = tasks[task]
+            some[i].best = self._choose(some[i], scored, hypotheses)
 
     @torch.no_grad()
     def _encode(self, sources: Sequence[Example]) -> Memory:

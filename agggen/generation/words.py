@@ -1,6 +1,6 @@
-"""One fact of n plans, word by word: the inner loop of the beam search, over positions in caches.
+"""Facts of many plans, word by word: the inner loop of the beam search, over positions in caches.
 
-Shapes as in `agggen.generation.search`.
+Shapes as in `agggen.generation.search`; W is the number of words of the longest open fact.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.hypotheses import Beams, Open, along, penalised
+from agggen.generation.hypotheses import Beams, Open, Written, along, penalised
 from agggen.model.batch import PAD
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
+
+Missing = Callable[[int, frozenset[int], Sequence[int]], int]
+"""How many of these triples of a record, by its row in the memory, a fact of these words does not mention."""
 
 A_VALUE = 10.0  # what a value that is not mentioned costs, in the score of a finished fact
 PATIENCE = 32  # words after which no version is looked for any more that mentions what the best does not
@@ -39,16 +43,12 @@ def decode(
 
 
 def write_words(
-    model: JointModel,
-    config: BeamConfig,
-    rows: Open,
-    log_p: Tensor,
-    marks: Tensor,
-    floor: Tensor,
-    least: Tensor,
-    missing: Callable[[int, Sequence[int]], int] | None = None,
-) -> Beams:
-    """The K best finished versions of a fact for each of n plans.
+    model: JointModel, config: BeamConfig, rows: Open, until: int, missing: Missing | None = None
+) -> Written:
+    """Writes on until at most so many facts are open; gives the others, which leave `rows`.
+
+    A fact is settled when K versions of it are finished and no open one would score better if it ended next; or when
+    it is certain that no version of the log-probability that it needs would be found: then some may be missing.
 
     With `missing`, a version's score is less by `A_VALUE` for each value that it does not mention, so that the search
     goes on for others, up to `PATIENCE` words; and those that mention fewer than the best are left out.
@@ -56,93 +56,84 @@ def write_words(
     Args:
         model: in evaluation mode.
         config: the search's settings.
-        rows: of all n plans; those whose fact is settled are dropped from it.
-        log_p: (n, K), of the texts that the fact goes on with.
-        marks: (n,), with which the fact begins.
-        floor: (n,), the fewest words.
-        least: (n,), the log-probability that a version must have; where none can have it, some may not be found.
-        missing: how many values a version does not mention, by its plan's row and its words; asked about versions
-            that may be among the best.
+        rows: what is open; changed in place.
+        until: how many; less than there are.
+        missing: asked about versions that may be among the best.
     """
-    n, k, most = len(marks), config.beam, config.max_fact_tokens
-    live = Beams.of(log_p, 0)
-    done = Beams.of(torch.full_like(log_p, IMPOSSIBLE), most)
-    done_score = done.log_p.clone()
-    waited = torch.zeros_like(marks)  # words since the fact would have ended if nothing had to be mentioned
-    inputs = marks[:, None].expand(n, k)
-    plans = torch.arange(n, device=marks.device)  # those that are not settled; the others' rows are dropped
-    for step in range(most + 1):
-        start = rows.start.gather(1, live.parent)
-        candidates, words, end = _next_words(model, config, rows, inputs, start + step, live)
-        ended = live.log_p + end.masked_fill(step < floor[plans, None], IMPOSSIBLE)
-        ended_score = penalised(ended, start + step + 1, config.length_penalty)
+    k, most = config.beam, config.max_fact_tokens
+    written: list[Written] = []
+    while len(rows.nodes) > until:
+        live, done = rows.live, rows.done
+        length = rows.start.gather(1, live.parent) + rows.step[:, None] + 1  # with the fact's mark
+        candidates, words, end = _next_words(model, config, rows, length - 1)
+        ended = live.log_p + end.masked_fill((rows.step < rows.floor)[:, None], IMPOSSIBLE)
+        ended_score = penalised(ended, length, config.length_penalty)
         if missing is not None:
-            live.missing = _count(missing, plans, live, ended_score > done_score[plans, -1:])
+            live.missing = _count(missing, rows, ended_score > rows.score[:, -1:])
             ended_score = ended_score - A_VALUE * live.missing
-        before = done.plans(plans)
         pool = Beams(
-            torch.cat((before.log_p, ended), 1),
-            torch.cat((before.words[..., :step], live.words), 1),
-            torch.cat((before.parent, live.parent), 1),
-            torch.cat((before.missing, live.missing), 1),
+            torch.cat((done.log_p, ended), 1),
+            torch.cat((done.words, live.words), 1),
+            torch.cat((done.parent, live.parent), 1),
+            torch.cat((done.missing, live.missing), 1),
         )
-        score, best = torch.cat((done_score[plans], ended_score), 1).topk(k, dim=1)
-        done.put(plans, pool.beams(best))
-        done_score[plans] = score
-        if step == most:
-            break
+        rows.score, best = torch.cat((rows.score, ended_score), 1).topk(k, dim=1)
+        rows.done = pool.beams(best)
         top, index = (live.log_p[..., None] + candidates).flatten(1).topk(k, dim=1)
         origin = index // candidates.shape[2]
-        live = live.beams(origin)
-        inputs = words.flatten(1).gather(1, index)
-        live.log_p, live.words = top, torch.cat((live.words, inputs[..., None]), 2)
-        hope = penalised(top, start.gather(1, origin) + step + 2, config.length_penalty).amax(1)
-        rows.seen = along(rows.seen, origin)
-        likely = torch.maximum(top[:, 0], done.log_p[plans].amax(1)) >= least[plans]
-        open_ = score[:, -1] < hope
+        rows.inputs = words.flatten(1).gather(1, index)
+        rows.live = live.beams(origin)
+        rows.live.log_p = top
+        rows.live.words = torch.cat((rows.live.words, rows.inputs[..., None]), 2)
+        rows.done.words = F.pad(rows.done.words, (1, 0), value=PAD)
+        rows.past.seen = along(rows.past.seen, origin)
+        rows.step = rows.step + 1
+        hope = penalised(top, length.gather(1, origin) + 1, config.length_penalty).amax(1)
+        open_ = rows.score[:, -1] < hope
         if missing is not None:
-            waited[plans] += (score + A_VALUE * done.missing[plans]).amax(1) >= hope
-            open_ = (score[:, 0] < hope) & (waited[plans] < PATIENCE)
-        searching = (open_ & likely).nonzero().flatten()
-        if not len(searching):
-            break
-        if len(searching) < len(plans):
-            order = rows.stay(searching)
-            live, inputs, plans = live.plans(order), inputs[order], plans[order]
+            rows.waited = rows.waited + ((rows.score + A_VALUE * rows.done.missing).amax(1) >= hope)
+            open_ = (rows.score[:, 0] < hope) & (rows.waited < PATIENCE)
+        likely = torch.maximum(top[:, 0], rows.done.log_p.amax(1)) >= rows.least
+        going_on = open_ & likely & (rows.step <= most)
+        if not bool(going_on.all()):
+            written.append(rows.leave(going_on))
+    settled = Written.joined(written)
     if missing is not None:
-        done.log_p.masked_fill_(done.missing > done.missing[:, :1], IMPOSSIBLE)
-    return done
+        settled.beams.log_p.masked_fill_(settled.beams.missing > settled.beams.missing[:, :1], IMPOSSIBLE)
+    return settled
 
 
-def _count(missing: Callable[[int, Sequence[int]], int], plans: Tensor, live: Beams, wanted: Tensor) -> Tensor:
-    """How much the words of `live` do not mention of their `plans` (n,), where that is `wanted` (n, K); else 0."""
-    which = [wanted.tolist(), live.words.tolist()]
+def _count(missing: Missing, rows: Open, wanted: Tensor) -> Tensor:
+    """How much the words of the open facts do not mention, where that is `wanted` (n, K); else 0."""
+    values = [wanted.tolist(), rows.live.words.tolist()]
     found = [
-        [missing(plan, words) if asked else 0 for asked, words in zip(*of_plan, strict=True)]
-        for plan, *of_plan in zip(plans.tolist(), *which, strict=True)
+        [
+            missing(node.record, node.groups[-1], words[len(words) - step :]) if asked else 0
+            for asked, words in zip(*of_row, strict=True)
+        ]
+        for node, step, *of_row in zip(rows.nodes, rows.step.tolist(), *values, strict=True)
     ]
-    return torch.tensor(found, dtype=live.log_p.dtype, device=live.log_p.device)
+    return torch.tensor(found, dtype=rows.live.log_p.dtype, device=wanted.device)
 
 
-def _next_words(
-    model: JointModel, config: BeamConfig, rows: Open, inputs: Tensor, position: Tensor, live: Beams
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What may come after `inputs` (n, K), which join the caches; as `JointModel.next_words` gives it."""
-    n, k = inputs.shape
-    itself = torch.eye(k, dtype=torch.bool, device=inputs.device).expand(n, -1, -1)
-    rows.seen = torch.cat((rows.seen, itself), 2)
-    hidden = decode(model, inputs, position, rows.cross, rows.visible, rows.past, rows.seen)
-    blocked = _repeating(along(rows.text, live.parent), live.words, config.block_ngrams)
+def _next_words(model: JointModel, config: BeamConfig, rows: Open, position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What may come after the last words, at `position` (n, K), which join the caches: as `JointModel.next_words`."""
+    n, k = position.shape
+    itself = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
+    past = rows.past
+    past.seen = torch.cat((past.seen, itself), 2)
+    hidden = decode(model, rows.inputs, position, rows.cross, rows.visible, past.caches, past.seen)
+    blocked = _repeating(along(rows.text, rows.live.parent), rows.live.words, config.block_ngrams)
     return model.next_words(hidden, rows.memory, rows.visible, blocked, k)
 
 
 def _repeating(text: Tensor, words: Tensor, size: int) -> Tensor:
     """The words (n, K, any), and PAD, that would complete an n-gram which the text already holds within a fact."""
-    step = words.shape[-1]
-    if not size or step < size - 1:
+    w = words.shape[-1]
+    if not size or w < size - 1:
         return words[..., :0]
-    # (n, K, windows, size); a window across two facts holds a mark there, so it never matches words of one fact
+    # (n, K, windows, size); a window across two facts holds a mark, and one across a hole PAD: neither is in a suffix
     windows = torch.cat((text, words), 2).unfold(2, size, 1)
-    suffix = words[..., step - size + 1 :]
-    repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1)
+    suffix = words[..., w - size + 1 :]
+    repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1) & (suffix != PAD).all(-1, keepdim=True)
     return torch.where(repeated, windows[..., -1], PAD)

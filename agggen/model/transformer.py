@@ -65,14 +65,6 @@ class Cache:
         """A copy of the rows `index`."""
         return Cache(self._keys[..., : self.length][index], self._values[:, :, : self.length][index], self.length)
 
-    def positions(self, index: Tensor, slots: Tensor, room: int = 0) -> Cache:
-        """A copy of the rows `index` (n,), with the positions `slots` (n, any) of each and room for so many more."""
-        keys, values = self._keys[..., : self.length][index], self._values[:, :, : self.length][index]
-        heads, width = keys.shape[1:3]
-        keys = keys.gather(3, slots[:, None, None].expand(-1, heads, width, -1))
-        values = values.gather(2, slots[:, None, :, None].expand(-1, heads, -1, width))
-        return Cache(F.pad(keys, (0, room)), F.pad(values, (0, 0, 0, room)), slots.shape[1])
-
     def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
         """Keeps n rows, of which `rows` move to `places`."""
         for each in (self._keys[..., : self.length], self._values[:, :, : self.length]):
@@ -80,12 +72,24 @@ class Cache:
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
-    def joined(caches: Sequence[Cache]) -> Cache:
-        """The rows of all behind each other, zeros where one is shorter than the longest."""
-        length = max(cache.length for cache in caches)
-        keys = [F.pad(c._keys[..., : c.length], (0, length - c.length)) for c in caches]
-        values = [F.pad(c._values[:, :, : c.length], (0, 0, 0, length - c.length)) for c in caches]
-        return Cache(torch.cat(keys), torch.cat(values), length)
+    def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], room: int = 0) -> Cache:
+        """Copies of some rows (n,) of each, with some positions (n, any), behind each other and with room for more.
+
+        Zeros stand where one is shorter than the longest.
+        """
+        first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
+        (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
+        keys = first._keys.new_zeros(rows, heads, width, length + room)
+        values = first._values.new_zeros(rows, heads, length + room, width)
+        begin = 0
+        for cache, index, slots in parts:
+            n, places = len(index), slice(begin, begin + len(index))
+            of_keys = slots[:, None, None].expand(-1, heads, width, -1)
+            keys[places, ..., : slots.shape[1]] = cache._keys[..., : cache.length][index].gather(3, of_keys)
+            of_values = slots[:, None, :, None].expand(-1, heads, -1, width)
+            values[places, :, : slots.shape[1]] = cache._values[:, :, : cache.length][index].gather(2, of_values)
+            begin += n
+        return Cache(keys, values, length)
 
 
 class Attention(nn.Module):

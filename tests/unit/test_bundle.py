@@ -269,7 +269,7 @@ def test_settings_that_are_no_more_are_forgiven_where_they_changed_nothing(own: 
     beam = {"beam": {"whole_values": value} | asdict(before.beam)}
     rewrite(own, "bundle.json", lambda d: d | {"inference": d["inference"] | beam})
     if value:
-        with pytest.raises(BundleError, match="'whole_values', which .* BeamConfig does not know"):
+        with pytest.raises(BundleError, match=r"'whole_values', which .* BeamConfig does not know"):
             load_bundle(own)
     else:
         assert load_bundle(own).inference == before

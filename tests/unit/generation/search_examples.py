@@ -12,8 +12,8 @@ import torch
 
 from agggen.generation.config import BeamConfig
 from agggen.generation.hypotheses import Hypothesis
-from agggen.generation.search import BeamSearch, Missing, Task
-from agggen.generation.words import A_VALUE, PATIENCE
+from agggen.generation.search import BeamSearch, Task
+from agggen.generation.words import A_VALUE, PATIENCE, Missing
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
@@ -51,9 +51,11 @@ def search(
     tasks: Sequence[Task],
     config: BeamConfig,
     missing: Missing | None = None,
+    room: int = 4,
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
-        return BeamSearch(model, model.encode(collate(records)), config, missing).write(tasks)
+        found = dict(BeamSearch(model, model.encode(collate(records)), config, missing).write(tasks, room))
+    return [found[task] for task in range(len(tasks))]
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:

@@ -257,9 +257,10 @@ def test_plans_that_cannot_win_are_not_written(weight: float, n_best: int, monke
     written: list[IndexPlan] = []
     write = BeamSearch.write
 
-    def counted(self: BeamSearch, tasks: Sequence[Task], later: Sequence[Task] = ()) -> Any:
-        written.extend(task.groups for task in tasks)
-        return write(self, tasks, later)
+    def counted(self: BeamSearch, tasks: Sequence[Task], *settings: Any) -> Any:
+        for task, found in write(self, tasks, *settings):
+            written.extend([tasks[task].groups] if found else [])
+            yield task, found
 
     monkeypatch.setattr(BeamSearch, "write", counted)
     (best,) = machine.generate([ODA], n_best=n_best, config=config)
