@@ -1,11 +1,12 @@
-"""Joint training speed on WebNLG: texts per CPU-second on one thread, shared history against masked history.
+"""Joint training speed on WebNLG: texts per CPU-second on one thread, shared history against masked history, and
+float32 against bfloat16 (products of matrices in it, as `training.precision=bfloat16` has them).
 
     AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py [--share 0.1] [--updates 12] [--repeats 3]
     AGGGEN_DATA_HOME=... python tests/benchmarks/joint_training.py --worst
 
 A share of the training texts, cut into clauses and aligned with the release's constraints, at the paper's sizes. An
-update is everything: collating, forward, backward, clipping, Adam. The histories take turns in one process, on the
-same batches; each number is the best of its repeats.
+update is everything: collating, forward, backward, clipping, Adam. The variants take turns in one process, on the same
+batches; each number is the best of its repeats.
 
 With `--worst`, one update on the one training text that costs most when nothing is ruled out by the hard alignment, and
 the memory that the whole process ever held (interpreter, torch, corpus, model and optimiser included). The last line is
@@ -46,13 +47,17 @@ def examples_of(share: float, constraints: Constraints = "release") -> tuple[lis
     return list(training_examples(sample, encoder, constraints)), encoder
 
 
-def cpu_seconds(model: JointModel, optimizer: torch.optim.Optimizer, batches: list[list[Example]]) -> float:
+def cpu_seconds(
+    model: JointModel, optimizer: torch.optim.Optimizer, batches: list[list[Example]], bfloat16: bool = False
+) -> float:
     """The CPU time of one update a batch."""
     loss = objective("joint")
     began = time.process_time()
     for batch in batches:
         optimizer.zero_grad(set_to_none=True)
-        (loss(model, collate(batch)) / sum(example.n_target for example in batch)).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+            total = loss(model, collate(batch))
+        (total / sum(example.n_target for example in batch)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return time.process_time() - began
@@ -111,21 +116,21 @@ def main() -> None:
     costs = joint_costs(examples, ModelConfig().max_state)
     batches = batches_of(examples, options.positions, options.updates)
     texts = sum(map(len, batches))
-    models: dict[str, tuple[JointModel, torch.optim.Optimizer]] = {}
-    histories: tuple[History, ...] = get_args(History)
-    for history in histories:
-        models[history] = new_model(encoder, history)
-        cpu_seconds(*models[history], batches[:1])  # the first call pays for lattices and kernels
+    variants = {history: (*new_model(encoder, history), False) for history in get_args(History)}
+    variants["bfloat16"] = (*new_model(encoder), True)  # with shared history
+    for model, optimizer, bfloat16 in variants.values():
+        cpu_seconds(model, optimizer, batches[:1], bfloat16)  # the first call pays for lattices and kernels
     best: dict[str, float] = {}
     for _ in range(options.repeats):
-        for name, (model, optimizer) in models.items():
-            seconds = cpu_seconds(model, optimizer, batches)
+        for name, (model, optimizer, bfloat16) in variants.items():
+            seconds = cpu_seconds(model, optimizer, batches, bfloat16)
             best[name] = min(seconds, best.get(name, seconds))
             print(f"{name:8s} {texts / seconds:6.2f} texts per CPU-second", flush=True)
     result = {
         "benchmark": "joint_training",
         "texts_per_cpu_second": {name: round(texts / seconds, 2) for name, seconds in best.items()},
         "ratio": round(best["masked"] / best["shared"], 3),
+        "ratio_bfloat16": round(best["shared"] / best["bfloat16"], 3),
         "sample": len(examples),
         "texts": texts,
         "updates": len(batches),
