@@ -298,6 +298,17 @@ def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: J
         train_job(other, "r", runs_dir=tmp_path)
 
 
+def test_a_setting_that_is_no_more_counts_where_it_changed_something(config: JobConfig, tmp_path: Path) -> None:
+    train_job(config, "r", runs_dir=tmp_path)
+    asked = tmp_path / "r" / "run.json"
+    before = json.loads(asked.read_text())
+    asked.write_text(json.dumps(before | {"inference.beam.whole_values": False}))
+    assert not train_job(config, "r", runs_dir=tmp_path).trained
+    asked.write_text(json.dumps(before | {"inference.beam.whole_values": True}))
+    with pytest.raises(ConfigError, match=r"inference\.beam\.whole_values was True and is None"):
+        train_job(config, "r", runs_dir=tmp_path)
+
+
 def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "toy")
     config = config_of(corpus)
