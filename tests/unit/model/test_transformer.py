@@ -145,7 +145,8 @@ def kept(cache: Cache) -> tuple[Tensor, Tensor]:
 @settings(deadline=None, max_examples=20)
 def test_a_cache_holds_what_was_appended_in_order(pieces: list[int], room: int) -> None:
     pairs = [(draw(3, HEADS, n, 4, seed=2 * i), draw(3, HEADS, n, 4, seed=2 * i + 1)) for i, n in enumerate(pieces)]
-    cache = Cache.of(pairs[0]).positions(torch.arange(3), torch.arange(pieces[0]).expand(3, -1), room)
+    everything = Cache.of(pairs[0]), torch.arange(3), torch.arange(pieces[0]).expand(3, -1)
+    cache = Cache.gathered([everything], room)
     for pair in pairs[1:]:
         found = cache.append(pair)
     found = cache.keys_values()
@@ -156,7 +157,7 @@ def test_a_cache_holds_what_was_appended_in_order(pieces: list[int], room: int) 
 def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
     keys, values = draw(5, HEADS, 3, 4), draw(5, HEADS, 3, 4, seed=1)
     cache = Cache.of((keys, values.clone()))
-    some = cache.positions(torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]), room=1)
+    some = Cache.gathered([(cache, torch.tensor([4, 1]), torch.tensor([[2, 0], [1, 1]]))], room=1)
     cache.leave(torch.tensor([0, 2]), torch.tensor([3, 4]), 3)  # 0 and 2 go
     order = [3, 1, 4]
     for one, expected in zip(kept(cache), (keys[order], values[order]), strict=True):
@@ -165,7 +166,12 @@ def test_rows_of_a_cache_leave_are_copied_and_join() -> None:
         assert torch.equal(one, torch.stack((of[4][:, [2, 0]], of[1][:, [1, 1]])))
     for one, of in zip(kept(cache.rows(torch.tensor([2, 2]))), (keys, values), strict=True):
         assert torch.equal(one, of[[4, 4]])
-    for one, first, last in zip(kept(Cache.joined([some, cache])), kept(some), kept(cache), strict=True):
+    parts = (
+        (some, torch.arange(2), torch.arange(2).expand(2, -1)),
+        (cache, torch.arange(3), torch.arange(3).expand(3, -1)),
+    )
+    both = Cache.gathered(parts, room=2)
+    for one, first, last in zip(kept(both), kept(some), kept(cache), strict=True):
         assert torch.equal(one[:2, :, :2], first) and not one[:2, :, 2:].any()
         assert torch.equal(one[2:], last)
 
