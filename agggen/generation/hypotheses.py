@@ -251,9 +251,8 @@ class Open:
     def joined(self, other: Open, memory: Memory, cross: list[Cache], room: int) -> Open:
         """These facts, and others behind them; `memory` and `cross` are of all, and there is room to read more."""
         both = self, other
-        live, done = (
-            Beams.joined([getattr(one, name).last_words(int(one.step.max())) for one in both]) for name in _BEAMS
-        )
+        live = Beams.joined([one.live.last_words(int(one.step.max())) for one in both])
+        done = Beams.joined([one.done.last_words(int(one.step.max())) for one in both])
         past = History.gathered(
             [(one.past, torch.arange(len(one.nodes), device=one.step.device)) for one in both], room
         )
@@ -263,7 +262,6 @@ class Open:
         return Open(nodes, memory, cross, past=past, live=live, done=done, text=torch.cat(text), **rest)
 
 
-_BEAMS = ("live", "done")
 _BY_ROW = ("visible", "text", "start", "score", "inputs", "step", "floor", "least", "waited")
 
 
