@@ -38,7 +38,7 @@ from serve.schemas import (
 GRACE_SECONDS = 1.0
 """An engine drops what is late by itself and answers the rest; one that has not after this much more is given up."""
 CARD_SECONDS = 5.0
-"""For so long what the engine says of itself is taken as true."""
+"""For so long what the engine says of itself is taken as true, unless an answer is of another bundle."""
 
 Answer = dict[str, Any] | Problem
 _Found = TypeVar("_Found")
@@ -202,6 +202,8 @@ class Answering:
                 answers[entry.index] = said | tell(one, result.value)
             except Problem as problem:
                 answers[entry.index] = placed(problem, entry)
+        if self._card and any(isinstance(one, Found) and one.model != self._card[1].fingerprint for one in found):
+            self._card = None  # another bundle answers now
         return [answers[entry.index] for entry in entries]
 
     async def _within(

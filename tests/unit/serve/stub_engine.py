@@ -21,6 +21,7 @@ class StubEngine:
     def __init__(self) -> None:
         self.failures: dict[str, Failure] = {}
         self.error: Exception | None = None
+        self.served = CARD
         self.models: dict[str, str] = {}  # by id: the bundle that the answer is by, where it is another
         self.hold: asyncio.Event | None = None
         self.fulfilled: list[bool] = [True]  # of the texts of a record, best first
@@ -47,7 +48,7 @@ class StubEngine:
         raise AssertionError
 
     def _found(self, name: str, value: Any) -> Any:
-        return self.failures.get(name) or Found(value, self.models.get(name, CARD.fingerprint))
+        return self.failures.get(name) or Found(value, self.models.get(name, self.served.fingerprint))
 
     def _texts(self, job: Job) -> list[Generation]:
         plan = job.plan or Plan((job.record.predicates,))
@@ -83,7 +84,7 @@ class StubEngine:
     async def card(self) -> ModelCard:
         if self.error is not None:
             raise self.error
-        return CARD
+        return self.served
 
     async def ready(self) -> ModelCard:
         return await self.card()

@@ -112,6 +112,15 @@ def test_what_is_not_asked_is_the_models_own(ask_stub: Ask, stub: StubEngine) ->
     assert (job.n_best, job.complete, job.plan) == (1, False, None)
 
 
+def test_the_settings_of_a_new_bundle_are_known_once_it_has_answered(ask_stub: Ask, stub: StubEngine) -> None:
+    old, new = stub.served, replace(stub.served, fingerprint="cd34", inference=InferenceConfig(plans=2))
+    for served, known in ((old, old), (new, old), (new, new)):  # what was asked before a roll-out is remembered
+        stub.served = served
+        assert ask_stub("GET", "/v1/model").json()["fingerprint"] == known.fingerprint
+        answer = ask_stub("POST", "/v1/generate", json={"records": [SILICON]}).json()["answers"][0]
+        assert (answer["model"], stub.calls[-1][0].config) == (served.fingerprint, known.inference)
+
+
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/realise"])
 def test_texts_that_miss_values_are_searched_for_again(ask_stub: Ask, stub: StubEngine, address: str) -> None:
     record = SILICON | {"plan": "[symbol] [category]"}
