@@ -34,7 +34,7 @@ from pathlib import Path
 USER = 10001
 PACKAGES = ("agggen", "agggen_platform", "serve")
 JOBS = ("evaluate", "generate", "promote", "segment", "sweep", "train")
-PRESETS = ("e2e", "e2e-cleaned", "e2e-cleaned-quick", "e2e-quick", "elements", "webnlg", "webnlg-quick")
+PRESETS = ("e2e", "e2e-cleaned", "e2e-cleaned-quick", "e2e-quick", "elements", "webnlg", "webnlg-long", "webnlg-quick")
 _SYSTEMS = ("transformer", *(f"agggen{how}" for how in ("", "-ag", "-od", "-unchecked", "-verified")))
 _PEOPLE = ("alignment", "plans")
 _SEEDS = {"alignment": 3, "e2e": 2, "e2e-cleaned": 3, "e2e-cross": 2, "plans": 3, "webnlg": 3}

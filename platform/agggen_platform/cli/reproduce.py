@@ -105,7 +105,7 @@ def _overview(runs: Path | None, as_json: bool, markdown: bool) -> None:
             {
                 "table": table.name,
                 "title": table.title,
-                "trained_on": table.recipe.name,
+                "trained_on": table.recipe.corpus,
                 "tested_on": f"{table.corpus} {table.split}",
                 "records": [{"system": record.system, "seed": record.seed} for record in records],
             }
@@ -119,7 +119,7 @@ def _overview(runs: Path | None, as_json: bool, markdown: bool) -> None:
 
 
 def _needs(table: Table) -> str:
-    corpora = dict.fromkeys((table.recipe.name, table.corpus))
+    corpora = dict.fromkeys((table.recipe.corpus, table.corpus))
     return f"corpora {', '.join(corpora)}; a Transformer and AggGen a seed, trained by {table.recipe.preset}"
 
 

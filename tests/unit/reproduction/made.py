@@ -24,7 +24,7 @@ def toy_table(folder: Path) -> Table:
     write_records(corpus / "test.parquet", tests, "toy", "test")
     preset = folder / "tiny.json"
     preset.write_text(json.dumps(resolved(config_of(corpus))), encoding="utf-8")
-    return of_board("toy", "A toy", Recipe("toy", str(preset)), board(str(corpus)))
+    return of_board("toy", "A toy", Recipe("toy", str(corpus), str(preset)), board(str(corpus)))
 
 
 def board(corpus: str = "toy") -> Board:

@@ -19,7 +19,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     """Runs the command beside a toy table, with no record shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "shipped", lambda: tmp_path / "shipped")
-    monkeypatch.setitem(TABLES, "toy", of_board("toy", "A toy", Recipe("toy", "elements"), board("elements")))
+    monkeypatch.setitem(TABLES, "toy", of_board("toy", "A toy", Recipe("toy", "elements", "elements"), board("elements")))
     return command(capsys)
 
 
@@ -36,7 +36,8 @@ def test_without_a_table_it_says_what_there_is(run: Run, tmp_path: Path) -> None
     assert "that ship with agggen" in err
     _, out, _ = run("reproduce", "--runs", "runs")
     assert cells(out)[-1][-1] == "transformer 1; agggen 1, 2"
-    assert cells(out)[3][2].startswith("corpora e2e, e2e-cleaned; ")
+    needs = {row[0]: row[2] for row in cells(out)}
+    assert needs["e2e-cross"].startswith("corpora e2e, e2e-cleaned; ")
     _, out, _ = run("reproduce", "--runs", "runs", "--json")
     found = {one["table"]: one["records"] for one in json.loads(out)["tables"]}
     assert found["toy"][-1] == {"system": "agggen", "seed": 2} and found["webnlg"] == []

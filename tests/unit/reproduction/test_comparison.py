@@ -14,7 +14,7 @@ from agggen_platform.reproduction.records import RunRecord, Value
 from agggen_platform.reproduction.tables import AGGGEN, TABLES, Recipe, of_board
 from tests.unit.reproduction.made import board, record
 
-TABLE = of_board("toy", "A toy", Recipe("toy", "tiny"), board())
+TABLE = of_board("toy", "A toy", Recipe("toy", "toy", "tiny"), board())
 
 
 def test_ours_stand_below_their_namesakes_and_the_others_last() -> None:

@@ -19,7 +19,7 @@ from agggen_platform.reproduction.work import inference_of
 from tests.unit.reproduction.made import board, record
 
 REPO = Path(__file__).parents[3]
-TABLE = of_board("toy", "A toy", Recipe("toy", "tiny"), board())
+TABLE = of_board("toy", "A toy", Recipe("toy", "toy", "tiny"), board())
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
