@@ -231,8 +231,11 @@ class JointModel(nn.Module):
             predicates = torch.where(hidden, 0, predicates)
         return self.transitions(predicates, batch.counts, states)
 
-    def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
-        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False."""
+    def emissions(self, batch: Batch, allowed: Tensor, states: Lattice, smoothing: float = 0.0) -> Tensor:
+        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
+
+        For `smoothing` see `token_log_probs`.
+        """
         memory = self.encode(batch)
         rows = allowed.nonzero()  # (R, 3): record, fact, set
         lengths = batch.fact_length[rows[:, 0], rows[:, 1]]
@@ -246,7 +249,7 @@ class JointModel(nn.Module):
         sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
         def scored(chunk: Tensor) -> Tensor:
-            return self._score_rows(batch, memory, history, rows[chunk], states)
+            return self._score_rows(batch, memory, history, rows[chunk], states, smoothing)
 
         if sparing:  # a text that no smaller batch can hold: activations are computed again instead of being kept
             chunks = _chunks(order, lengths[order].tolist(), _CHUNK // 4)
@@ -257,7 +260,13 @@ class JointModel(nn.Module):
         return values.new_full(allowed.shape, IMPOSSIBLE).index_put(tuple(rows[order].T), values)
 
     def _score_rows(
-        self, batch: Batch, memory: Memory, history: list[KeysValues] | None, rows: Tensor, states: Lattice
+        self,
+        batch: Batch,
+        memory: Memory,
+        history: list[KeysValues] | None,
+        rows: Tensor,
+        states: Lattice,
+        smoothing: float,
     ) -> Tensor:
         """log p of the facts in `rows` (R, 3), each under its set: (R,)."""
         record, fact, group = rows.T
@@ -281,10 +290,15 @@ class JointModel(nn.Module):
         position = torch.where(in_text, position, 0)
         inputs, targets = batch.inputs[record[:, None], position], batch.targets[record[:, None], position]
         hidden, _ = self.decoder(self.embed_target(inputs, position), own.cross, visible[:, None, None], past, mask)
-        return self.token_log_probs(hidden, targets, scored, own, visible).sum(1)
+        return self.token_log_probs(hidden, targets, scored, own, visible, smoothing).sum(1)
 
-    def potentials(self, batch: Batch, prune: bool = True) -> tuple[Potentials, Lattice]:
-        """All log-potentials of the HMM for a batch of segmented texts; `prune` applies the hard alignment."""
+    def potentials(self, batch: Batch, prune: bool = True, smoothing: float = 0.0) -> tuple[Potentials, Lattice]:
+        """All log-potentials of the HMM for a batch of segmented texts.
+
+        Args:
+            prune: apply the hard alignment.
+            smoothing: of the emissions; see `token_log_probs`.
+        """
         states = self.lattice_of(batch)
         if prune:
             allowed = allowed_sets(batch, states)
@@ -293,14 +307,14 @@ class JointModel(nn.Module):
             of_record = ~(states.set_members & absent[:, None]).any(-1)
             allowed = of_record[:, None] & (batch.fact_length > 0)[..., None]
         scores = self.transition_scores(batch, states)
-        emission = self.emissions(batch, allowed, states)[..., states.set_of]
+        emission = self.emissions(batch, allowed, states, smoothing)[..., states.set_of]
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
         node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
         return Potentials(scores.start, scores.out, node, batch.n_facts), states
 
-    def log_likelihood(self, batch: Batch, prune: bool = True) -> Tensor:
-        """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3)."""
-        return log_likelihood(*self.potentials(batch, prune))
+    def log_likelihood(self, batch: Batch, prune: bool = True, smoothing: float = 0.0) -> Tensor:
+        """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3); see `potentials`."""
+        return log_likelihood(*self.potentials(batch, prune, smoothing))
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:

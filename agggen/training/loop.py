@@ -42,7 +42,7 @@ class StageConfig:
     transition_learning_rate: float = 3e-3  # predicate embeddings and stop probabilities
     schedule: ScheduleName = "linear"
     warmup: int = 400  # updates
-    label_smoothing: float = 0.0  # baseline only
+    label_smoothing: float = 0.0  # of words, in training only
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
     accumulate: int = 1  # forward passes an update

@@ -171,6 +171,15 @@ def test_the_development_loss_is_the_likelihood_a_scored_position(stage: Objecti
     assert loss == pytest.approx(-sum(totals) / positions, rel=1e-5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("stage", STAGES)
+def test_training_is_smoothed_in_both_stages(stage: ObjectiveName) -> None:
+    plain, smoothed = (trainer(stage, replace(CONFIG, label_smoothing=s), model=fresh_model()) for s in (0.0, 0.2))
+    for one in (plain, smoothed):
+        one.model.train()
+    assert float(smoothed._loss(DEV)) > float(plain._loss(DEV)) + 1e-3
+
+
 class Script(Trainer):
     """A trainer whose evaluations give the losses of a script, and which remembers the weights at each."""
 

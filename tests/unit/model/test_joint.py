@@ -156,6 +156,15 @@ def test_smoothing_mixes_in_the_mean_over_writable_words() -> None:
     assert score(9, 0.1) == pytest.approx(0.9 * score(9, 0.0) + 0.1 * mean, abs=1e-12)
 
 
+def test_facts_are_smoothed_word_for_word_under_every_set() -> None:
+    model, batch = tiny_model(), collate(BATCH)
+    with torch.no_grad():
+        own, mean, mixed = (model.potentials(batch, smoothing=share)[0] for share in (0.0, 1.0, 0.1))
+    assert (own.node - mean.node).abs().max() > 0.1
+    torch.testing.assert_close(mixed.node, 0.9 * own.node + 0.1 * mean.node, atol=1e-9, rtol=0)
+    assert torch.equal(mixed.start, own.start) and torch.equal(mixed.out, own.out)
+
+
 @histories
 @copying
 def test_the_whole_text_is_one_fact_with_the_set_of_all_triples(history: str, copy: bool) -> None:
