@@ -71,6 +71,7 @@ app.command("bulk", short_help="Write texts for records by the million.")(bulk.b
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
 app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
 app.command("inspect")(write.inspect)
+app.command("adjust", short_help="Write a bundle that searches and chooses otherwise.")(write.adjust)
 app.add_typer(models.app, name="models")
 app.command("serve", short_help="Answer over HTTP.")(serve.serve)
 app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)

@@ -1,8 +1,9 @@
-"""`agggen generate`, `plan`, `align` and `inspect`: what one does with a bundle."""
+"""`agggen generate`, `plan`, `align`, `inspect` and `adjust`: what one does with a bundle."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -161,6 +162,7 @@ def align(
 def inspect(bundle: BundleAddress) -> None:
     """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
+    from agggen_platform.config import flatten
 
     folder = bundle_folder(bundle)
     described = describe_bundle(folder)
@@ -176,6 +178,34 @@ def inspect(bundle: BundleAddress) -> None:
         ("new texts are cut by", loaded.segmenter.source),
     ]
     rows += [(f"model.{key}", value) for key, value in described["model"].items()]
+    rows += [(f"inference.{key}", str(value)) for key, value in flatten(loaded.inference).items()]
     rows += [(key, f"{value:.4f}") for key, value in described["metrics"].items()]
     rows += [(f"source {key}", value) for key, value in described["sources"].items()]
     console.print_table(("what", "value"), rows)
+
+
+def adjust(
+    bundle: BundleAddress,
+    settings: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE...", help="Inference settings, say level=2 beam.mention_all=true.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The new bundle's folder, which must not exist yet.")],
+) -> None:
+    """Write a bundle with the same weights that searches and chooses otherwise, wherever it is used or served.
+
+    It is another bundle, to be evaluated and registered as such; the old one's fingerprint stands among its sources.
+
+    \b
+        agggen adjust BUNDLE level=2 plan_weight=0.5 beam.mention_all=true -o tuned
+    """
+    from agggen.bundle import fingerprint, load_bundle, save_bundle
+    from agggen.generation.generator import InferenceConfig
+    from agggen_platform.config import load_config, overrides_of
+
+    folder = bundle_folder(bundle)
+    loaded = load_bundle(folder)
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    loaded.generator().planner.check_level(config.level)
+    sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
+    save_bundle(output, replace(loaded, inference=config, sources=sources))
+    console.say(str(output))

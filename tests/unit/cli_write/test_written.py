@@ -1,4 +1,4 @@
-"""What `generate`, `plan`, `align` and `inspect` write, from which formats, and what their help says."""
+"""What `generate`, `plan`, `align`, `inspect` and `adjust` write, from which formats, and what their help says."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from agggen.bundle import load_bundle, save_bundle
+from agggen.bundle import fingerprint, load_bundle, save_bundle
 from agggen.corpora.prepared import write_records
 from agggen.records import Plan, Record
 from agggen.run import FactsConfig
 from agggen_platform.cli import records as cli_records
+from agggen_platform.config import overrides_of
 from tests.command import Run
 from tests.unit.cli_write.examples import (
     COMMAND,
@@ -155,6 +156,43 @@ def test_inspect_says_what_is_in_a_bundle(run: Run, bundle: Path) -> None:
     assert len(table["fingerprint"]) == 64
     assert (table["predicates"], table["model.max_state"], table["source toy/train"]) == ("4", "3", "ab12")
     assert table["joint.dev_loss"] == "1.5000"
+    assert table["inference.beam.mention_all"] == "False"
+
+
+def test_an_adjusted_bundle_has_the_same_weights_and_writes_otherwise(run: Run, bundle: Path, records: Path) -> None:
+    code, out, err = run("adjust", bundle, "level=2", "beam.mention_all=true", "-o", "made/adjusted")
+    assert (code, out, err) == (0, "made/adjusted\n", "")
+    old, new = load_bundle(bundle), load_bundle("made/adjusted")
+    assert new.inference == replace(old.inference, level=2, beam=replace(old.inference.beam, mention_all=True))
+    assert new.sources == {**old.sources, "adjusted bundle": fingerprint(bundle)}
+    for name in ("weights.safetensors", "vocabulary.json", "predicates.json"):
+        assert Path("made/adjusted", name).read_bytes() == (bundle / name).read_bytes()
+    _, texts, _ = run("generate", "made/adjusted", "-i", records)
+    known = [Record.of(record) for record in RESTAURANTS]
+    expected = [found[0].text for found in old.generator().generate(known, config=new.inference)]
+    assert [line["text"] for line in parsed(texts)] == expected
+    assert texts != run("generate", bundle, "-i", records)[1]
+    assert run("adjust", "made/adjusted", *overrides_of(old.inference), "-o", "made/back")[0] == 0
+    assert run("generate", "made/back", "-i", records) == run("generate", bundle, "-i", records)
+
+
+@pytest.mark.parametrize(
+    ("settings", "output", "code", "said"),
+    [
+        (("plan_weigth=1",), "new", 2, "did you mean 'plan_weight'"),
+        (("level=4",), "new", 2, "level 4 exceeds this model's largest group of 3"),
+        (("plans=0",), "new", 2, "plans must be at least 1"),
+        (("plans=2",), "there", 3, "there exists already; a bundle is never overwritten"),
+    ],
+)
+def test_an_adjusted_bundle_that_cannot_be_is_not_written(
+    run: Run, bundle: Path, settings: tuple[str, ...], output: str, code: int, said: str
+) -> None:
+    Path("there").mkdir()
+    found, out, err = run("adjust", bundle, *settings, "-o", output)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert not Path("new").exists() and not list(Path("there").iterdir())
 
 
 @pytest.mark.parametrize("block", [1, 2])
