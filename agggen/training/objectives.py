@@ -16,7 +16,7 @@ Objective = Callable[[JointModel, Batch], Tensor]
 
 def objective(name: ObjectiveName, label_smoothing: float = 0.0) -> Objective:
     """`baseline`: -log p(y | x) of the plain Transformer; its batches are collated with `whole=True`. `joint`:
-    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch, and smooth in training only.
+    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch and smooth in training only.
     """
 
     def smoothing(model: JointModel) -> float:

@@ -19,7 +19,9 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     """Runs the command beside a toy table, with no record shipped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "shipped", lambda: tmp_path / "shipped")
-    monkeypatch.setitem(TABLES, "toy", of_board("toy", "A toy", Recipe("toy", "elements", "elements"), board("elements")))
+    monkeypatch.setitem(
+        TABLES, "toy", of_board("toy", "A toy", Recipe("toy", "elements", "elements"), board("elements"))
+    )
     return command(capsys)
 
 
