@@ -59,6 +59,7 @@ class InferenceConfig:
     aggregations: int = 2  # two-stage: groupings kept for each order (n)
     level: int = 0  # largest number of triples in a fact; 0 means the model's L, 1 means no aggregation
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
+    group_reward: float = 0.0  # added to a plan's log-probability for each of its groups, before it is normalised
     plan_weight: float = 1.0  # weight of log p(z | x) against the text's score in the joint choice
     # Taken off the joint choice's score for each mistake: a value that its fact does not mention, and, in records of
     # E2E, one that the text says and the record does not have.
@@ -88,6 +89,8 @@ class InferenceConfig:
         for name in ("plan_weight", "missing_penalty"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a number of 0 or more, not {getattr(self, name)}")
+        if not math.isfinite(self.group_reward):
+            raise ConfigError(f"group_reward must be a finite number, not {self.group_reward}")
         if self.retries and not self.missing_penalty:
             raise ConfigError("retries look for texts with fewer mistakes, so missing_penalty must be more than 0")
 

@@ -29,6 +29,7 @@ from agggen.planning import (
     plan_score,
     random_order,
     resolve_plan,
+    rewarded,
     two_stage,
 )
 from agggen.records import Plan, Record
@@ -128,12 +129,13 @@ class Planner:
     def candidates_of(
         self, record: Record, scores: PlanScores, plan: Plan | None, complete: bool, config: InferenceConfig
     ) -> Candidates:
-        """The plans of one record with its `scores`.
+        """The plans of one record with its `scores`; probabilities are those of plans with their reward.
 
         Raises:
             PlanError: the human `plan` does not fit the record, or the level exceeds the model's L.
         """
         self.check_level(config.level)
+        scores = rewarded(scores, config.group_reward)
         if plan is None:
             found = self._search(record, scores, config)
         else:
@@ -160,7 +162,9 @@ class Planner:
         return list(dict.fromkeys(plan.states for plan in found))
 
     def plan(self, records: Sequence[Record], k: int = 10, level: int = 0) -> list[list[PlannedRecord]]:
-        """The k most likely plans of each record, with log p(z | x) over all plans of that level."""
+        """The k most likely plans of each record, with log p(z | x) over all plans of that level, under the planner's
+        own `group_reward`.
+        """
         return [
             self.plans_of(record, scores, k, level)
             for record, scores in zip(records, self.scores(records), strict=True)
@@ -169,6 +173,7 @@ class Planner:
     def plans_of(self, record: Record, scores: PlanScores, k: int, level: int) -> list[PlannedRecord]:
         """The k most likely plans of one record with its `scores`."""
         limit = level or None
+        scores = rewarded(scores, self.config.group_reward)
         norm = log_partition(scores, limit)
         return [
             PlannedRecord(named_plan(record, found.states), _normalised(found.log_probability, norm))

@@ -9,7 +9,15 @@ from __future__ import annotations
 from agggen.planning.beam import beam_plans
 from agggen.planning.control import complete_plan, named_plan, resolve_plan
 from agggen.planning.exact import is_exact, k_best, log_partition
-from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, group_limit, ordered_states, plan_score
+from agggen.planning.scores import (
+    IndexPlan,
+    PlanScores,
+    ScoredPlan,
+    group_limit,
+    ordered_states,
+    plan_score,
+    rewarded,
+)
 from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage
 
 __all__ = [
@@ -30,5 +38,6 @@ __all__ = [
     "plan_score",
     "random_order",
     "resolve_plan",
+    "rewarded",
     "two_stage",
 ]

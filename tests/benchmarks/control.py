@@ -9,7 +9,8 @@ groups of sizes that are drawn as people group (the facts of the same records' r
 L triples). Of the texts: the triples whose value stands in the fact where the plan put it, and how often the value of
 another triple stands in a fact. A value that shares its words with a triple of that fact, or with its own subject, may
 stand there and is not counted. `unchecked` chooses by probability alone, `verified` searches again (`retries=2
-missing_penalty=10`) for what the same check of mentions finds: its share shows what the search can reach.
+missing_penalty=10`) for what the same check of mentions finds: its share shows what the search can reach. First it says
+how many triples a group holds, of people and in the likeliest plans.
 
 *Levels*: the development records written at aggregation level 1 to L: groups a text, BLEU by the corpus's protocol,
 the triples that are mentioned, and slot errors where the corpus has slots.
@@ -155,6 +156,8 @@ def main() -> None:
     many = [record for record in records if len(record.triples) >= 3]
     planned = [many[place] for place in sorted(rng.choice(len(many), min(options.plans, len(many)), replace=False))]
     sizes = group_sizes(planned, generator, bundle.fact_segmenter())
+    likeliest = Counter(len(state) for found in generator.plan(planned, 1) for state in found[0].plan.states)
+    say(f"triples a group: people {dict(sizes)}, likeliest plans {dict(sorted(likeliest.items()))}")
     plans = [random_plan(record, sizes, rng) for record in planned]
     result: dict[str, object] = {
         "benchmark": "control",
@@ -162,6 +165,7 @@ def main() -> None:
         "split": options.split,
         "seed": options.seed,
         "group_sizes": dict(sizes),
+        "group_sizes_of_likeliest_plans": dict(likeliest),
         "records": len(planned),
     }
     ways = variants(generator.config)

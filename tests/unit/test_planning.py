@@ -26,6 +26,7 @@ from agggen.planning import (
     orderings,
     plan_score,
     random_order,
+    rewarded,
     two_stage,
 )
 
@@ -94,6 +95,17 @@ def test_k_best_and_partition_equal_enumeration(n: int, largest: int, seed: int,
         assert [plan.log_probability for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-12)
         total = math.log(math.fsum(math.exp(score) for score, _ in twin))
         assert log_partition(scores, level) == pytest.approx(total, abs=1e-12)
+
+
+@small
+@settings(max_examples=30, deadline=None)
+def test_a_reward_counts_for_every_group(seed: int, n: int, largest: int, k: int) -> None:
+    scores, reward = make_scores(seed, n, largest), seed % 7 / 2 - 1.5
+    twin = ranked([(chain_score(scores, plan) + reward * len(plan), plan) for plan in all_plans(n, largest)])
+    plans = k_best(rewarded(scores, reward), k)
+    assert [plan.log_probability for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-9)
+    total = math.log(math.fsum(math.exp(score) for score, _ in twin))
+    assert log_partition(rewarded(scores, reward)) == pytest.approx(total, abs=1e-9)
 
 
 @small

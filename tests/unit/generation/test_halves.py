@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,6 +54,23 @@ def test_candidates_have_the_probabilities_of_their_plans() -> None:
         for states, log_probability in zip(found.plans, found.log_probabilities, strict=True):
             plan = Plan(tuple(tuple(record.predicates[i] for i in state) for state in states))
             assert log_probability == pytest.approx(known[plan], abs=1e-9)
+
+
+@pytest.mark.parametrize("reward", [-1.0, 0.5, 20.0])
+def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> None:
+    machine, config = generator(), replace(SHORT, group_reward=reward)
+    planner = Planner(machine.model.transitions, machine.encoder, config)
+    for record, candidates in zip(RECORDS, planner.candidates(RECORDS), strict=True):
+        ((*before,), (*after,)) = ((m.plan([record], k=1000)[0]) for m in (machine, planner))
+        weights = {each.plan: math.exp((each.log_probability or 0) + reward * len(each.plan.states)) for each in before}
+        total = math.fsum(weights.values())
+        assert {each.plan for each in after} == set(weights)
+        for each in after:
+            assert math.exp(each.log_probability or 0) == pytest.approx(weights[each.plan] / total, abs=1e-9)
+        best = [each.log_probability for each in after[: len(candidates.plans)]]
+        assert candidates.log_probabilities == pytest.approx(best, abs=1e-9)
+        if reward > 10:
+            assert len(after[0].plan.states) == len(record.triples)
 
 
 def test_planning_needs_the_transitions_alone() -> None:
