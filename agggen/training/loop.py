@@ -2,7 +2,8 @@
 
 Everything that decides the next update is in `Trainer` and can be saved and restored exactly: weights, optimiser,
 position in the epoch's order, and the best weights so far. What is random in an update (dropout) follows from its
-number, not from what the process drew before, so a resumed run on CPU gives the same losses as an uninterrupted one.
+number, not from what the process drew before, so a resumed run on one CPU thread gives the same losses as an
+uninterrupted one; several threads round sums as they happen to share them.
 
 One process trains, or several that divide each batch (`distributed`): all of them make the same updates.
 """
