@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -38,7 +39,7 @@ from serve.schemas import (
 GRACE_SECONDS = 1.0
 """An engine drops what is late by itself and answers the rest; one that has not after this much more is given up."""
 CARD_SECONDS = 5.0
-"""For so long what the engine says of itself is taken as true, unless an answer is of another bundle."""
+"""For so long what the engine says of itself is taken as true."""
 
 Answer = dict[str, Any] | Problem
 _Found = TypeVar("_Found")
@@ -87,14 +88,13 @@ class Answering:
         model: type[GenerateRecord | RealiseRecord],
     ) -> list[Answer]:
         """The n best texts of each record; `options` are checked."""
-        config = inference(options, (await self.card()).inference)
         refuse = options.verify == "refuse"
-        n_best = max(options.n_best, config.plans * config.beam.beam) if refuse else options.n_best
+        n_best, settings = 0 if refuse else options.n_best, partial(inference, options)
 
         def job(entry: Entry) -> Job:
             asked = checked(model, entry.raw, code="record")
             plan = None if asked.plan is None else _plan(asked.plan)
-            return Job(self._record(entry, asked), plan, options.complete, n_best, config)
+            return Job(self._record(entry, asked), plan, options.complete, n_best, settings)
 
         def answer(job: Job, found: list[Generation]) -> dict[str, Any]:
             if refuse:
@@ -109,10 +109,10 @@ class Answering:
 
     async def plans(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are checked."""
-        config = inference(options, (await self.card()).inference)
+        settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            return Job(self._record(entry, checked(RecordIn, entry.raw, code="record")), config=config)
+            return Job(self._record(entry, checked(RecordIn, entry.raw, code="record")), settings=settings)
 
         def answer(job: Job, found: list[PlannedRecord]) -> dict[str, Any]:
             return {"plans": [_planned(plan) for plan in found]}
@@ -202,8 +202,6 @@ class Answering:
                 answers[entry.index] = said | tell(one, result.value)
             except Problem as problem:
                 answers[entry.index] = placed(problem, entry)
-        if self._card and any(isinstance(one, Found) and one.model != self._card[1].fingerprint for one in found):
-            self._card = None  # another bundle answers now
         return [answers[entry.index] for entry in entries]
 
     async def _within(

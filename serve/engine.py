@@ -6,7 +6,7 @@ texts. Only what concerns a whole call raises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +16,11 @@ from agggen.records import Plan, Record
 T = TypeVar("T")
 
 
+def unchanged(own: InferenceConfig) -> InferenceConfig:
+    """The bundle's own settings."""
+    return own
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One record to plan or to write about."""
@@ -23,8 +28,8 @@ class Job:
     record: Record
     plan: Plan | None = None  # a human plan, followed exactly; None searches
     complete: bool = False  # add what the human plan omits
-    n_best: int = 1
-    config: InferenceConfig | None = None  # None: the bundle's own
+    n_best: int = 1  # 0: all that the search finds
+    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from the own ones of the bundle that answers
 
 
 @dataclass(frozen=True, slots=True)

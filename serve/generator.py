@@ -90,7 +90,7 @@ class GeneratorReplica:
         read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
             return Measure("align", length=read + len(item.text), share=1 / _ALIGNED)
-        config = item.job.config or self._generator.config
+        config = item.job.settings(self._generator.config)
         plans = len(item.candidates.plans) if item.candidates else config.plans
         return Measure("write", config.beam, read, plans * config.beam.beam / config.rows)
 
@@ -102,14 +102,12 @@ class GeneratorReplica:
     def _write(self, items: Sequence[_Write]) -> list[list[Generation] | Failure]:
         plans = [item.candidates or self._plan(item.job) for item in items]
         ready = [(item.job, found) for item, found in zip(items, plans, strict=True) if isinstance(found, Candidates)]
-        written = iter(
-            self._generator.write(
-                [job.record for job, _ in ready],
-                [found for _, found in ready],
-                [job.n_best for job, _ in ready],
-                [job.config for job, _ in ready],
-            )
-        )
+        configs = [job.settings(self._generator.config) for job, _ in ready]
+        counts = [
+            job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
+        ]
+        records, candidates = [job.record for job, _ in ready], [found for _, found in ready]
+        written = iter(self._generator.write(records, candidates, counts, configs))
         return [found if isinstance(found, Failure) else next(written) for found in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
@@ -176,7 +177,7 @@ async def _coroutine(work: Awaitable[T]) -> T:
 
 
 def _bare_job(job: Job) -> Job:
-    return Job(_bare(job.record), job.plan, job.complete, job.n_best, job.config)
+    return replace(job, record=_bare(job.record))
 
 
 def _bare(record: Record) -> Record:

@@ -89,9 +89,8 @@ class PlannerReplica:
 
     def _found(self, search: _Search, scores: PlanScores) -> Found | Failure:
         job = search.job
-        config = job.config or self._planner.config
         if search.k is not None:
-            return self._planner.plans_of(job.record, scores, search.k, config.level)
+            return self._planner.plans_of(job.record, scores, search.k, job.settings(self._planner.config).level)
         return candidates_of(job, scores, self._planner)
 
 
@@ -108,7 +107,7 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
     except AggGenError as error:
         return Failure("record", str(error), "triples")
     try:
-        planner.check_level((job.config or planner.config).level)
+        planner.check_level(job.settings(planner.config).level)
     except PlanError as error:
         return Failure("plan", str(error), "level")
     return None
@@ -117,6 +116,6 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
 def candidates_of(job: Job, scores: PlanScores, planner: Planner) -> Candidates | Failure:
     """The job's candidate plans, or what is wrong with its human plan."""
     try:
-        return planner.candidates_of(job.record, scores, job.plan, job.complete, job.config or planner.config)
+        return planner.candidates_of(job.record, scores, job.plan, job.complete, job.settings(planner.config))
     except PlanError as error:
         return Failure("plan", str(error), "plan")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,12 @@ from agggen.generation.generator import AlignedText, Generation, InferenceConfig
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan
 from serve.engine import Failure, Found, Job, ModelCard, Text
+
+
+def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
+    """Settings of a job: these, whatever the bundle's own are."""
+    return lambda own: config
+
 
 CARD = ModelCard("ab12", "toy", "corpus", 3, InferenceConfig(), 4, {"loss": 1.5, "odd": float("nan")}, {"width": 16})
 
@@ -63,7 +69,7 @@ class StubEngine:
                 (WrittenFact(0, len(job.record.id) + 2, plan.predicates, () if good else plan.predicates[:1]),),
             )
             for number, good in enumerate(self.fulfilled)
-        ][: job.n_best]
+        ][: job.n_best or None]
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
         async with self._call(jobs):

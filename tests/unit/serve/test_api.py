@@ -99,7 +99,7 @@ def test_options_reach_the_engine(ask_stub: Ask, stub: StubEngine) -> None:
     options = {"n_best": 3, "level": 2, "plans": 7, "planner": "two-stage", "ablation": "random-order", "beam": 4}
     ask_stub("POST", "/v1/generate?seed=9&complete=true", json={"records": [SILICON], "options": options})
     ((job,),) = stub.calls
-    config = job.config
+    config = job.settings(InferenceConfig())
     assert (job.n_best, job.complete) == (3, True)
     assert (config.level, config.plans, config.planner, config.ablation) == (2, 7, "two-stage", "random-order")
     assert (config.beam.beam, config.seed) == (4, 9)
@@ -108,17 +108,9 @@ def test_options_reach_the_engine(ask_stub: Ask, stub: StubEngine) -> None:
 def test_what_is_not_asked_is_the_models_own(ask_stub: Ask, stub: StubEngine) -> None:
     ask_stub("POST", "/v1/generate", json={"records": [SILICON]})
     ((job,),) = stub.calls
-    assert job.config == (asyncio.run(stub.card())).inference
+    for own in (stub.served.inference, InferenceConfig(plans=2, plan_weight=0.5)):  # whichever bundle answers
+        assert job.settings(own) == own
     assert (job.n_best, job.complete, job.plan) == (1, False, None)
-
-
-def test_the_settings_of_a_new_bundle_are_known_once_it_has_answered(ask_stub: Ask, stub: StubEngine) -> None:
-    old, new = stub.served, replace(stub.served, fingerprint="cd34", inference=InferenceConfig(plans=2))
-    for served, known in ((old, old), (new, old), (new, new)):  # what was asked before a roll-out is remembered
-        stub.served = served
-        assert ask_stub("GET", "/v1/model").json()["fingerprint"] == known.fingerprint
-        answer = ask_stub("POST", "/v1/generate", json={"records": [SILICON]}).json()["answers"][0]
-        assert (answer["model"], stub.calls[-1][0].config) == (served.fingerprint, known.inference)
 
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/realise"])
@@ -127,8 +119,8 @@ def test_texts_that_miss_values_are_searched_for_again(ask_stub: Ask, stub: Stub
     answer = ask_stub("POST", f"{address}?verify=retry&beam=4", json={"records": [record]}).json()
     assert answer["answers"][0]["status"] == "ok"
     ((job,),) = stub.calls
-    own = asyncio.run(stub.card()).inference
-    assert job.config == replace(own, retries=1, missing_penalty=10.0, beam=replace(own.beam, beam=4))
+    own = InferenceConfig(plan_weight=0.5)
+    assert job.settings(own) == replace(own, retries=1, missing_penalty=10.0, beam=replace(own.beam, beam=4))
 
 
 def test_a_model_that_searches_again_by_itself_does_so_no_less() -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from starlette.types import Message
 
+from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import BatchConfig, LimitsConfig, ServeConfig
 from serve.api import api
 from serve.engine import Engine, EngineError, Failure
@@ -124,7 +125,7 @@ def test_records_are_worked_on_together(stub: StubEngine) -> None:
 def test_options_are_the_querys_and_wrong_ones_are_refused_before_anything_is_read(stub: StubEngine) -> None:
     answers(stream(stub, line("a"), query="?n_best=2&level=1"))
     ((job,),) = stub.calls
-    assert (job.n_best, job.config.level) == (2, 1)
+    assert (job.n_best, job.settings(InferenceConfig()).level) == (2, 1)
     refused = stream(stub, line("a"), query="?level=9")
     assert (problem(refused)["status"], problem(refused)["field"]) == (422, "options.level")
     assert len(stub.calls) == 1

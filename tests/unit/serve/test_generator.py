@@ -22,6 +22,7 @@ from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import BatchConfig, ServeConfig
 from serve.engine import Failure, Job, Text
 from serve.generator import GeneratorReplica
+from tests.unit.serve.stub_engine import always
 
 run = asyncio.run
 LONG = 60.0
@@ -66,8 +67,8 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
     generator._generator.write = counted  # type: ignore[method-assign]
     wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
     again = replace(library.config, retries=1, missing_penalty=10.0)
-    configs = [None, wide, replace(library.config, plan_weight=0.0), wide, again]
-    jobs = [Job(record, config=config, n_best=2) for record, config in zip(RECORDS, configs, strict=True)]
+    configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, again]
+    jobs = [Job(record, settings=always(config), n_best=2) for record, config in zip(RECORDS, configs, strict=True)]
     plans = library.candidates(RECORDS, config=configs)
 
     async def together() -> Any:
@@ -75,10 +76,19 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
         return await asyncio.gather(*calls)
 
     found = run(together())
-    expected = [library.generate([job.record], n_best=2, config=job.config) for job in jobs]
+    expected = [library.generate([one], n_best=2, config=config) for one, config in zip(RECORDS, configs, strict=True)]
     for one, theirs in zip(found, expected, strict=True):
         same(one.answers, theirs)
     assert sorted(batches) == [2, 3]  # one for each beam
+
+
+def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library: Generator, name: str) -> None:
+    record, config = RECORDS[-1], replace(library.config, plans=3)
+    found = library.candidates([record], config=config)
+    (answer,) = run(generator.write([Job(record, n_best=0, settings=always(config))], found, name, LONG)).answers
+    (expected,) = library.generate([record], n_best=99, config=config)
+    assert len(expected) > 1
+    same([answer], [expected])
 
 
 def test_a_batch_is_no_more_than_one_beam_search_holds(
@@ -96,7 +106,7 @@ def test_a_batch_is_no_more_than_one_beam_search_holds(
     records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
     found = library.candidates(records, config=config)
     assert {len(candidates.plans) for candidates in found} == {2}
-    run(generator.write([Job(record, config=config) for record in records], found, name, LONG))
+    run(generator.write([Job(record, settings=always(config)) for record in records], found, name, LONG))
     assert batches == [2, 2, 1]
 
 
@@ -106,11 +116,12 @@ def test_candidates_of_another_model_are_planned_anew(
     """While one bundle replaces another, a text is still by one model alone; and what is wrong is still said."""
     record, other = RECORDS[-1], Candidates((((0,), (1,)),), (-1.0,))
     bad = Job(record, Plan.parse("[colour]"))
-    flat = Job(record, config=replace(library.config, level=1))
+    level = replace(library.config, level=1)
+    flat = Job(record, settings=always(level))
     answered = run(generator.write([Job(record), bad, flat], [other] * 3, "of another", LONG))
     assert answered.model == name
     found = answered.answers
-    same([found[0], found[2]], [library.generate([record])[0], library.generate([record], config=flat.config)[0]])
+    same([found[0], found[2]], [library.generate([record])[0], library.generate([record], config=level)[0]])
     assert isinstance(found[1], Failure) and (found[1].code, found[1].field) == ("plan", "plan")
 
 

@@ -22,6 +22,7 @@ from agggen_platform.serving.config import ServeConfig
 from serve.engine import Failure, Job
 from serve.planner import PlannerReplica
 from serve.replica import ReplicaError
+from tests.unit.serve.stub_engine import always
 
 run = asyncio.run
 LONG = 60.0
@@ -43,7 +44,11 @@ def test_it_plans_as_the_library_does(planner: PlannerReplica, library: Generato
 
 def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, library: Generator) -> None:
     flat, record = replace(library.config, level=1, plans=4), RECORDS[-1]
-    jobs = [Job(record, config=flat), Job(record), Job(record, Plan.parse(f"[{record.predicates[0]}]"), complete=True)]
+    jobs = [
+        Job(record, settings=always(flat)),
+        Job(record),
+        Job(record, Plan.parse(f"[{record.predicates[0]}]"), complete=True),
+    ]
 
     async def together() -> Any:
         return await asyncio.gather(planner.candidates(jobs, LONG), planner.plan(jobs[:2], 5, LONG))
@@ -69,7 +74,7 @@ def test_what_cannot_be_planned_says_what_and_where(planner: PlannerReplica, lib
     jobs = [
         Job(record),
         Job(LARGE),
-        Job(record, config=replace(library.config, level=4)),
+        Job(record, settings=always(replace(library.config, level=4))),
         Job(record, Plan.parse("[colour]")),
         Job(record, Plan.parse(f"[{record.predicates[0]}]")),
         Job(RECORDS[1]),
