@@ -24,7 +24,7 @@ from agggen.errors import ConfigError
 from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
-from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids, take
+from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
 _CHUNK = 4096  # decoded positions in one call of the decoder
@@ -71,8 +71,8 @@ class Memory(NamedTuple):
         return Memory(
             self.ids[index],
             self.triple[index],
-            [(take(key, index), take(value, index)) for key, value in self.cross],
-            take(self.copy_keys, index),
+            [(key[index], value[index]) for key, value in self.cross],
+            self.copy_keys[index],
         )
 
     def triples(self) -> Tensor:
@@ -283,7 +283,7 @@ class JointModel(nn.Module):
             position = start[:, None] + offset
             in_text = scored = offset < length[:, None]
             n_past = int(start.max())
-            past = [(take(key[:, :, :n_past], record), take(value[:, :, :n_past], record)) for key, value in history]
+            past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
             before = torch.arange(n_past, device=rows.device) < start[:, None]
             earlier = before[:, None].expand(-1, len(offset), -1)
             mask = torch.cat((earlier, _causal(len(offset), len(rows), rows.device)), -1)[:, None]

@@ -28,15 +28,6 @@ def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
         values[places] = values[rows]
 
 
-def take(values: Tensor, rows: Tensor) -> Tensor:
-    """Some `rows` of a tensor, whose gradients are summed in the same order every time.
-
-    Several threads of a processor add up those of `values[rows]` as they happen to come, a GPU those of `index_select`.
-    """
-    threads = values.device.type == "cpu" and torch.get_num_threads() > 1
-    return values.index_select(0, rows) if threads else values[rows]
-
-
 class Cache:
     """The keys and values of one layer at `length` positions, with room for more; for inference only.
 

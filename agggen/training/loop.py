@@ -2,8 +2,8 @@
 
 Everything that decides the next update is in `Trainer` and can be saved and restored exactly: weights, optimiser,
 position in the epoch's order, and the best weights so far. What is random in an update (dropout) follows from its
-number, not from what the process drew before, so a resumed run on one CPU thread gives the same losses as an
-uninterrupted one; several threads round sums as they happen to share them.
+number, not from what the process drew before, and sums are rounded in one order, so a resumed run on a CPU gives the
+same losses as an uninterrupted one with as many threads.
 
 One process trains, or several that divide each batch (`distributed`): all of them make the same updates.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -60,6 +61,25 @@ class StageConfig:
             raise ConfigError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
         if not self.clip > 0:
             raise ConfigError(f"clip must be greater than 0, not {self.clip}")
+
+
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """On a CPU, gradients are summed in the same order every time.
+
+    By default several threads add up those of an indexed tensor as they happen to come. A GPU is left as it is, since
+    some of its operations know no order.
+    """
+    of_memory: Any = torch.utils.deterministic
+    filled, before = of_memory.fill_uninitialized_memory, torch.are_deterministic_algorithms_enabled()
+    if device.type == "cpu":
+        of_memory.fill_uninitialized_memory = False  # takes time, and nothing here reads such memory
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        of_memory.fill_uninitialized_memory = filled
 
 
 @dataclass
@@ -142,7 +162,9 @@ class Trainer:
             TrainingError: a loss is not finite.
         """
         while self.progress.epoch < self.config.epochs and not self.progress.done:
-            if not self._epoch():
+            with repeatable(self.device):
+                whole = self._epoch()
+            if not whole:
                 return self.progress
             metrics = self.evaluate()
             self._keep_best(metrics["dev_loss"])

@@ -15,7 +15,7 @@ from torch import Tensor
 from agggen.errors import ConfigError, TrainingError
 from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.training.callbacks import Metrics, Silent
-from agggen.training.loop import StageConfig, Trainer
+from agggen.training.loop import StageConfig, Trainer, repeatable
 from agggen.training.objectives import ObjectiveName
 from tests.unit.model.enumeration import random_example, tiny_model
 from tests.unit.toy_training import ALL, CONFIG, DEV, DROPPING, STAGES, TRAIN, Log, fresh_model, same, trainer, weights
@@ -331,3 +331,42 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: st
     """accumulate=0 once made an endless loop, log_every=0 a division by zero."""
     with pytest.raises(ConfigError, match=message):
         StageConfig(**settings)
+
+
+# --- the order of sums ---
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None:
+    """On two threads they are not by themselves: all passes of this size differed in their last digits."""
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(2, 4, 30, 64, generator=generator).requires_grad_()
+    factors, rows = torch.randn(500, 4, 30, 64, generator=generator), torch.randint(2, (500,), generator=generator)
+
+    def gradient() -> Tensor:
+        (found,) = torch.autograd.grad((values[rows] * factors).sum(), values)
+        return found
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with repeatable(torch.device("cpu")):
+            first = gradient()
+            assert all(torch.equal(first, gradient()) for _ in range(20))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_updates_are_made_so_and_the_process_is_left_as_it_was(stage: ObjectiveName) -> None:
+    found: list[bool] = []
+
+    class Order(Silent):
+        def on_update(self, trainer: Trainer) -> None:
+            found.append(torch.are_deterministic_algorithms_enabled())
+
+    trainer(stage, callbacks=[Order()]).run()
+    assert found and all(found)
+    assert not torch.are_deterministic_algorithms_enabled()
+    of_memory: Any = torch.utils.deterministic
+    assert of_memory.fill_uninitialized_memory  # torch's own default
