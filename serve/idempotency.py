@@ -2,7 +2,8 @@
 
 A key belongs to its caller. It names one request: with another body or address it is refused (422), and while the first
 is still worked on, a second gets 409 with Retry-After. What may succeed later (429, 5xx, a record that was lost) is not
-remembered. Generation is deterministic, so where the memory is out of reach requests are served without it.
+remembered. Generation is deterministic but for the last digits of its numbers, so where the memory is out of reach
+requests are served without it.
 """
 
 from __future__ import annotations
