@@ -15,12 +15,12 @@ from agggen.alignment import align
 from agggen.errors import CorpusError
 from agggen.evaluation import Score
 from agggen.evaluation.alignments import AlignmentScores, Positions, alignment_scores, positions
-from agggen.evaluation.coverage import coverage
 from agggen.evaluation.plans import plan_scores
 from agggen.evaluation.report.measures import with_plans
 from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Reference
+from agggen.verification.lenient import coverage
 
 _BLOCK = 64  # records that are written about together
 

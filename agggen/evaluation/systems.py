@@ -11,8 +11,8 @@ from agggen.errors import AggGenError
 from agggen.evaluation.protocols import PROTOCOLS, measure
 from agggen.evaluation.segments import SegmentScores, SegmentStatistics, ratio
 from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
-from agggen.evaluation.slot_errors import slot_error_rate, slot_errors, slot_of
 from agggen.records import Record
+from agggen.verification.e2e import slot_error_rate, slot_errors, slot_of
 
 SER = "ser"
 """The slot error rate, which protocol e2e has where all predicates are E2E's."""

@@ -15,7 +15,6 @@ import torch
 
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
-from agggen.evaluation.coverage import invented, mentioned, misreadable
 from agggen.generation.config import BeamConfig, InferenceConfig
 from agggen.generation.hypotheses import Hypothesis
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each
@@ -28,6 +27,7 @@ from agggen.planning import IndexPlan, PlanScores, named_plan
 from agggen.planning.scores import check_indices
 from agggen.records import Plan, Record
 from agggen.text import detokenise_with_offsets
+from agggen.verification.lenient import invented, mentioned, misreadable
 
 __all__ = [
     "MAX_TRIPLES",

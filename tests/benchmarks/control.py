@@ -33,13 +33,13 @@ import numpy as np
 
 from agggen.alignment import align
 from agggen.bundle import load_bundle
-from agggen.evaluation.coverage import coverage, mentioned
 from agggen.evaluation.held_out import write
 from agggen.evaluation.report.texts import Wanted, protocol_of, text_scores
-from agggen.evaluation.slot_errors import slot_error_rate, slot_of
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Triple
+from agggen.verification.e2e import slot_error_rate, slot_of
+from agggen.verification.lenient import coverage, mentioned
 from agggen_platform.local import records_of
 
 TEN = 10

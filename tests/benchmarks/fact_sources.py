@@ -23,13 +23,13 @@ from agggen.bundle import Bundle, load_bundle
 from agggen.corpora.catalogue import data_home
 from agggen.corpora.segmented import attach_release_facts, release_facts
 from agggen.encoding import replace_references
-from agggen.evaluation.coverage import coverage
 from agggen.evaluation.held_out import write
 from agggen.evaluation.report.texts import Wanted, text_scores
 from agggen.records import Record
 from agggen.run import RunConfig, train
 from agggen.training.callbacks import Silent
 from agggen.training.loop import Trainer
+from agggen.verification.lenient import coverage
 from agggen_platform.config import load_config, resolved
 from agggen_platform.local import records_of
 

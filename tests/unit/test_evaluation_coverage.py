@@ -13,8 +13,8 @@ from agggen.corpora.e2e import read_e2e
 from agggen.corpora.rejects import Reject
 from agggen.corpora.webnlg import read_webnlg
 from agggen.errors import AggGenError
-from agggen.evaluation.coverage import coverage, mentioned, verify
 from agggen.records import Record, Triple
+from agggen.verification.lenient import coverage, mentioned, verify
 
 
 @pytest.mark.parametrize(

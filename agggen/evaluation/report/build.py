@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from agggen.alignment import align
-from agggen.evaluation.coverage import verify
 from agggen.evaluation.published import Board, Published
 from agggen.evaluation.report.breakdowns import by_category, by_predicate, by_triples, group_sizes
 from agggen.evaluation.report.content import OURS, Cell, Mistake, Report, Row, Section, Span, Table
 from agggen.evaluation.segments import SegmentStatistics
-from agggen.evaluation.slot_errors import slot_errors, slot_of
 from agggen.facts import FactSegmenter
 from agggen.records import Plan, Record
+from agggen.verification.e2e import slot_errors, slot_of
+from agggen.verification.lenient import verify
 
 
 def rows_of(

@@ -148,7 +148,7 @@ class Row:
     facts: Sequence[Span] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     unmentioned: Mapping[str, str] = field(default_factory=dict)
-    """Predicates whose objects the text does not mention, and why so (by words: `agggen.evaluation.coverage`)."""
+    """Predicates whose objects the text does not mention, and why so (by words: `agggen.verification.lenient`)."""
     mistakes: tuple[Mistake, ...] | None = None
     """Slot errors; None where the corpus has no slots to check."""
     slots: int = 0

@@ -16,14 +16,14 @@ from agggen.evaluation import Score
 from agggen.evaluation import plans as scores
 from agggen.evaluation.adherence import text_adherence
 from agggen.evaluation.alignments import Positions, alignment_scores
-from agggen.evaluation.coverage import coverage
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
 from agggen.evaluation.report.content import Measure, Row, Section
 from agggen.evaluation.segments import SegmentStatistics
 from agggen.evaluation.significance import confidence_interval
-from agggen.evaluation.slot_errors import slot_error_rate
 from agggen.evaluation.systems import slot_statistics
 from agggen.records import Plan, Record
+from agggen.verification.e2e import slot_error_rate
+from agggen.verification.lenient import coverage
 
 if TYPE_CHECKING:
     from agggen.evaluation.held_out import HeldOut

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import AggGenError, RecordError
-from agggen.evaluation.slot_errors import Reading, SlotErrors, says, slot_error_rate, slot_errors, slot_of
 from agggen.records import Record, Triple
+from agggen.verification.e2e import Reading, SlotErrors, says, slot_error_rate, slot_errors, slot_of
 
 READINGS: tuple[Reading, ...] = ("published", "plain")
 

@@ -15,9 +15,9 @@ import pytest
 
 from agggen.corpora.e2e import parse_meaning
 from agggen.errors import RecordError
-from agggen.evaluation.slot_errors import SLOTS, Reading, slot_error_rate, slot_errors
-from agggen.evaluation.slot_errors.matching import canonical
 from agggen.records import Record
+from agggen.verification.e2e import SLOTS, Reading, slot_error_rate, slot_errors
+from agggen.verification.e2e.matching import canonical
 
 PARTS = ("add", "miss", "wrong", "ser")
 

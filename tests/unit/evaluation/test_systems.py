@@ -7,9 +7,9 @@ import pytest
 
 from agggen.errors import AggGenError, RecordError
 from agggen.evaluation.protocols import score_texts
-from agggen.evaluation.slot_errors import slot_error_rate
 from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of, slot_statistics
 from agggen.records import Record, Reference, Triple
+from agggen.verification.e2e import slot_error_rate
 
 
 def record(number: int, text: str, **values: str) -> Record:

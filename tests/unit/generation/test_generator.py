@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from agggen.encoding import Encoder
 from agggen.errors import PlanError, RecordError
-from agggen.evaluation.coverage import mentioned
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import MAX_TRIPLES, Generation, Generator, InferenceConfig
 from agggen.generation.search import BeamSearch, Task
@@ -27,6 +26,7 @@ from agggen.model.joint import JointModel, ModelConfig
 from agggen.planning import IndexPlan
 from agggen.records import Plan, Record, Reference, Triple
 from agggen.text import Vocabulary
+from agggen.verification.lenient import mentioned
 from tests.unit.model.enumeration import State, TransitionTwin
 
 ODA = Record(

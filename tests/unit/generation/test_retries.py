@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from agggen.errors import ConfigError
-from agggen.evaluation.coverage import invented, mentioned, misreadable
 from agggen.generation.generator import Generation, InferenceConfig
 from agggen.records import Plan, Record, Triple
+from agggen.verification.lenient import invented, mentioned, misreadable
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, VOSS, generator, plain
 
 NARROW = replace(SHORT, plans=1, missing_penalty=3.0, beam=replace(SHORT.beam, beam=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from agggen.evaluation.slot_errors.patterns import Pattern, phrases
+from agggen.verification.e2e.patterns import Pattern, phrases
 
 _rated = partial(Pattern, "customerRating")
 _priced = partial(Pattern, "priceRange")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agggen.evaluation.slot_errors.family import FAMILY_FRIENDLY
-from agggen.evaluation.slot_errors.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES, Pattern, Reading
-from agggen.evaluation.slot_errors.prices_and_ratings import CUSTOMER_RATING, LOOSE, PRICE_RANGE
+from agggen.verification.e2e.family import FAMILY_FRIENDLY
+from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES, Pattern, Reading
+from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, LOOSE, PRICE_RANGE
 
 Slots = Mapping[str, tuple[str, ...]]
 """The values of each slot of a record, by the slot's name in the corpus reader's spelling."""

@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError, RecordError
-from agggen.evaluation import Score
-from agggen.evaluation.slot_errors.matching import Mention, canonical, mentions
-from agggen.evaluation.slot_errors.patterns import Reading
 from agggen.records import Record
+from agggen.score import Score
+from agggen.verification.e2e.matching import Mention, canonical, mentions
+from agggen.verification.e2e.patterns import Reading
 
 SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "familyFriendly", "near")
 """The slots of E2E in its own order, in the corpus reader's spelling."""

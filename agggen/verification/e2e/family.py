@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agggen.evaluation.slot_errors.patterns import Pattern, phrases
+from agggen.verification.e2e.patterns import Pattern, phrases
 
 _FAMILY = "(?:famil(?:y|ies)|child(?:ren)?|kid(?:s|dies)?|toddlers?)(?: ?' ?s?)?"
 _FRIENDLY = (

@@ -8,7 +8,7 @@ heads (``English_language``); what stands behind a comma (``Glen_Ridge,_New_Jers
 for a name of three words or more (``MIT``).
 
 The values of E2E have other words in texts ("kid friendly"), so a triple of its slots is looked for with the phrases
-of ``slot_errors``, in the plain reading, where these know the value.
+of ``agggen.verification.e2e``, in the plain reading, where these know the value.
 
 Measured on the references of the development sets, in percent: triples found, and triples found after their object was
 replaced by another one that the predicate has in the corpus (never one of the same words, or of the same record).
@@ -37,9 +37,9 @@ from functools import lru_cache
 
 from agggen.alignment import words
 from agggen.errors import AggGenError
-from agggen.evaluation import Score
-from agggen.evaluation.slot_errors import known, says, slot_errors, slot_of
 from agggen.records import Record, Triple
+from agggen.score import Score
+from agggen.verification.e2e import known, says, slot_errors, slot_of
 
 THRESHOLD = 0.6
 """The share of an object's words that a text must hold. At 0.67 WebNLG's shares above are 96.5 and 0.7 %."""

@@ -1,0 +1,19 @@
+"""A number that says how it was computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A number and what exactly was computed; ``str(score)`` shows both."""
+
+    value: float
+    signature: str
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.signature})"
