@@ -1,4 +1,4 @@
-"""Evaluation: text metrics, plans, alignments, verification. Every number comes with a signature of how it was computed."""
+"""Evaluation: text metrics, plans, alignments, slot errors. Every number says in a signature how it was computed."""
 
 from __future__ import annotations
 
