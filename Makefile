@@ -1,4 +1,4 @@
-# Two commands are all one needs: `make demo` and `make test`. Each sets everything up first.
+# The two commands to begin with are `make demo` and `make test`. Each sets everything up first.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo srl stack test lint format clean
+.PHONY: help venv demo srl stack test test-all lint format clean
 
 help:  ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
 
 venv: $(STAMP)  ## a virtual environment with everything installed (a few minutes, once)
 
@@ -30,14 +30,16 @@ srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10 or 
 stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without containers (ARGS=--help)
 	$(BIN)/python -m infra.stack $(ARGS)
 
-# AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora skip without it.
-# Unit tests and those of manifests on all cores; then, two files at a time, what starts clusters and servers of its own
-# and waits for them: in the order of the folders, for those of chaos, the longest, come first in it.
-# Status 5: ARGS chose none.
-test: venv  ## run the tests (ARGS='-m "not slow"' to choose)
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/unit tests/manifests $(ARGS) || test $$? -eq 5
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/unit --ignore tests/manifests \
-	  tests $(ARGS) || test $$? -eq 5
+# AGGGEN_DATA_HOME, where set, reaches the tests: those on real corpora are skipped without it. Exit status 5: ARGS
+# selected no test. See tests/README.md for what each part covers and costs.
+test: venv  ## run the unit tests: some minutes, nothing else to install (ARGS='-k planning' to choose)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not slow" tests/unit $(ARGS) || test $$? -eq 5
+
+# Two files at a time start clusters and servers of their own and wait for them. The longest, tests/chaos, come first.
+test-all: test  ## run all tests: clusters, servers, faults and manifests too (half an hour)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/unit $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/integration tests/manifests \
+	  tests/security $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -2,8 +2,9 @@
 
     bundle.json            format, configuration, metrics, fingerprints of the sources
     weights.safetensors    the model's parameters
-    vocabulary.json        words, and byte-pair merges where used
+    vocabulary.json        words
     predicates.json        the predicate table
+    lexicon.json           wordings that the training texts taught
     manifest.json          size and SHA-256 of each of these
 
 Nothing in it is a pickle, so a bundle from a stranger can run no code. The AllenNLP archive that it may name, for texts
@@ -12,6 +13,7 @@ that come without facts, can: it is run only where that is allowed. A file that 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -23,21 +25,24 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
-from agggen.facts.allennlp.config import AllenNLPConfig
-from agggen.facts.config import SegmenterConfig, segmenter
-from agggen.generation.config import BeamConfig, current
+from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
+from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.tensors import save_tensors
 from agggen.text import Vocabulary
+from agggen.verification.lexicon import Lexicon
 
-FORMAT = 2
+FORMAT = 3
 T = TypeVar("T")
-_DESCRIBED = {"model", "inference", "facts", "segmenter", "max_state", "config", "metrics", "sources"}
-FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json")
+_DESCRIBED = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
+_LEXICON = "lexicon.json"
+FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json", _LEXICON)
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,14 @@ class Bundle:
     sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
     facts: str = "embedded"  # the source of the facts that the model was trained on
     segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # what cuts texts that come without facts
+    lexicon: Lexicon = field(default_factory=Lexicon)  # what the training texts taught of wordings
 
     def generator(self, device: str = "cpu") -> Generator:
-        """A generator with this bundle's model and inference settings."""
-        return Generator(self.model.to(device), self.encoder, self.inference)
+        """A generator with this bundle's model and inference settings; on another device, with a copy of the model."""
+        model = self.model
+        if torch.empty(0, device=device).device != next(model.parameters()).device:
+            model = copy.deepcopy(model).to(device)
+        return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
         """What cuts texts that come without facts, as those of training were.
@@ -96,7 +105,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
         "inference": asdict(bundle.inference),
         "facts": bundle.facts,
         "segmenter": asdict(bundle.segmenter),
-        "max_state": bundle.encoder.max_state,
+        "max_group_size": bundle.encoder.max_group_size,
         "config": dict(bundle.config),
         "metrics": dict(bundle.metrics),
         "sources": dict(bundle.sources),
@@ -108,6 +117,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
         _write_json(beside / "bundle.json", described)
         _write_json(beside / "vocabulary.json", bundle.encoder.vocabulary.to_json())
         _write_json(beside / "predicates.json", list(bundle.encoder.predicates))
+        _write_json(beside / _LEXICON, bundle.lexicon.as_dict())
         _write_json(beside / "manifest.json", {name: _measure(beside / name) for name in FILES})
         beside.chmod(0o755)
         os.rename(beside, path)
@@ -136,6 +146,8 @@ def check_bundle(path: Path | str) -> None:
     manifest = _read_json(path / "manifest.json")
     if not isinstance(manifest, dict) or _as_json(manifest).encode() != (path / "manifest.json").read_bytes():
         raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved; it is refused")
+    if unknown := sorted(set(manifest) - set(FILES)):
+        raise BundleError(f"{path / 'manifest.json'} was changed: no part of a bundle is called {unknown[0]!r}")
     for name in FILES:
         file = path / name
         if not file.is_file():
@@ -171,10 +183,10 @@ def load_bundle(path: Path | str) -> Bundle:
     if missing := sorted(_DESCRIBED - set(described)):
         raise BundleError(f"{path}/bundle.json lacks {missing[0]!r}")
     vocabulary = Vocabulary.from_json(_read_json(path / "vocabulary.json"))
-    encoder = Encoder(vocabulary, tuple(_read_json(path / "predicates.json")), described["max_state"])
+    encoder = Encoder(vocabulary, tuple(_read_json(path / "predicates.json")), described["max_group_size"])
     config = _build(ModelConfig, described["model"], path)
     inference = dict(described["inference"])
-    inference["beam"] = _build(BeamConfig, current(inference["beam"]), path)
+    inference["beam"] = _build(BeamConfig, inference["beam"], path)
     cut = dict(described["segmenter"])
     if cut["allennlp"] is not None:
         cut["allennlp"] = _build(AllenNLPConfig, cut["allennlp"], path)
@@ -193,6 +205,7 @@ def load_bundle(path: Path | str) -> Bundle:
         described["sources"],
         described["facts"],
         _build(SegmenterConfig, cut, path),
+        Lexicon.read(path / _LEXICON),
     )
 
 
@@ -215,7 +228,7 @@ def _check_sizes(config: ModelConfig, path: Path) -> None:
     except SafetensorError as error:
         raise BundleError(f"{path}/weights.safetensors cannot be read: {error}") from error
     a_layer = config.width * (config.width + config.feed_forward)
-    least = config.layers * a_layer + config.predicate_dim + config.max_state
+    least = config.layers * a_layer + config.predicate_dim + config.max_group_size
     if least > there:
         raise BundleError(
             f"{path}/weights.safetensors does not fit the bundle's configuration: it holds {there:,} numbers, and a "

@@ -28,7 +28,7 @@ class Encoder:
 
     vocabulary: Vocabulary
     predicates: tuple[str, ...]  # unique names as in Record.predicates; the first is UNKNOWN_PREDICATE
-    max_state: int = 3
+    max_group_size: int = 3
     _index: dict[str, int] = field(init=False, repr=False, compare=False)  # predicate -> id
 
     def __post_init__(self) -> None:
@@ -49,8 +49,13 @@ class Encoder:
         return self._source(record, encoded), encoded.extras
 
     def predicate_ids(self, record: Record) -> tuple[int, ...]:
-        """The places of the record's predicates in the predicate table."""
-        return tuple(self._index.get(name, 0) for name in record.predicates)
+        """The places of the record's predicates in the predicate table; a third ``isPartOf`` has that of the first."""
+        triples = zip(record.predicates, record.triples, strict=True)
+        return tuple(self._index.get(name, self._index.get(triple.predicate, 0)) for name, triple in triples)
+
+    def unknown(self, record: Record) -> tuple[str, ...]:
+        """The record's predicates that training never saw."""
+        return tuple(name for name, id_ in zip(record.predicates, self.predicate_ids(record), strict=True) if not id_)
 
     def _source(self, record: Record, encoded: EncodedSource) -> Example:
         ids, triple, role = tuple(encoded.ids), tuple(encoded.triple), tuple(encoded.role)
@@ -77,7 +82,7 @@ class Encoder:
         example = replace(self._source(record, encoded), facts=tuple(map(tuple, ids)), kept=tuple(target.kept))
         if constraints == "none":
             return example
-        hard = hard_constraints(record, [facts[k] for k in target.kept], mode=constraints, max_size=self.max_state)
+        hard = hard_constraints(record, [facts[k] for k in target.kept], mode=constraints, max_size=self.max_group_size)
         return replace(example, required=_bits(hard.required), forbidden=_bits(hard.forbidden), max_size=hard.max_size)
 
 
@@ -141,10 +146,32 @@ def replace_references(record: Record, references: tuple[Reference, ...]) -> Rec
     return Record(record.id, record.triples, references, record.category)
 
 
-def training_examples(records: Iterable[Record], encoder: Encoder, constraints: Constraints) -> Iterator[Example]:
-    """One example a reference; a text whose facts are not known is a single fact."""
+def training_examples(
+    records: Iterable[Record],
+    encoder: Encoder,
+    constraints: Constraints,
+    rejects: list[Reject] | None = None,
+    corpus: str = "",
+) -> Iterator[Example]:
+    """One example a reference; a text whose facts are not known is a single fact.
+
+    Args:
+        records: of the corpus or split that is named `corpus`.
+        encoder: makes the examples.
+        constraints: how the hard alignment prunes states.
+        rejects: gets the references that hold no words; where it is None, they are an error.
+
+    Raises:
+        RecordError: a text holds no words, where `rejects` is None.
+    """
     for record in records:
         for reference in record.references:
-            yield encoder.example(
-                record, [fact.text for fact in reference.facts or ()] or [reference.text], constraints
-            )
+            facts = [fact.text for fact in reference.facts or ()] or [reference.text]
+            try:
+                example = encoder.example(record, facts, constraints)
+            except RecordError as error:
+                if rejects is None:
+                    raise
+                rejects.append(Reject(corpus, None, record.id, str(error).removeprefix(f"record {record.id!r}: ")))
+            else:
+                yield example

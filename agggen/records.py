@@ -16,14 +16,18 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from agggen.errors import PlanError, RecordError
+
+NO_SUBJECT = ""
+"""The subject of triples that are about nothing named: ``["", "eatType", "pub"]``."""
 
 State = tuple[str, ...]
 """An ordered group of distinct predicates that are verbalised in one fact."""
 
 _BARE_PREDICATE = re.compile(r"[^\s\[\]\"]+")
+_PLAN_TOKEN = re.compile(r'[\[\]]|(?P<quoted>"(?:[^"\\]|\\.)*"?)|[^\s\[\]"]+')
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -40,22 +44,24 @@ def _clean(value: object, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact of the input: subject, predicate, object; all non-empty strings."""
+    """One fact of the input: subject, predicate, object; only the subject may be empty (`NO_SUBJECT`)."""
 
     subject: str
     predicate: str
     object: str
 
     def __post_init__(self) -> None:
-        for name in ("subject", "predicate", "object"):
+        if self.subject != NO_SUBJECT:
+            object.__setattr__(self, "subject", _clean(self.subject, 'the triple\'s subject ("" where there is none)'))
+        for name in ("predicate", "object"):
             object.__setattr__(self, name, _clean(getattr(self, name), f"the triple's {name}"))
 
     @classmethod
     def of(cls, parts: Any) -> Triple:
-        """Reads ``[subject, predicate, object]`` or a mapping with these keys.
+        """Reads ``[subject, predicate, object]`` or a mapping with these keys; ``""`` is no subject, null an error.
 
         Raises:
-            RecordError: not three parts, or a part that is empty or no string.
+            RecordError: not three parts, a part that is no string, or an empty predicate or object.
         """
         if isinstance(parts, Mapping):
             missing = [key for key in ("subject", "predicate", "object") if key not in parts]
@@ -98,52 +104,10 @@ class Plan:
         Raises:
             PlanError: names the column (counted from 1) at which the text stops being a plan.
         """
-        states: list[State] = []
-        position = 0
-
-        def fail(message: str, at: int) -> PlanError:
-            return PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
-
-        while True:
-            while position < len(text) and text[position].isspace():
-                position += 1
-            if position == len(text):
-                break
-            if text[position] != "[":
-                raise fail(f"expected '[', found {text[position]!r}", position)
-            opened, position = position, position + 1
-            state: list[str] = []
-            while True:
-                while position < len(text) and text[position].isspace():
-                    position += 1
-                if position == len(text):
-                    raise fail("this group is never closed with ']'", opened)
-                if text[position] == "]":
-                    break
-                if text[position] == "[":
-                    raise fail("groups do not nest; close the group before with ']'", position)
-                if text[position] == '"':
-                    try:
-                        predicate, end = json.JSONDecoder().raw_decode(text, position)
-                    except json.JSONDecodeError as error:
-                        raise fail("a quoted predicate must be a JSON string", position) from error
-                    if not predicate.strip():
-                        raise fail("the predicate is empty", position)
-                else:
-                    match = _BARE_PREDICATE.match(text, position)
-                    assert match is not None
-                    predicate, end = match.group(), match.end()
-                if predicate in state or any(predicate in earlier for earlier in states):
-                    raise fail(f"{predicate!r} occurs a second time; every predicate belongs to one group", position)
-                state.append(predicate)
-                position = end
-            if not state:
-                raise fail("this group is empty", opened)
-            states.append(tuple(state))
-            position += 1
+        states = parse_groups(text)
         if not states:
             raise PlanError("the plan is empty; write for example [eatType] [near customerRating]")
-        return cls(tuple(states))
+        return cls(states)
 
     @property
     def predicates(self) -> tuple[str, ...]:
@@ -152,6 +116,53 @@ class Plan:
 
     def __str__(self) -> str:
         return " ".join("[" + " ".join(_quote(predicate) for predicate in state) + "]" for state in self.states)
+
+
+def parse_groups(text: str, empty: bool = False, repeats: bool = False) -> tuple[State, ...]:
+    """Reads the groups of a plan in its text form; a predicate with blanks, brackets or quotes is a JSON string.
+
+    Args:
+        empty: a group may hold no predicate.
+        repeats: a predicate may be in several groups.
+
+    Raises:
+        PlanError: names the column (counted from 1) at which the text stops being a plan.
+    """
+    groups: list[list[str]] = []
+    opened: int | None = None
+
+    def fail(message: str, at: int) -> NoReturn:
+        raise PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
+
+    for match in _PLAN_TOKEN.finditer(text):
+        token, at = match.group(), match.start()
+        if token == "[":
+            if opened is not None:
+                fail("groups do not nest; close the group before with ']'", at)
+            opened = at
+            groups.append([])
+        elif opened is None:
+            fail(f"expected '[', found {token[0]!r}", at)
+        elif token == "]":
+            if not groups[-1] and not empty:
+                fail("this group is empty", opened)
+            opened = None
+        else:
+            predicate = token
+            if match["quoted"]:
+                try:
+                    predicate = json.loads(token)
+                except json.JSONDecodeError:
+                    fail("a quoted predicate must be a JSON string", at)
+                if not predicate.strip():
+                    fail("the predicate is empty", at)
+            if predicate in groups[-1] or (not repeats and any(predicate in group for group in groups)):
+                rule = "" if repeats else "; every predicate belongs to one group"
+                fail(f"{predicate!r} occurs a second time{rule}", at)
+            groups[-1].append(predicate)
+    if opened is not None:
+        fail("this group is never closed with ']'", opened)
+    return tuple(map(tuple, groups))
 
 
 def _quote(predicate: str) -> str:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +28,8 @@ from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import FOR_NEW_TEXTS, FactSource, FrameSettings, SegmenterConfig, segmenter
-from agggen.generation.generator import MAX_TRIPLES, InferenceConfig
+from agggen.generation.generator import InferenceConfig
+from agggen.generation.planner import check_size
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
@@ -35,11 +37,18 @@ from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Group
-from agggen.training.loop import StageConfig, Trainer
+from agggen.training.loop import StageConfig, Trainer, isolated_randomness
 from agggen.training.objectives import ObjectiveName
+from agggen.training.substitution import substitution
+from agggen.verification.learning import learn
+from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
-_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy")  # what decides the shapes of encoder and decoder
+# What decides the shapes of encoder and decoder.
+_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,11 +89,9 @@ class FactsConfig(FrameSettings):
 
 @dataclass(frozen=True)
 class TextConfig:
-    """How open values reach the text: words with copying, or byte-pair pieces (README, "Open values")."""
+    """The words that the model knows; others reach its texts by being copied from the record."""
 
-    unit: Literal["word", "subword"] = "word"
-    min_count: int = 2
-    merges: int = 2000  # subword only
+    min_count: int = 2  # times that a word must occur in training
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,23 @@ class RunConfig:
     inference: InferenceConfig = field(default_factory=InferenceConfig)
 
 
+def _with_threads(
+    function: Callable[Concatenate[RunConfig, P], T],
+) -> Callable[Concatenate[RunConfig, P], T]:
+    """While `function` runs, torch uses the threads that its configuration names; afterwards as many as before."""
+
+    @wraps(function)
+    def with_threads(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> T:
+        before = torch.get_num_threads()
+        torch.set_num_threads(config.training.threads or before)
+        try:
+            return function(config, *args, **kwargs)
+        finally:
+            torch.set_num_threads(before)
+
+    return with_threads
+
+
 def device_of(config: TrainingConfig) -> torch.device:
     """The device that `config` asks for; auto is a GPU if there is one.
 
@@ -137,10 +161,12 @@ class Prepared:
     train: list[Example]
     dev: list[Example]
     segmenter: str  # the fingerprint of what cut the texts, or corpus
-    rejects: dict[str, list[Reject]] = field(default_factory=dict)  # references that it could not cut, by CORPUS/SPLIT
+    rejects: dict[str, list[Reject]] = field(default_factory=dict)  # references that were left out, by CORPUS/SPLIT
+    lexicon: Lexicon = field(default_factory=Lexicon)  # what the training texts teach of wordings
     start: dict[str, Tensor] = field(default_factory=dict)  # weights to begin with, by name; the rest begins at random
 
 
+@_with_threads
 def prepare(
     config: RunConfig,
     train: Sequence[Record],
@@ -150,8 +176,9 @@ def prepare(
 ) -> Prepared:
     """Segments, builds vocabulary and predicate table from the training records, aligns and encodes.
 
-    References that cannot be cut into facts are left out and listed. Vocabulary and predicate table are those of
-    ``training.start`` where it is set; its transitions are taken too, unless the configuration wants other ones.
+    References that cannot be cut into facts, that hold no words, or whose record has more triples than can be planned
+    are left out and listed. Vocabulary and predicate table are those of ``training.start`` where it is set; its
+    transitions are taken too, unless the configuration wants other ones.
 
     Args:
         config: the whole configuration.
@@ -162,13 +189,11 @@ def prepare(
     Raises:
         ConfigError: ``training.start`` has other sizes than ``model`` asks for, or other words than ``text``.
         BundleError: there is no bundle at ``training.start``.
-        CorpusError: more than `max_reject_share` of a split's references cannot be cut.
-        TrainingError: no training or development record has a reference text.
-        RecordError: a record has more triples than can be planned, or no facts where the corpus should give them.
+        CorpusError: more than `max_reject_share` of a split's references are left out.
+        TrainingError: no training or development record has a reference text, or all are left out.
+        RecordError: a record has no facts where the corpus should give them.
     """
-    _use_threads(config)
-    if config.training.start and start is None:
-        start = load_bundle(config.training.start)
+    start = start or (load_bundle(config.training.start) if config.training.start else None)
     weights = _weights_of(start, config) if start else {}
     train = [record for record in train if record.references][: config.corpus.limit or None]
     dev = [record for record in dev if record.references]
@@ -176,28 +201,33 @@ def prepare(
         raise TrainingError(
             f"{len(train)} training and {len(dev)} development records have reference texts; both need at least one"
         )
-    for record in (*train, *dev):
-        if len(record.triples) > MAX_TRIPLES:
-            raise RecordError(
-                f"record {record.id!r} has {len(record.triples)} triples; at most {MAX_TRIPLES} can be planned "
-                "at once, so split it into several records, or leave it out"
-            )
     cut = segmenter(config.facts.segmenter) if config.facts.segmenter else None
-    rejects: dict[str, list[Reject]] = {}
-    train = _cut(train, cut, f"{config.corpus.name}/{config.corpus.train}", rejects, max_reject_share)
-    dev = _cut(dev, cut, f"{config.corpus.name}/{config.corpus.dev}", rejects, max_reject_share)
+    splits = [f"{config.corpus.name}/{split}" for split in (config.corpus.train, config.corpus.dev)]
+    rejects: list[list[Reject]] = [[], []]
+    train, dev = (
+        _cut(records, cut, split, some, max_reject_share)
+        for records, split, some in zip((train, dev), splits, rejects, strict=True)
+    )
     if start:
-        encoder = replace(start.encoder, max_state=config.model.max_state)
+        encoder = replace(start.encoder, max_group_size=config.model.max_group_size)
     else:
-        vocabulary = Vocabulary.build(train, config.text.unit, config.text.min_count, config.text.merges)
-        encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_state)
-    constraints = config.facts.constraints
+        vocabulary = Vocabulary.build(train, config.text.min_count)
+        encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_group_size)
+    examples: list[list[Example]] = []
+    for records, split, some in zip((train, dev), splits, rejects, strict=True):
+        examples.append(list(training_examples(records, encoder, config.facts.constraints, some, split)))
+        _check_share(len(examples[-1]), some, split, max_reject_share)
+    listed: dict[str, list[Reject]] = {}
+    for split, some in zip(splits, rejects, strict=True):
+        if some:
+            listed.setdefault(split, []).extend(some)
     return Prepared(
         encoder,
-        list(training_examples(train, encoder, constraints)),
-        list(training_examples(dev, encoder, constraints)),
+        examples[0],
+        examples[1],
         cut.fingerprint if cut else "corpus",
-        rejects,
+        listed,
+        learn(train),
         weights,
     )
 
@@ -214,7 +244,7 @@ def _weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
             f"training.start {config.training.start} was trained with another {', '.join(differing)}; "
             "what begins with its weights needs the same"
         )
-    keeps_transitions = all(wanted[name] == there[name] for name in ("predicate_dim", "max_state", "transition"))
+    keeps_transitions = all(wanted[name] == there[name] for name in ("predicate_dim", "max_group_size", "transition"))
     return {
         name: tensor
         for name, tensor in start.model.state_dict().items()
@@ -222,25 +252,31 @@ def _weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
     }
 
 
-def _use_threads(config: RunConfig) -> None:
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-
-
 def _cut(
-    records: Sequence[Record], cut: FactSegmenter | None, split: str, rejects: dict[str, list[Reject]], limit: float
+    records: Sequence[Record], cut: FactSegmenter | None, split: str, rejects: list[Reject], limit: float
 ) -> list[Record]:
-    failed: list[Reject] = []
-    found = segmented(records, cut, failed, split)
-    good = sum(len(record.references) for record in found)
-    check_reject_share(good, failed, limit, split, "texts")
-    if not found:
-        raise TrainingError(f"no text of {split} can be cut into facts; the first: {failed[0]}")
-    if failed:
-        rejects[split] = rejects.get(split, []) + failed
+    """The records that can be planned, with facts."""
+    small: list[Record] = []
+    for record in records:
+        try:
+            check_size(record)
+        except RecordError as error:
+            reason = str(error).removeprefix(f"record {record.id!r} has ")
+            rejects += [Reject(split, None, record.id, f"has {reason}") for _ in record.references]
+        else:
+            small.append(record)
+    found = segmented(small, cut, rejects, split)
+    _check_share(sum(len(record.references) for record in found), rejects, split, limit)
     return found
 
 
+def _check_share(texts: int, rejects: list[Reject], split: str, limit: float) -> None:
+    check_reject_share(texts, rejects, limit, split, "texts")
+    if texts == 0:
+        raise TrainingError(f"no text of {split} can be used; the first: {rejects[0]}")
+
+
+@_with_threads
 def fit(
     config: RunConfig,
     data: Prepared,
@@ -267,17 +303,15 @@ def fit(
         TrainingError: see `Trainer.run` and `load_checkpoint`.
     """
     group = group or Alone()
-    _use_threads(config)
-    torch.manual_seed(config.training.seed)
     vocabulary = data.encoder.vocabulary
-    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
+    with isolated_randomness(torch.device("cpu")):
+        torch.manual_seed(config.training.seed)
+        model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
     model.load_state_dict(model.state_dict() | data.start)
     model = model.to(device_of(config.training))
     metrics: dict[str, float] = {}
-    stages: list[tuple[ObjectiveName, StageConfig]] = [
-        ("baseline", config.training.baseline),
-        ("joint", config.training.joint),
-    ]
+    training = config.training
+    stages: list[tuple[ObjectiveName, StageConfig]] = [("baseline", training.baseline), ("joint", training.joint)]
     for stage, settings in stages:
         if not settings.epochs:
             continue
@@ -292,6 +326,7 @@ def fit(
             config.training.precision,
             group,
             stop,
+            substitution(data.train, vocabulary, settings.substitute) if settings.substitute else None,
         )
         keeper.restore(trainer)
         progress = trainer.run()
@@ -322,6 +357,7 @@ def bundle_of(
         {**sources, **own},
         config.facts.source,
         config.facts.for_new_texts,
+        data.lexicon,
     )
 
 

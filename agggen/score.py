@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -17,3 +18,8 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.value:.2f} ({self.signature})"
+
+
+def method(signature: str) -> str:
+    """What two scores must share to compare: the signature without what was found in the texts (``|said:...``)."""
+    return re.sub(r"\|said:[^|]*", "", signature)

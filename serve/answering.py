@@ -1,12 +1,11 @@
-"""From raw records to answers: each is checked on its own, the engine works on the good ones, answers come in order.
+"""From raw records to answers: each is checked by itself, the engine works on the valid ones, answers are in order.
 
-An answer is the JSON object of a record, or its Problem. A record has one answer, whatever happened to the others.
+An answer is the JSON object of a record, or its Problem.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,12 +20,15 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import Engine, Failure, Found, Job, ModelCard, Text
+from serve.engine import Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
+from serve.handles import HandleEngine
 from serve.options import inference
 from serve.reading import check_unicode
 from serve.schemas import (
+    AlignOptions,
     AlignRecord,
+    GenerateOptions,
     GenerateRecord,
     PlanOptions,
     RealiseOptions,
@@ -37,20 +39,18 @@ from serve.schemas import (
 )
 
 GRACE_SECONDS = 1.0
-"""An engine drops what is late by itself and answers the rest; one that has not after this much more is given up."""
+"""An engine drops late records itself and answers the rest; it is given up when it has not after this much more."""
 CARD_SECONDS = 5.0
-"""For so long what the engine says of itself is taken as true."""
+"""For so long the engine's description of itself is cached."""
 
 Answer = dict[str, Any] | Problem
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 _Work = TypeVar("_Work")
-
-_log = logging.getLogger("agggen.serve")
 
 
 @dataclass(slots=True)
 class Entry:
-    """A raw record at its place in the request."""
+    """A raw record (or the Problem of an unreadable one) at its position in the request."""
 
     index: int
     raw: Any
@@ -58,18 +58,18 @@ class Entry:
     @property
     def id(self) -> str:
         """The id under which it is answered: its own, else its index."""
-        given = self.raw.get("id") if isinstance(self.raw, Mapping) else None
+        own = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
-            given = self.raw.record
-        if isinstance(given, str) and given.strip():
-            return given.strip()
-        return str(given) if isinstance(given, int) and not isinstance(given, bool) else str(self.index)
+            own = self.raw.record
+        if isinstance(own, str) and own.strip():
+            return own.strip()
+        return str(own) if isinstance(own, int) and not isinstance(own, bool) else str(self.index)
 
 
 class Answering:
     """Answers records with an engine, within limits."""
 
-    def __init__(self, engine: Engine, limits: LimitsConfig) -> None:
+    def __init__(self, engine: HandleEngine, limits: LimitsConfig) -> None:
         self.engine, self.limits = engine, limits
         self._card: tuple[float, ModelCard] | None = None
 
@@ -80,92 +80,80 @@ class Answering:
             self._card = (now, await self.engine.card())
         return self._card[1]
 
-    async def texts(
+    async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
+        """The n best texts of each record, by its own plan where it has one; `options` are within the limits."""
+        return await self._texts(entries, options, seconds, GenerateRecord)
+
+    async def realise(self, entries: Sequence[Entry], options: RealiseOptions, seconds: float) -> list[Answer]:
+        """The n best texts of each record by its plan."""
+        return await self._texts(entries, options, seconds, RealiseRecord)
+
+    async def _texts(
         self,
         entries: Sequence[Entry],
         options: RealiseOptions,
         seconds: float,
         model: type[GenerateRecord | RealiseRecord],
     ) -> list[Answer]:
-        """The n best texts of each record; `options` are checked."""
-        refuse = options.verify == "refuse"
-        n_best, settings = 0 if refuse else options.n_best, partial(inference, options)
+        settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
             asked = checked(model, entry.raw, code="record")
             plan = None if asked.plan is None else _plan(asked.plan)
-            return Job(self._record(entry, asked), plan, options.complete, n_best, settings)
+            return Job(self._record(entry, asked), plan, options.complete, options.n_best, settings)
 
-        def answer(job: Job, found: list[Generation]) -> dict[str, Any]:
-            if refuse:
-                found = [text for text in found if text.fulfilled][: options.n_best]
-            if not found:
-                raise Problem(
-                    "unfulfilled", "no text that the search wrote mentions the values of all triples where planned"
-                )
-            return {"texts": [_text(generation) for generation in found]}
+        def answer(job: Job, texts: list[Generation]) -> dict[str, Any]:
+            return {"texts": [_text(text) for text in texts]}
 
-        return await self._answers(entries, job, lambda jobs, left: self.engine.generate(jobs, left), answer, seconds)
+        return await self._answers(entries, job, self.engine.generate, answer, seconds)
 
-    async def plans(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
-        """The k best plans of each record; `options` are checked."""
+    async def plan(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
+        """The k best plans of each record; `options` are within the limits."""
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
             return Job(self._record(entry, checked(RecordIn, entry.raw, code="record")), settings=settings)
 
-        def answer(job: Job, found: list[PlannedRecord]) -> dict[str, Any]:
-            return {"plans": [_planned(plan) for plan in found]}
+        def answer(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
+            return {"plans": [_planned(plan) for plan in plans]}
 
         return await self._answers(
             entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), answer, seconds
         )
 
-    async def alignments(self, entries: Sequence[Entry], seconds: float) -> list[Answer]:
+    async def align(self, entries: Sequence[Entry], options: AlignOptions, seconds: float) -> list[Answer]:
         """The facts of each text with the triples behind them."""
 
         def text(entry: Entry) -> Text:
             asked = checked(AlignRecord, entry.raw, code="record")
             if len(asked.text) > self.limits.text_chars:
-                raise Problem(
-                    "text", f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}", field="text"
-                )
-            if not asked.text.strip():
-                raise Problem("text", "the text is blank", field="text")
-            if asked.facts is not None and "".join(asked.facts) != asked.text:
-                raise Problem("text", "the facts do not concatenate to the text", field="facts")
+                detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
+                raise Problem("text", detail, field="text")
             return Text(self._record(entry, asked), asked.text, None if asked.facts is None else tuple(asked.facts))
 
-        def answer(text: Text, found: AlignedText) -> dict[str, Any]:
-            return _aligned(text.record, found)
+        def answer(text: Text, aligned: AlignedText) -> dict[str, Any]:
+            return _aligned(text.record, aligned)
 
         return await self._answers(entries, text, self.engine.align, answer, seconds)
 
     def _record(self, entry: Entry, asked: RecordIn) -> Record:
         """The record within the limits; raises Problem with the field."""
-        if len(asked.triples) > self.limits.triples:
-            detail = (
-                f"the record has {len(asked.triples)} triples; at most {self.limits.triples}: split it into several"
-            )
+        limits = self.limits
+        if len(asked.triples) > limits.triples:
+            detail = f"the record has {len(asked.triples)} triples; at most {limits.triples}: split it into several"
             raise Problem("record", detail, field="triples")
-        if asked.id is not None and len(str(asked.id)) > self.limits.text_chars:
-            raise Problem("record", f"the id is longer than {self.limits.text_chars} characters", field="id")
-        triples, characters = [], 0
+        if asked.id is not None and len(str(asked.id)) > limits.text_chars:
+            raise Problem("record", f"the id is longer than {limits.text_chars} characters", field="id")
+        triples = []
         for number, triple in enumerate(asked.triples):
-            parts: Sequence[str] = (
-                (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
-            )
-            for name, part in zip(("subject", "predicate", "object"), parts, strict=True):
-                if len(part) > self.limits.text_chars:
-                    detail = f"the {name} has {len(part)} characters; at most {self.limits.text_chars}"
-                    raise Problem("record", detail, field=f"triples.{number}.{name}")
-            characters += sum(map(len, parts))
+            parts = (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
             try:
                 triples.append(Triple(*parts))
             except RecordError as error:
                 raise Problem("record", str(error), field=f"triples.{number}") from None
-        if characters > self.limits.record_chars:
-            detail = f"the triples have {characters} characters; at most {self.limits.record_chars}"
+        characters = sum(len(t.subject) + len(t.predicate) + len(t.object) for t in triples)
+        if characters > limits.record_chars:
+            detail = f"the triples have {characters} characters; at most {limits.record_chars}"
             raise Problem("record", detail, field="triples")
         try:
             return Record(entry.id, tuple(triples))
@@ -177,51 +165,61 @@ class Answering:
         entries: Sequence[Entry],
         prepare: Callable[[Entry], _Work],
         ask: Callable[[list[_Work], float], Awaitable[Sequence[Found[Any] | Failure]]],
-        tell: Callable[[_Work, Any], dict[str, Any]],
+        told: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
-        """One answer an entry. Raises EngineError if the engine cannot answer at all."""
+        """An answer for each entry, in their order.
+
+        Args:
+            entries: the raw records.
+            prepare: checks a raw record and makes the engine's work of it; raises Problem.
+            ask: the call of the engine.
+            told: the members of an answer that tell the engine's result.
+            seconds: until the deadline.
+
+        Raises:
+            EngineError: the engine cannot answer at all.
+        """
         answers: dict[int, Answer] = {}
         work: list[_Work] = []
-        good: list[Entry] = []
+        valid: list[Entry] = []
         for entry in entries:
             try:
                 if isinstance(entry.raw, Problem):
                     raise entry.raw
                 check_unicode(entry.raw)
                 work.append(prepare(entry))
-                good.append(entry)
+                valid.append(entry)
             except Problem as problem:
                 answers[entry.index] = placed(problem, entry)
-        found = await self._within(ask(work, seconds), len(work), seconds) if work else []
-        for entry, one, result in zip(good, work, found, strict=True):
-            try:
-                if isinstance(result, Failure):
-                    raise problem_of(result)
-                said = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
-                answers[entry.index] = said | tell(one, result.value)
-            except Problem as problem:
-                answers[entry.index] = placed(problem, entry)
+        results = await _within(ask(work, seconds), len(work), seconds) if work else []
+        for entry, item, result in zip(valid, work, results, strict=True):
+            if isinstance(result, Failure):
+                answers[entry.index] = placed(problem_of(result), entry)
+            else:
+                head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
+                answers[entry.index] = head | told(item, result.value)
         return [answers[entry.index] for entry in entries]
 
-    async def _within(
-        self, results: Awaitable[Sequence[_Found]], count: int, seconds: float
-    ) -> Sequence[_Found | Failure]:
-        try:
-            async with asyncio.timeout(seconds + GRACE_SECONDS):
-                return await results
-        except TimeoutError:
-            return [Failure("deadline", f"not done within {seconds:g} seconds")] * count
+
+async def _within(
+    results: Awaitable[Sequence[_Result | Failure]], count: int, seconds: float
+) -> Sequence[_Result | Failure]:
+    try:
+        async with asyncio.timeout(seconds + GRACE_SECONDS):
+            return await results
+    except TimeoutError:
+        return [Failure("deadline", f"not done within {seconds:g} seconds")] * count
 
 
-async def while_connected(receive: Receive, work: Awaitable[_Found]) -> _Found:
+async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
     """The result of `work`, which is cancelled when the client goes away.
 
     Raises:
         ClientDisconnect: it went away.
     """
     task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(until_disconnected(receive))
+    watch = asyncio.ensure_future(_until_disconnected(receive))
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -233,14 +231,13 @@ async def while_connected(receive: Receive, work: Awaitable[_Found]) -> _Found:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-async def until_disconnected(receive: Receive) -> None:
-    """Returns when the client has gone away; the rest of a body is thrown away."""
+async def _until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def refuse_repeated(entries: Sequence[Entry], seen: dict[str, int]) -> None:
-    """Puts a Problem in the place of a record whose own id an earlier one has; `seen` gets the new ids."""
+def reject_duplicates(entries: Sequence[Entry], seen: dict[str, int]) -> None:
+    """Replaces a record that has the id of an earlier one by a Problem; `seen` gets the new ids."""
     for entry in entries:
         if not isinstance(entry.raw, Mapping) or entry.raw.get("id") is None:
             continue
@@ -259,7 +256,7 @@ def body_of(answer: Answer, request_id: str | None = None) -> dict[str, Any]:
 
 
 def outcome(answer: Answer) -> str:
-    """What became of a record: ``ok``, or the code of its problem."""
+    """``ok``, or the code of the record's problem."""
     return answer.kind.code if isinstance(answer, Problem) else "ok"
 
 
@@ -289,13 +286,15 @@ def _text(generation: Generation) -> dict[str, Any]:
 
 def _planned(planned: PlannedRecord) -> dict[str, Any]:
     log_probability = planned.log_probability
-    if log_probability is not None and not math.isfinite(log_probability):
-        log_probability = None
-    probability = None if log_probability is None else math.exp(log_probability)
-    return {"plan": str(planned.plan), "log_probability": log_probability, "probability": probability}
+    return {
+        "plan": str(planned.plan),
+        "log_probability": log_probability,
+        "probability": None if log_probability is None else math.exp(log_probability),
+        "search": planned.search,
+    }
 
 
-def _aligned(record: Record, found: AlignedText) -> dict[str, Any]:
+def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:
     triples = dict(zip(record.predicates, record.triples, strict=True))
     facts = [
         {
@@ -304,6 +303,6 @@ def _aligned(record: Record, found: AlignedText) -> dict[str, Any]:
             "triples": [[triples[name].subject, triples[name].predicate, triples[name].object] for name in state],
             "posterior": posterior,
         }
-        for text, state, posterior in zip(found.facts, found.states, found.posteriors, strict=True)
+        for text, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
     ]
-    return {"facts": facts, "log_likelihood": found.log_likelihood}
+    return {"facts": facts, "log_likelihood": aligned.log_likelihood}

@@ -1,8 +1,8 @@
-"""The HTTP interface over any engine: parses, asks, answers.
+"""The HTTP interface over any engine.
 
-Which status a request gets: 200 if any of its records has an answer, and each record its own ``status`` in it; else
-that of `serve.errors.combined` (one record's fault is its request's). The deadline (``X-Deadline-Seconds``, else
-`limits.deadline_s`, at most `limits.longest_deadline_s`) runs from when the body has been read.
+A request is answered with 200 if any of its records has an answer, each record with its own ``status``; otherwise with
+the status of `serve.errors.combined`. The deadline (``X-Deadline-Seconds``, else `limits.deadline_s`, at most
+`limits.longest_deadline_s`) runs from when the body has been read.
 """
 
 from __future__ import annotations
@@ -12,51 +12,81 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
+from agggen_platform.client.answers import AlignedResponse, ModelDict, PlansResponse, TextsResponse
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, outcome, refuse_repeated, while_connected
-from serve.asgi import info_of
-from serve.engine import Engine, EngineError, ModelCard
-from serve.errors import Problem, combined, install, request_id
-from serve.guards import DEADLINE, guards
-from serve.idempotency import AnswerStore
-from serve.observe import Metrics
-from serve.openapi import document
+from serve.answering import Answer, Answering, Entry, body_of, outcome, reject_duplicates, while_connected
+from serve.errors import MEDIA_TYPE as PROBLEM
+from serve.errors import Problem, combined
+from serve.handlers import install
+from serve.handles import HandleEngine
+from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
+from serve.meters import Meters
+from serve.observe import RequestContext, current_request
 from serve.options import bounded
-from serve.reading import CSV, JSON, NDJSON, TURTLE, media_type, parse_json, records_of
-from serve.reading import body_of as request_body
+from serve.reading import CSV, JSON, NDJSON, media_type, parse_csv, parsed
 from serve.schemas import (
     AlignOptions,
-    Envelope,
+    AlignRequest,
     GenerateOptions,
-    GenerateRecord,
+    GenerateRequest,
     PlanOptions,
+    PlanRequest,
     RealiseOptions,
-    RealiseRecord,
+    RealiseRequest,
+    RequestBody,
     checked,
 )
+from serve.security import access_check
 from serve.streaming import Stream
 
-GENERATE, PLAN, REALISE, ALIGN = "/v1/generate", "/v1/plan", "/v1/realise", "/v1/align"
-STREAM, MODEL = "/v1/generate:stream", "/v1/model"
-HEALTH, READY, METRICS, OPENAPI = "/healthz", "/readyz", "/metrics", "/openapi.json"
-ROUTES = (GENERATE, PLAN, REALISE, ALIGN, STREAM, MODEL, HEALTH, READY, METRICS, OPENAPI)
+DEADLINE = "X-Deadline-Seconds"
+_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE]
+_EXPOSED_HEADERS = ["X-Request-Id", "Retry-After", "WWW-Authenticate"]
+_ABOUT = """\
+Texts from data, by plans that one can read and change.
 
+**Status.** A request is 200 as soon as one of its records has an answer: each answer has its own `status`, `ok` or
+`error`, in the order of the records (`index`). If none has, the request has the status of their problem, with all of
+them in `errors`; it is retryable if a retry may help any record. So a request of one record fails where that record
+does.
+
+**Errors** are problem+json (RFC 9457); `type` is `urn:agggen:problem:CODE`. `record`, `index` and `field` say where it
+went wrong; `retryable` (and Retry-After) whether the same request may succeed later.
+
+**Ids** are returned, and must be unique in a request. A record without an id is answered under its index.
+
+**Records** are JSON; CSV has a triple a row (columns `subject`, `predicate`, `object`, optionally `id`). A subject may
+be empty: the triple is about nothing named. Options stand in the body or in the query. `GET /v1/model` lists the limits
+of this server.
+"""
+
+Deadline = Annotated[
+    float | None,
+    Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="what takes longer is cancelled (504)"),
+]
 _Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
+
+v1 = APIRouter(prefix="/v1")
+probes = APIRouter()
 
 
 def api(
-    engine: Engine,
+    engine: HandleEngine,
     config: ServeConfig,
     *,
-    metrics: Metrics | None = None,
-    answers: AnswerStore | None = None,
+    meters: Meters | None = None,
+    admission: Admission | None = None,
     echo_request_id: bool = True,
 ) -> FastAPI:
     """The application.
@@ -64,158 +94,219 @@ def api(
     Args:
         engine: plans, writes, aligns.
         config: limits, security, log.
-        metrics: of this replica; by default its own.
-        answers: remembers the answers to idempotency keys; None: keys are ignored.
+        meters: what counts the requests.
+        admission: counts the requests; by default its own.
         echo_request_id: False where the server in front already puts the request id into answers.
 
     Raises:
-        ConfigError: the endpoint would be reached by others without keys, or they cannot be read.
+        ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
     """
-    metrics = metrics or Metrics()
-    answering = Answering(engine, config.limits)
-    stack = guards(
-        config,
-        metrics,
-        routes=ROUTES,
-        stream_paths=(STREAM,),
-        repeatable_paths=(GENERATE, PLAN, REALISE, ALIGN),
-        health_paths=(HEALTH, READY),
-        metrics_path=METRICS,
-        answers=answers,
-        echo_request_id=echo_request_id,
-    )
+    paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
+    context = Middleware(RequestContext, meters=meters, paths=paths, echo=echo_request_id)
     app = FastAPI(
-        title="agggen", openapi_url=OPENAPI, docs_url=None, redoc_url=None, redirect_slashes=False, middleware=stack
+        title="agggen",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[*_cors(config.security.cors_origins), context],
     )
+    app.state.engine, app.state.config = engine, config
+    app.state.answering = Answering(engine, config.limits)
+    app.state.buffer = StreamBuffer(config.limits)
+    app.state.admission = admission or Admission(config.limits.queue)
+    app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission)])
+    app.include_router(probes)
     install(app)
-    app.openapi = lambda: document(config)  # type: ignore[method-assign]
-
-    async def records(
-        request: Request,
-        options_model: type[_Options],
-        known: tuple[str, ...],
-        work: Callable[[Sequence[Entry], _Options, float], Awaitable[list[Answer]]],
-    ) -> Response:
-        given = media_type(request, known)
-        data = await request_body(request)
-        began = time.monotonic()
-        if given == JSON:
-            envelope = checked(Envelope, parse_json(data, config.limits.json_depth))
-            raws, options = envelope.records, _options(request, options_model, envelope.options)
-        else:
-            raws, options = await records_of(data, given, config.limits), _options(request, options_model, {})
-        if len(raws) > config.limits.records:
-            detail = f"there are {len(raws)} records; a request may have {config.limits.records}, a stream more"
-            raise Problem("too-large", detail, field="records")
-        seconds = _seconds(request, config)
-        card = await _in_time(answering.card(), seconds)
-        options = bounded(options, config.limits, card)
-        info = info_of(request.scope)
-        info.spend(len(raws))
-        entries = [Entry(index, raw) for index, raw in enumerate(raws)]
-        refuse_repeated(entries, {})
-        left = max(0.0, seconds - (time.monotonic() - began))
-        found = await while_connected(request.receive, work(entries, options, left))
-        for answer in found:
-            info.count(outcome(answer))
-        problems = [answer for answer in found if isinstance(answer, Problem)]
-        if len(problems) == len(found):
-            raise combined(problems)
-        identifier = request_id(request.scope)
-        return _json({"answers": [body_of(answer, identifier) for answer in found]})
-
-    @app.post(GENERATE)
-    async def generate(request: Request) -> Response:
-        async def work(entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
-            return await answering.texts(entries, options, seconds, GenerateRecord)
-
-        return await records(request, GenerateOptions, (JSON, CSV, TURTLE), work)
-
-    @app.post(PLAN)
-    async def plan(request: Request) -> Response:
-        return await records(request, PlanOptions, (JSON, CSV, TURTLE), answering.plans)
-
-    @app.post(REALISE)
-    async def realise(request: Request) -> Response:
-        async def work(entries: Sequence[Entry], options: RealiseOptions, seconds: float) -> list[Answer]:
-            return await answering.texts(entries, options, seconds, RealiseRecord)
-
-        return await records(request, RealiseOptions, (JSON,), work)
-
-    @app.post(ALIGN)
-    async def align(request: Request) -> Response:
-        async def work(entries: Sequence[Entry], options: AlignOptions, seconds: float) -> list[Answer]:
-            return await answering.alignments(entries, seconds)
-
-        return await records(request, AlignOptions, (JSON,), work)
-
-    @app.post(STREAM)
-    async def stream(request: Request) -> Response:
-        media_type(request, (NDJSON,))
-        options = _options(request, GenerateOptions, {})
-        seconds = _seconds(request, config)
-        options = bounded(options, config.limits, await _in_time(answering.card(), seconds))
-        return Stream(request, answering, config, options, seconds)
-
-    @app.get(MODEL)
-    async def model() -> Response:
-        card = asdict(await answering.card())
-        card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
-        return _json(card | {"limits": asdict(config.limits)})
-
-    @app.get(HEALTH)
-    async def health() -> Response:
-        return _json({"status": "alive"})
-
-    @app.get(READY)
-    async def ready() -> Response:
-        return _json({"status": "ready", "model": (await engine.ready()).fingerprint})
-
-    @app.get(METRICS)
-    async def prometheus(request: Request) -> Response:
-        with suppress(EngineError):  # metrics are there before the model is
-            metrics.serving(await answering.card())
-        text, kind = metrics.exposition(request.headers.get("accept"))
-        return Response(text, headers={"Content-Type": kind})
-
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+def _cors(origins: tuple[str, ...]) -> list[Middleware]:
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=_ALLOWED_HEADERS,
+            expose_headers=_EXPOSED_HEADERS,
+        )
+    ]
+
+
+# --- the OpenAPI document ---------------------------------------------------------------------------------------------
+
+
+_BODIES = (GenerateRequest, PlanRequest, RealiseRequest, AlignRequest)
+_FAILED: dict[str, Any] = {
+    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}},
+    "headers": {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}},
+}
+_RETRY = {"Retry-After": {"description": "seconds after which a retry may succeed", "schema": {"type": "integer"}}}
+_FAILURES: dict[int | str, dict[str, Any]] = {
+    "4XX": _FAILED | {"description": "The request was refused"},
+    "5XX": _FAILED | {"description": "The request was not answered", "headers": _FAILED["headers"] | _RETRY},
+}
+_CSV_EXAMPLE = "id,subject,predicate,object\nSi,Silicon,symbol,Si\nSi,Silicon,category,metalloid\n"
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of FastAPI, with the models of bodies that are parsed here."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
+        models: Any = [(body, "validation") for body in _BODIES]
+        _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
+        document["components"]["schemas"] |= definitions["$defs"]
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _described(answer: Any, body: type[RequestBody], csv: bool = False) -> dict[str, Any]:
+    """What FastAPI is told about an operation whose body is parsed here, and whose answer is already JSON."""
+    content: dict[str, Any] = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
+    if csv:
+        content[CSV] = {"schema": {"type": "string"}, "example": _CSV_EXAMPLE}
+    return {
+        "responses": _FAILURES | {200: {"model": answer}},
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
+    }
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+@v1.post("/generate", **_described(TextsResponse, GenerateRequest, csv=True))
+async def generate(request: Request, query: Annotated[GenerateOptions, Query()], deadline: Deadline = None) -> Response:
+    """Plans, writes, and chooses jointly; a record with a `plan` is written by that plan."""
+    return await _answer(request, Answering.generate, GenerateRequest, query, deadline, (JSON, CSV))
+
+
+@v1.post("/plan", **_described(PlansResponse, PlanRequest, csv=True))
+async def plan(request: Request, query: Annotated[PlanOptions, Query()], deadline: Deadline = None) -> Response:
+    """The k best plans with their probabilities among all plans of the record at that level."""
+    return await _answer(request, Answering.plan, PlanRequest, query, deadline, (JSON, CSV))
+
+
+@v1.post("/realise", **_described(TextsResponse, RealiseRequest))
+async def realise(request: Request, query: Annotated[RealiseOptions, Query()], deadline: Deadline = None) -> Response:
+    """Writes by plans. A plan names each predicate of its record once; with `complete` the model adds what it omits."""
+    return await _answer(request, Answering.realise, RealiseRequest, query, deadline, (JSON,))
+
+
+@v1.post("/align", **_described(AlignedResponse, AlignRequest))
+async def align(request: Request, query: Annotated[AlignOptions, Query()], deadline: Deadline = None) -> Response:
+    """The most likely triples behind each fact of a text, with the posterior of each fact's group."""
+    return await _answer(request, Answering.align, AlignRequest, query, deadline, (JSON,))
+
+
+async def _answer(
+    request: Request,
+    work: Callable[[Answering, list[Entry], _Options, float], Awaitable[list[Answer]]],
+    body_model: type[RequestBody],
+    query: _Options,
+    deadline: float | None,
+    formats: tuple[str, ...],
+) -> Response:
+    """Reads the request, asks the engine, and answers."""
+    answering: Answering = request.app.state.answering
+    config: ServeConfig = request.app.state.config
+    kind = media_type(request, formats)
+    data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
+    began, seconds = time.monotonic(), _seconds(deadline, config)
+    raws: Sequence[Any]
+    own: Any = {}
+    if kind == JSON:
+        body = checked(body_model, await parsed(data))
+        raws, own = body.records, body.options if "options" in body.model_fields_set else {}
+    else:
+        raws = await asyncio.to_thread(parse_csv, data)
+    if len(raws) > config.limits.records:
+        detail = f"there are {len(raws)} records; a request may have {config.limits.records}, a stream more"
+        raise Problem("too-large", detail, field="records")
+    options = await _bounded(request, _merged(query, own), seconds)
+    entries = [Entry(index, raw) for index, raw in enumerate(raws)]
+    reject_duplicates(entries, {})
+    left = max(0.0, seconds - (time.monotonic() - began))
+    answers = await while_connected(request.receive, work(answering, entries, options, left))
+    info = current_request()
+    info.outcomes.update(map(outcome, answers))
+    problems = [answer for answer in answers if isinstance(answer, Problem)]
+    if len(problems) == len(answers):
+        raise combined(problems)
+    return _json({"answers": [body_of(answer, info.id) for answer in answers]})
+
+
+@v1.post(
+    "/generate:stream",
+    responses=_FAILURES | {200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+    response_class=Response,
+    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def stream(request: Request, query: Annotated[GenerateOptions, Query()], deadline: Deadline = None) -> Response:
+    """A record of `/v1/generate` a line; an answer a line in the same order, then a line with the status `end`, counts
+    of `records`, `ok` and `errors`, and an `error` where the rest of the input was not read.
+
+    Blank lines do not count. The deadline is that of each record. The server works ahead of what the client has read by
+    a bounded number of records: read while you send.
+    """
+    config: ServeConfig = request.app.state.config
+    media_type(request, (NDJSON,))
+    check_head(request, config.limits.stream_bytes)
+    seconds = _seconds(deadline, config)
+    options = await _bounded(request, query, seconds)
+    body = StreamBody(request.receive, request.app.state.buffer)
+    return Stream(body, request.app.state.answering, config, options, seconds)
+
+
+def _seconds(deadline: float | None, config: ServeConfig) -> float:
+    limits = config.limits
+    return limits.deadline_s if deadline is None else min(deadline, limits.longest_deadline_s)
+
+
+def _merged(query: _Options, own: Any) -> _Options:
+    """The options of the query and of the body; raises Problem for one that is in both."""
+    options = checked(type(query), own, "options")
+    if both := sorted(query.model_fields_set & options.model_fields_set):
+        raise Problem("invalid", f"{both[0]!r} is both in the query and in the body", field=f"options.{both[0]}")
+    return options.model_copy(update={name: getattr(query, name) for name in query.model_fields_set})
+
+
+async def _bounded(request: Request, options: _Options, seconds: float) -> _Options:
+    """The options, within the limits; raises Problem (504) if the engine does not describe itself in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            card = await request.app.state.answering.card()
+    except TimeoutError:
+        raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
+    return bounded(options, request.app.state.config.limits, card)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+@v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
+async def model(request: Request) -> Response:
+    """What is served, and the limits of this server."""
+    card = asdict(await request.app.state.answering.card())
+    card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
+    return _json(card | {"limits": asdict(request.app.state.config.limits)})
+
+
+@probes.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "alive"}
+
+
+@probes.get("/readyz", responses=_FAILURES)
+async def readyz(request: Request) -> dict[str, str]:
+    """Whether the bundle is loaded and has passed its self-test, and this replica admits requests."""
+    if request.app.state.admission.closed:
+        raise Problem("unavailable", "this endpoint is shutting down")
+    return {"status": "ready", "model": (await request.app.state.engine.ready()).fingerprint}
 
 
 def _json(data: dict[str, Any]) -> Response:
     return Response(json.dumps(data, ensure_ascii=False, allow_nan=False).encode(), media_type=JSON)
-
-
-async def _in_time(card: Awaitable[ModelCard], seconds: float) -> ModelCard:
-    """What is served; raises Problem (504) if the engine does not say it within `seconds`."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await card
-    except TimeoutError:
-        raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
-
-
-def _options(request: Request, model: type[_Options], given: dict[str, Any]) -> _Options:
-    """The options of the query and of the body; raises Problem for one that is in both, or twice in the query."""
-    items = request.query_params.multi_items()
-    query = dict(items)
-    if len(query) < len(items):
-        raise Problem("invalid", "the query names an option twice", field="query")
-    if both := sorted(query.keys() & given.keys()):
-        raise Problem("invalid", f"{both[0]!r} is both in the query and in the body", field=f"options.{both[0]}")
-    asked = checked(model, query, "query", strict=False)
-    return checked(model, given, "options").model_copy(
-        update={name: getattr(asked, name) for name in asked.model_fields_set}
-    )
-
-
-def _seconds(request: Request, config: ServeConfig) -> float:
-    given = request.headers.get(DEADLINE)
-    if given is None:
-        return config.limits.deadline_s
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise Problem("invalid", f"{DEADLINE} must be a number of seconds above 0", field=DEADLINE)
-    return min(seconds, config.limits.longest_deadline_s)

@@ -1,4 +1,4 @@
-"""The application that Ray Serve runs: ingress, planners, generators and the memory of answers, composed by handles.
+"""The application that Ray Serve runs: ingress, planners and generators, composed by handles.
 
     serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
 
@@ -6,7 +6,7 @@
 application instead, and gets one where ``AGGGEN_SERVE`` names a YAML file of the configuration.
 
 Before Serve touches anything the function finds the bundle, compares it with its hashes and lets it write a text: a
-broken one fails here, and what serves goes on. Every replica gets the bundle's place and fingerprint, never an alias.
+broken bundle fails here, and the replicas go on serving. They get the bundle's address and fingerprint, never an alias.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.proxies import listening_host
 from agggen_platform.serving.target import check_target, find_target, settings_of
 from serve.api import api
-from serve.closing import Gate
 from serve.engine import ModelCard
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
-from serve.idempotency import Answers, RemoteAnswers
-from serve.observe import Metrics, set_up_logging
+from serve.limits import Admission
+from serve.meters import Meters, replica_id
+from serve.observe import set_up_logging
 from serve.planner import PlannerReplica
 from serve.security import key_ring
 
@@ -70,7 +70,7 @@ def composed(config: ServeConfig) -> Application:
     """The deployments of a configuration, once its bundle has passed.
 
     Raises:
-        ConfigError: others can reach the endpoint, and it asks for no key.
+        ConfigError: the endpoint can be reached from other machines without a key.
         BundleError, RegistryError, StorageError: there is no such bundle, or it does not work.
     """
     if config.security.keys_file is None or Path(config.security.keys_file).exists():  # else another node has it
@@ -80,10 +80,7 @@ def composed(config: ServeConfig) -> Application:
     config = target.fixed(config)
     planner = _deployment(Planner, config, config.planner).bind(config)
     generator = _deployment(Generator, config, config.generator).bind(config)
-    memory = ReplicaConfig(max_ongoing_requests=1024, cpus=0)
-    security = config.security
-    answers = _deployment(Answers, config, memory).bind(security.idempotency_bytes, security.idempotency_seconds)
-    return _deployment(Ingress, config, config.ingress).bind(config, planner, generator, answers)
+    return _deployment(Ingress, config, config.ingress).bind(config, planner, generator)
 
 
 class Planner(PlannerReplica):
@@ -91,12 +88,16 @@ class Planner(PlannerReplica):
 
     def __init__(self, config: ServeConfig) -> None:
         super().__init__(config, config.bundle, config.fingerprint)
-        self._shown_as = config.shown_as
+        self._address, self._meters = config.shown_as or config.bundle, Meters()
 
     async def card(self) -> ModelCard:
-        """What is served."""
-        card = await super().card()
-        return replace(card, address=self._shown_as or card.address)
+        """What is served, under the address that users know."""
+        return replace(await super().card(), address=self._address)
+
+    async def check_health(self) -> None:
+        """Raises if this replica should be replaced."""
+        await super().check_health()
+        self._meters.bundle((await self.card()).fingerprint, self._address)
 
 
 class Generator(GeneratorReplica):
@@ -104,39 +105,37 @@ class Generator(GeneratorReplica):
 
     def __init__(self, config: ServeConfig) -> None:
         super().__init__(config, config.bundle, config.fingerprint)
+        self._address, self._meters = config.shown_as or config.bundle, Meters()
+
+    async def check_health(self) -> None:
+        """Raises if this replica should be replaced."""
+        await super().check_health()
+        self._meters.bundle(await self.fingerprint(), self._address)
 
 
 @serve.ingress()
 class Ingress:
     """A replica that speaks HTTP; it loads no model."""
 
-    def __init__(
-        self, config: ServeConfig, planner: DeploymentHandle, generator: DeploymentHandle, answers: DeploymentHandle
-    ) -> None:
+    def __init__(self, config: ServeConfig, planner: DeploymentHandle, generator: DeploymentHandle) -> None:
         self._config = _where_it_listens(config, default="unknown")  # keys are asked for then
         self._engine = HandleEngine(planner, generator, config.batch.records)
-        self._answers = RemoteAnswers(answers)
-        self._replica = serve.get_replica_context().replica_id.unique_id
-        set_up_logging(config.log, replica=self._replica)
+        self._admission = Admission(config.limits.queue)
+        set_up_logging(config.log, replica=replica_id() or "-")
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        metrics = Metrics(self._replica)
-        self._gate = Gate(
-            api(self._engine, self._config, metrics=metrics, answers=self._answers, echo_request_id=False)
-        )
-        return self._gate
+        return api(self._engine, self._config, meters=Meters(), admission=self._admission, echo_request_id=False)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Serve's way to tell every replica something while it runs: ``closed`` takes no request any more, and returns
-        when those inside are done, so that Serve, too, sees when that is."""
+        """Serve calls it with the deployment's `user_config`; ``closed`` returns when no request is active any more."""
         if user_config.get("closed"):
-            await self._gate.close()
+            await self._admission.close()
         else:
-            self._gate.open()
+            self._admission.open()
 
 
 def _where_it_listens(config: ServeConfig, default: str) -> ServeConfig:
-    """`config` with the host that Serve's proxies listen on, whatever it was told before."""
+    """`config` with the host that Serve's proxies really listen on."""
     return replace(config, http=replace(config.http, host=listening_host() or default))
 
 
@@ -152,15 +151,15 @@ def _options(config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:
         "max_queued_requests": config.limits.queue,  # of each caller
         "ray_actor_options": {"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
         "graceful_shutdown_wait_loop_s": 0.5,
-        "graceful_shutdown_timeout_s": longest,  # what is being worked on is finished
-        "health_check_period_s": 2.0,  # a replica that died is replaced as soon as this shows it
+        "graceful_shutdown_timeout_s": longest,  # active requests are finished
+        "health_check_period_s": 2.0,  # by which Serve notices that a replica died
         "health_check_timeout_s": 30.0,
         "max_constructor_retry_count": 2,  # a bundle that does not load twice will not load the third time
         "max_surge_percent": 100 if config.update == "beside" else 0,
     }
     if replicas.min_replicas == replicas.max_replicas:
         return options | {"num_replicas": replicas.min_replicas}
-    # Averages over as short a time as the delays are: Serve's own half minute would hide a step for so long.
+    # Serve averages over half a minute by default, which would hide a step that the delay is to answer sooner.
     look_back = min(30.0, max(1.0, replicas.upscale_delay_s))
     return options | {
         "autoscaling_config": {

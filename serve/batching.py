@@ -1,4 +1,4 @@
-"""Work of different requests put together: one batch at a time, in a thread, by what fits together.
+"""Batches items of different requests, and works on one batch at a time in a thread.
 
 Ray's own ``@serve.batch`` was considered: it knows neither lengths nor deadlines nor callers that went away, one bad
 item fails its whole batch, and an exception that is returned for an item reaches the client as a success.
@@ -31,7 +31,7 @@ class Measure(NamedTuple):
     """What a batcher looks at in an item."""
 
     work: str = "work"
-    """What is to be done with it. Items of one batch agree in this,"""
+    """The kind of work. Items of a batch agree in this,"""
     like: Hashable = None
     """and in this,"""
     length: int = 1
@@ -76,7 +76,7 @@ class Batcher(Generic[T, A]):
             meters: what is told of each batch.
         """
         self._work, self._config, self._measure = work, config, measure
-        self._meters = meters or Meters()
+        self._meters = meters
         self._waiting: dict[int, _Waiting[T, A]] = {}  # by number of arrival, so in that order
         self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
@@ -144,25 +144,27 @@ class Batcher(Generic[T, A]):
         """Works until nothing waits; the next item starts it again."""
         loop = asyncio.get_running_loop()
         while self._waiting:
-            await self._company()
+            await self._fill()
             batch = self._take(loop.time())
             if not batch:
                 continue
             self._began = time.monotonic()
-            self._meters.queue(len(self._waiting))
+            if self._meters:
+                self._meters.queue(len(self._waiting))
             waited = loop.time() - batch[0].arrived
             try:
                 work, items = batch[0].measure.work, [entry.item for entry in batch]
                 answers = await loop.run_in_executor(self._thread, self._answers, work, items)
                 for entry, answer in zip(batch, answers, strict=True):
                     _settle(entry, answer)
-                self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
-            finally:  # nobody waits for what can no longer be answered
+                if self._meters:
+                    self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
+            finally:  # no caller is left waiting
                 self._began = None
                 for entry in batch:
                     _settle(entry, broken())
 
-    async def _company(self) -> None:
+    async def _fill(self) -> None:
         """Waits until a batch is full or its oldest item has waited long enough."""
         self._full.clear()
         if self._waiting and not self._is_full():
@@ -189,8 +191,8 @@ class Batcher(Generic[T, A]):
 
         alike = sorted((entry for entry in self._waiting.values() if entry.measure[:2] == (work, like)), key=distance)
         filled = itertools.accumulate(entry.measure.share for entry in alike[: self._config.records])
-        some = max(1, sum(share <= 1 + 1e-9 for share in filled))
-        return [self._waiting.pop(entry.number) for entry in alike[:some]]
+        count = max(1, sum(share <= 1 + 1e-9 for share in filled))
+        return [self._waiting.pop(entry.number) for entry in alike[:count]]
 
     def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
         """What `work` says, item by item where it raises."""

@@ -1,4 +1,4 @@
-"""What the HTTP interface asks for, whoever does it: replicas of Ray Serve, or objects of the same process.
+"""What the ingress, planners and generators tell each other.
 
 An answer belongs to one record: a record that cannot be worked on gets a `Failure` in its place, and the others their
 texts. Only what concerns a whole call raises.
@@ -6,11 +6,11 @@ texts. Only what concerns a whole call raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
+from agggen.generation.generator import InferenceConfig
 from agggen.records import Plan, Record
 
 T = TypeVar("T")
@@ -46,13 +46,9 @@ class Failure:
     """Why a record has no answer."""
 
     code: str
-    """One of: record, plan, text (the client's to mend); deadline, busy, lost, internal (see `RETRYABLE`)."""
+    """One of: record, plan, text (the client's to mend); deadline, busy, lost, internal."""
     message: str
     field: str | None = None  # of the record
-
-
-RETRYABLE = ("deadline", "busy", "lost")
-"""Codes of failures after which the same request may succeed: too slow, queue full, a replica died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +80,10 @@ class ModelCard:
     facts: str  # what cut the training texts
     largest_group: int  # L
     inference: InferenceConfig  # the bundle's own settings
-    predicates: int  # in the predicate table
+    predicates: int  # that training saw
+    predicate_names: tuple[str, ...]  # these
     metrics: dict[str, float]
     model: dict[str, Any]  # the model's configuration
-
-
-class Engine(Protocol):
-    """Plans, writes, aligns. `seconds` is the time left to the caller: later answers are dropped undone (deadline)."""
-
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
-        """The n best texts of each job, best first."""
-        ...
-
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
-        """The k best plans of each job's record at its level; its human plan is not looked at."""
-        ...
-
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
-        """The most likely predicates behind each fact of each text."""
-        ...
-
-    async def card(self) -> ModelCard:
-        """What is served; raises EngineError while nothing is ready."""
-        ...
-
-    async def ready(self) -> ModelCard:
-        """What is served, once all that answers records has loaded it and tested itself; raises EngineError before."""
-        ...
 
 
 class EngineError(Exception):

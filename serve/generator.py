@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agggen.errors import AggGenError, RecordError
+from agggen.errors import AggGenError, PlanError, RecordError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import segmenter
 from agggen.generation.planner import check_size
@@ -15,8 +15,8 @@ from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
 from serve.engine import ByModel, Failure, Job, Text
-from serve.meters import meters
-from serve.planner import candidates_of, refusal
+from serve.meters import Meters
+from serve.planner import refusal
 from serve.replica import check, load, log_as_replica
 
 _log = logging.getLogger("agggen.serve")
@@ -53,7 +53,7 @@ class GeneratorReplica:
         self._segmenter: FactSegmenter | None = None
         self._may_run_archives = config.run_archives
         self._longest = config.limits.longest_deadline_s
-        self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, meters())
+        self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, Meters())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
@@ -112,7 +112,13 @@ class GeneratorReplica:
 
     def _plan(self, job: Job) -> Candidates | Failure:
         planner = self._generator.planner
-        return refusal(job, planner) or candidates_of(job, planner.scores([job.record])[0], planner)
+        if failure := refusal(job, planner):
+            return failure
+        try:
+            (candidates,) = planner.candidates([job.record], [job.plan], job.complete, job.settings(planner.config))
+        except PlanError as error:
+            return Failure("plan", str(error), "plan")
+        return candidates
 
     # --- alignment --------------------------------------------------------------------------------------------------
 

@@ -52,19 +52,19 @@ class HandleEngine:
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
 
-        async def some(jobs: Sequence[Job], until: float) -> list[Found[list[PlannedRecord]] | Failure]:
+        async def call(jobs: Sequence[Job], until: float) -> list[Found[list[PlannedRecord]] | Failure]:
             return await self._answers(len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
 
-        return await self._shared_out(some, [_bare_job(job) for job in jobs], seconds)
+        return await self._shared_out(call, [_bare_job(job) for job in jobs], seconds)
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
         """The most likely predicates behind each fact of each text."""
 
-        async def some(texts: Sequence[Text], until: float) -> list[Found[AlignedText] | Failure]:
+        async def call(texts: Sequence[Text], until: float) -> list[Found[AlignedText] | Failure]:
             return await self._answers(len(texts), until, lambda left: self._generator.align.remote(texts, left))
 
         bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
-        return await self._shared_out(some, bare, seconds)
+        return await self._shared_out(call, bare, seconds)
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
         """What is served.
@@ -72,25 +72,24 @@ class HandleEngine:
         Raises:
             EngineError: no planner answers within `seconds`.
         """
-        found = await self._call(lambda left: self._planner.card.remote(), _now() + seconds)
-        if isinstance(found, Failure):
-            raise EngineError(f"no planner is ready: {found.message}")
-        return found
+        card = await self._call(lambda left: self._planner.card.remote(), _now() + seconds)
+        if isinstance(card, Failure):
+            raise EngineError(f"no planner is ready: {card.message}")
+        return card
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
         """What is served, once a planner answers, and a generator has.
 
-        Generators are not asked again after that: one that is busy, or scaled down to none, is no reason to send
-        requests elsewhere.
+        Generators are not asked again after that: the endpoint stays ready while they are busy or scaled to zero.
 
         Raises:
             EngineError: one of them does not answer within `seconds`.
         """
         card = await self.card(seconds)
         if not self._wrote:
-            found = await self._call(lambda left: self._generator.fingerprint.remote(), _now() + seconds)
-            if isinstance(found, Failure):
-                raise EngineError(f"no generator is ready: {found.message}")
+            name = await self._call(lambda left: self._generator.fingerprint.remote(), _now() + seconds)
+            if isinstance(name, Failure):
+                raise EngineError(f"no generator is ready: {name.message}")
             self._wrote = True
         return card
 
@@ -100,7 +99,7 @@ class HandleEngine:
             return [planned] * len(jobs)
         assert isinstance(planned, ByModel)
         answers: list[Any] = list(planned.answers)
-        ready = [i for i, found in enumerate(answers) if isinstance(found, Candidates)]
+        ready = [i for i, answer in enumerate(answers) if isinstance(answer, Candidates)]
         if ready:
             to_write, plans = [jobs[i] for i in ready], [answers[i] for i in ready]
             written = await self._answers(
@@ -108,8 +107,8 @@ class HandleEngine:
                 until,
                 lambda left: self._generator.write.remote(to_write, plans, planned.model, left),
             )
-            for i, found in zip(ready, written, strict=True):
-                answers[i] = found
+            for i, texts in zip(ready, written, strict=True):
+                answers[i] = texts
         return answers
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -128,8 +127,8 @@ class HandleEngine:
 
     async def _answers(self, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
         """An answer for each of n records: those of the call, or n times why it failed."""
-        found = await self._call(call, until)
-        return [found] * n if isinstance(found, Failure) else found.found()
+        result = await self._call(call, until)
+        return [result] * n if isinstance(result, Failure) else result.found()
 
     async def _call(self, call: Callable[[float], Response], until: float) -> Any:
         """What the call gives, or a Failure; a call that a dying replica took with it is made again, once."""

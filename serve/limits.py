@@ -1,241 +1,146 @@
-"""What a request may cost before anybody works on it: its size, its pace, and how many there are at once."""
+"""What a request may cost before it is worked on: the size of its body, and the number of requests at once."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from agggen_platform.serving.config import LimitsConfig
-from serve.asgi import headers, info_of, refuse, route_path
 from serve.errors import Problem
 
-
-class _Exchange:
-    """A request whose `receive` may raise a Problem. Unless the answer has begun, that problem is the answer."""
-
-    def __init__(self, guard: str, scope: Scope, receive: Receive, send: Send) -> None:
-        self.guard, self.scope, self._receive, self._send = guard, scope, receive, send
-        self.problem: Problem | None = None
-        self.begun = False
-
-    async def receive(self) -> Message:
-        if self.problem is not None:
-            raise self.problem
-        try:
-            return await self.next()
-        except Problem as problem:
-            self.problem = problem
-            info = info_of(self.scope)
-            info.refused = info.refused or self.guard  # the problem may be an outer one's
-            raise
-
-    async def next(self) -> Message:
-        """The next message; raises Problem to refuse the request."""
-        raise NotImplementedError
-
-    async def send(self, message: Message) -> None:
-        if self.problem is not None and not self.begun:
-            return  # what the application makes of the problem
-        self.begun = True
-        await self._send(message)
-
-    async def run(self, app: ASGIApp) -> None:
-        try:
-            await app(self.scope, self.receive, self.send)
-        except Exception:
-            if self.problem is None or self.begun:
-                raise
-        if self.problem is not None and not self.begun:
-            await refuse(self.problem, self.guard, self.scope, self._receive, self._send)
-
-
-class BodyLimit:
-    """ASGI middleware: refuses heads and bodies that are too large (413), and bodies in a coding (415).
-
-    A body is refused by its Content-Length before any of it is read, and else as soon as more has come than may.
-    `receive` raises the Problem then, so that an answer that has begun can tell it too.
-
-    Serve takes in whatever a client sends, however slowly it is worked on. So bodies of streams are read ahead here,
-    where they are counted: with `limits.stream_buffer_bytes` of all waiting, the stream that brings more ends (429).
-    """
-
-    def __init__(self, app: ASGIApp, limits: LimitsConfig, stream_paths: Collection[str] = ()) -> None:
-        """`stream_paths`: their bodies may have `limits.stream_bytes`, all others `limits.body_bytes`."""
-        self.app, self.limits, self.stream_paths = app, limits, frozenset(stream_paths)
-        self.waiting = 0  # bytes of streams
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        streams = route_path(scope) in self.stream_paths
-        most = self.limits.stream_bytes if streams else self.limits.body_bytes
-        if problem := self._bad_head(scope, most):
-            await refuse(problem, "size" if problem.kind.status == 413 else "head", scope, receive, send)
-        elif streams:
-            await _ReadAhead(self, scope, receive, send).run(self.app)
-        else:
-            await _Counted(most, scope, receive, send).run(self.app)
-
-    def _bad_head(self, scope: Scope, most: int) -> Problem | None:
-        address = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
-        if address + sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.head_bytes:
-            return Problem("too-large", f"address and headers have more than {self.limits.head_bytes} bytes")
-        codings = [value.strip().lower() for value in headers(scope, b"content-encoding")]
-        if any(coding not in (b"", b"identity") for coding in codings):
-            detail = "a body in a Content-Encoding is not read: send it as it is"
-            return Problem("media-type", detail, headers={"Accept-Encoding": "identity"})
-        lengths = set(headers(scope, b"content-length"))
-        if len(lengths) > 1 or any(not length.isdigit() for length in lengths):
-            return Problem("malformed", "Content-Length must be one number of bytes")
-        digits = lengths.pop().lstrip(b"0") if lengths else b""
-        if len(digits) > 18 or int(digits or b"0") > most:
-            return Problem("too-large", f"the body has more than {most} bytes")
-        return None
-
-
-class _Counted(_Exchange):
-    def __init__(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__("size", scope, receive, send)
-        self.most, self.received = most, 0
-
-    async def next(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self.received += len(message.get("body", b""))
-            if self.received > self.most:
-                raise Problem("too-large", f"the body has more than {self.most} bytes")
-        return message
-
-
-class _ReadAhead(_Exchange):
-    def __init__(self, guard: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__("size", scope, receive, send)
-        self.all, self.limits = guard, guard.limits
-        self.received = self.waiting = 0  # bytes
-        self.queue: asyncio.Queue[Message | Exception] = asyncio.Queue()  # bounded by its bytes
-        self.failure: Problem | None = None  # comes before what still waits
-        self.end: Message | None = None  # the client went away
-
-    async def run(self, app: ASGIApp) -> None:
-        reading = asyncio.create_task(self._read())
-        try:
-            await super().run(app)
-        finally:
-            reading.cancel()
-            self.all.waiting -= self.waiting
-
-    async def next(self) -> Message:
-        if self.end is not None:  # nobody waits for what came before it
-            return self.end
-        message = await self.queue.get() if self.failure is None else self.failure
-        if isinstance(message, Exception):
-            raise self.failure or message
-        self._hold(-len(message.get("body", b"")))
-        return message
-
-    async def _read(self) -> None:
-        try:
-            while self.end is None and self.failure is None:
-                message = await self._receive()
-                size = len(message.get("body", b""))
-                self.received += size
-                if self.received > self.limits.stream_bytes:
-                    self.failure = Problem("too-large", f"the body has more than {self.limits.stream_bytes} bytes")
-                elif size and self.waiting and self.all.waiting + size > self.limits.stream_buffer_bytes:
-                    self.failure = Problem("busy", "too much of this and other streams waits here: send it more slowly")
-                elif message["type"] != "http.request":
-                    self.end = message
-                    info_of(self.scope).gone.set()
-                self._hold(size)
-                self.queue.put_nowait(self.failure or message)
-        except Exception as error:
-            self.queue.put_nowait(error)
-
-    def _hold(self, size: int) -> None:
-        self.waiting += size
-        self.all.waiting += size
-
-
-class Pace:
-    """ASGI middleware: no client holds a place by sending or reading slowly.
-
-    Only the time that we wait for the client counts. A body may keep us waiting `limits.body_wait_s` and a second more
-    for each `limits.body_rate` bytes that have come (408); accepting a part of the answer may take
-    `limits.send_wait_s`, then the connection is cut.
-    """
-
-    def __init__(self, app: ASGIApp, limits: LimitsConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self.app, self.limits, self.clock = app, limits, clock
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-        else:
-            await _Paced(self.limits, self.clock, scope, receive, send).run(self.app)
-
-
-class _Paced(_Exchange):
-    def __init__(
-        self, limits: LimitsConfig, clock: Callable[[], float], scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        super().__init__("pace", scope, receive, send)
-        self.limits, self.clock = limits, clock
-        self.left, self.over, self.cut = limits.body_wait_s, False, False
-
-    async def next(self) -> Message:
-        if self.over:  # what comes now is that the client went away
-            return await self._receive()
-        since = self.clock()
-        try:
-            async with asyncio.timeout(self.left):
-                message = await self._receive()
-        except TimeoutError:
-            seconds, rate = self.limits.body_wait_s, self.limits.body_rate
-            detail = f"a body may keep us waiting {seconds:g} s, and longer at {rate} bytes a second or more"
-            raise Problem("slow", detail, headers={"Connection": "close"}) from None
-        self.over = not message.get("more_body", False)
-        self.left += len(message.get("body", b"")) / self.limits.body_rate - (self.clock() - since)
-        return message
-
-    async def send(self, message: Message) -> None:
-        try:
-            async with asyncio.timeout(self.limits.send_wait_s):
-                await super().send(message)
-        except TimeoutError:
-            self.cut = True
-            info_of(self.scope).refused = self.guard
-            raise OSError("the client reads its answer too slowly") from None
-
-    async def run(self, app: ASGIApp) -> None:
-        try:
-            await super().run(app)
-        except Exception:
-            if not self.cut:
-                raise  # else it follows from the cut; an answer left unfinished makes the server close the connection
+PIECE_BYTES = 64 << 10
+"""A stream's body is handed on in pieces of at most this size."""
 
 
 class Admission:
-    """ASGI middleware: at most `queue` requests at once, streams too; further ones get 429 at once."""
+    """A FastAPI dependency: at most `queue` requests at once, streams too; further ones get 429 immediately.
 
-    def __init__(self, app: ASGIApp, queue: int, open_paths: Collection[str] = ()) -> None:
-        """`open_paths` are always let in: health, metrics."""
-        self.app, self.queue, self.open_paths = app, queue, frozenset(open_paths)
-        self.inside = 0
+    Closed before its replica stops: new requests get 503, and `close` returns when the last one has its answer.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or route_path(scope) in self.open_paths:
-            await self.app(scope, receive, send)
-            return
-        if self.inside >= self.queue:
-            problem = Problem("busy", f"{self.queue} requests wait or are worked on here already")
-            await refuse(problem, "queue", scope, receive, send)
-            return
-        self.inside += 1
+    def __init__(self, queue: int) -> None:
+        self._queue, self._active, self.closed = queue, 0, False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def __call__(self) -> AsyncIterator[None]:
+        if self.closed:
+            raise Problem("unavailable", "this endpoint is shutting down")
+        if self._active >= self._queue:
+            raise Problem("busy", f"{self._queue} requests wait or are worked on here already")
+        self._active += 1
+        self._idle.clear()
         try:
-            await self.app(scope, receive, send)
+            yield
         finally:
-            self.inside -= 1
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Refuses new requests, and returns when no request is active."""
+        self.closed = True
+        await self._idle.wait()
+
+    def open(self) -> None:
+        """Admits requests again."""
+        self.closed = False
+
+
+def check_head(request: Request, most: int) -> None:
+    """Raises Problem for a body that is compressed (415) or whose Content-Length is above `most` bytes (413)."""
+    if request.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        detail = "compressed bodies are not supported: send it without Content-Encoding"
+        raise Problem("media-type", detail, headers={"Accept-Encoding": "identity"})
+    length = request.headers.get("content-length", "0").strip()
+    if not (length.isascii() and length.isdigit()):
+        raise Problem("malformed", "Content-Length must be one number of bytes")
+    if len(length) > 18 or int(length) > most:
+        raise Problem("too-large", f"the body has more than {most} bytes")
+
+
+async def read_body(request: Request, most: int, seconds: float) -> bytes:
+    """The request's body; raises Problem if it is empty, compressed, longer than `most` bytes or `seconds` late."""
+    check_head(request, most)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise Problem("too-large", f"the body has more than {most} bytes")
+    except TimeoutError:
+        raise Problem("deadline", f"the body did not arrive within {seconds:g} seconds") from None
+    if not body.strip():
+        raise Problem("malformed", "the body is empty")
+    return bytes(body)
+
+
+class StreamBuffer:
+    """Counts the bytes of all streams' bodies that wait in this process."""
+
+    def __init__(self, limits: LimitsConfig) -> None:
+        self.limits, self.waiting = limits, 0
+
+
+class StreamBody:
+    """The body of a stream, received ahead of the work on it.
+
+    Serve receives whatever a client sends, however slowly it is worked on. So bodies are counted as they arrive: one of
+    more than `limits.stream_bytes` ends with 413, and when all streams together hold `limits.stream_buffer_bytes`, the
+    stream that brings more ends with 429.
+    """
+
+    def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
+        self._receive, self._all = receive, buffer
+        self._data, self._whole = bytearray(), False
+        self._problem: Problem | None = None
+        self._news = asyncio.Event()
+
+    async def receive(self) -> None:
+        """Receives until the body is too large or the client goes away; runs beside `pieces`.
+
+        Raises:
+            ClientDisconnect: the client went away, during or after its body.
+        """
+        limits, received = self._all.limits, 0
+        while self._problem is None:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise ClientDisconnect
+            chunk = message.get("body", b"")
+            received += len(chunk)
+            if received > limits.stream_bytes:
+                self._problem = Problem("too-large", f"the body has more than {limits.stream_bytes} bytes")
+            elif self._data and self._all.waiting + len(chunk) > limits.stream_buffer_bytes:
+                self._problem = Problem("busy", "the buffer of all streams is full: send more slowly")
+            else:
+                self._data += chunk
+                self._all.waiting += len(chunk)
+                self._whole = not message.get("more_body", False)
+            self._news.set()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body in pieces as it arrives; raises Problem as soon as it is too large."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._data and self._problem is None:
+                piece = bytes(self._data[:PIECE_BYTES])
+                self._drop(len(piece))
+                yield piece
+            if self._problem is not None:
+                raise self._problem
+            if self._whole:
+                return
+
+    def close(self) -> None:
+        """Drops what was not read."""
+        self._drop(len(self._data))
+
+    def _drop(self, size: int) -> None:
+        del self._data[:size]
+        self._all.waiting -= size

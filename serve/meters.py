@@ -1,58 +1,71 @@
-"""How much replicas work together and how long records wait, as metrics of Ray (Prometheus); nothing without Ray."""
+"""What Ray exports to Prometheus about a replica.
+
+Serve itself counts and times requests. These metrics add what became of records, and what batches cost. Ray adds the
+tags `application`, `deployment` and `replica`.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-_COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+_COUNTS = [1.0, 2, 4, 8, 16, 32, 64, 128, 256]
 _SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
 
 class Meters:
-    """Counts nothing: outside of a replica of Ray Serve nobody reads it."""
+    """The metrics of this replica."""
 
-    def queue(self, waiting: int) -> None:
-        """`waiting` records are left in the queue."""
-
-    def batch(self, work: str, records: int, waited: float, worked: float) -> None:
-        """A batch was done: its records, the seconds its oldest one waited, the seconds of work."""
-
-
-class _RayMeters(Meters):
     def __init__(self) -> None:
         from ray.serve.metrics import Counter, Gauge, Histogram
 
-        def seconds(name: str, description: str) -> Any:
-            return Histogram(name, description=description, boundaries=_SECONDS, tag_keys=("work",))
+        def histogram(name: str, description: str, boundaries: list[float]) -> Any:
+            return Histogram(name, description=description, boundaries=boundaries, tag_keys=("work",))
+
+        def counter(name: str, description: str, *tags: str) -> Any:
+            return Counter(name, description=description, tag_keys=tags)
 
         self._queue = Gauge("agggen_queue_records", description="Records that wait in a replica.")
-        self._records = Histogram(
-            "agggen_batch_records",
-            description="Records worked on together.",
-            boundaries=_COUNTS,
-            tag_keys=("work",),
+        self._batch_records = histogram("agggen_batch_records", "Records of a batch.", _COUNTS)
+        # Ray keeps a histogram's buckets and estimates its sum from them, so sums are counters.
+        self._worked_on = counter("agggen_worked_records", "Records worked on.", "work")
+        self._worked_for = counter("agggen_worked_seconds", "What batches took.", "work")
+        self._waited = histogram("agggen_batch_wait_seconds", "What the oldest record of a batch waited.", _SECONDS)
+        self._worked = histogram("agggen_batch_work_seconds", "What a batch took.", _SECONDS)
+        self._outcomes = counter("agggen_records", "Records answered, by outcome.", "route", "outcome")
+        self._problems = counter("agggen_problems", "Requests answered with a problem, by its code.", "code")
+        self._bundle = Gauge(
+            "agggen_bundle_info", description="1 for the bundle served.", tag_keys=("fingerprint", "address")
         )
-        # Ray keeps a histogram's buckets and guesses its sum from them, so what is to be added up is counted.
-        self._worked_on = Counter("agggen_worked_records", description="Records worked on.", tag_keys=("work",))
-        self._worked_for = Counter("agggen_worked_seconds", description="What batches took.", tag_keys=("work",))
-        self._waited = seconds("agggen_batch_wait_seconds", "What the oldest record of a batch waited.")
-        self._worked = seconds("agggen_batch_work_seconds", "What a batch took.")
 
     def queue(self, waiting: int) -> None:
+        """`waiting` records are left in the queue."""
         self._queue.set(waiting)
 
     def batch(self, work: str, records: int, waited: float, worked: float) -> None:
+        """A batch was done: its records, the seconds its oldest record waited, the seconds of work."""
         tags = {"work": work}
-        self._records.observe(records, tags=tags)
+        self._batch_records.observe(records, tags=tags)
         self._worked_on.inc(records, tags=tags)
         self._worked_for.inc(max(worked, 1e-9), tags=tags)
         self._waited.observe(max(waited, 1e-9), tags=tags)
         self._worked.observe(max(worked, 1e-9), tags=tags)
 
+    def request(self, route: str, outcomes: Mapping[str, int], problem: str) -> None:
+        """A request was answered: its records by outcome, and the code of its problem, if it had one."""
+        for outcome, records in outcomes.items():
+            self._outcomes.inc(records, tags={"route": route, "outcome": outcome})
+        if problem:
+            self._problems.inc(tags={"code": problem})
+
+    def bundle(self, fingerprint: str, address: str) -> None:
+        """The replica serves this bundle; to be repeated, as Ray forgets gauges that are not set."""
+        self._bundle.set(1, tags={"fingerprint": fingerprint, "address": address})
+
 
 def replica_id() -> str | None:
-    """That of the Serve replica that this process is; None elsewhere."""
+    """The id of the Serve replica that this process is; None elsewhere."""
     if "ray.serve" not in sys.modules:
         return None
     from ray import serve
@@ -62,8 +75,3 @@ def replica_id() -> str | None:
         return str(serve.get_replica_context().replica_id.unique_id)
     except RayServeException:
         return None
-
-
-def meters() -> Meters:
-    """Those of the Serve replica that this process is, or some that count nothing."""
-    return Meters() if replica_id() is None else _RayMeters()

@@ -12,26 +12,21 @@ from serve.errors import Problem
 from serve.schemas import AlignOptions, GenerateOptions, Options, PlanOptions, RealiseOptions
 
 _Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
-_RETRY_WIDENS = {"beam": 2, "plans": 4}  # `InferenceConfig.retries`
 
 
 def bounded(options: _Options, limits: LimitsConfig, card: ModelCard) -> _Options:
     """The options, which are within the limits and the model's groups; a default that is not becomes the limit.
 
-    With `verify=retry`, the second search is within the limits too.
-
     Raises:
         Problem: names the option that was asked for and what it may be.
     """
     defaults = {}
-    again = getattr(options, "verify", None) == "retry"
-    for name, most in (*largest_options(limits).items(), ("level", card.largest_group)):
-        largest = max(most // _RETRY_WIDENS.get(name, 1), 1) if again else most
+    for name, largest in (*largest_options(limits).items(), ("level", card.largest_group)):
         value = getattr(options, name, None)
         if value is None or value <= largest:
             continue
         if name in options.model_fields_set:
-            detail = f"options.{name} is {value}; it may be at most {largest}{' with verify=retry' * (largest < most)}"
+            detail = f"options.{name} is {value}; it may be at most {largest}"
             raise Problem("invalid", detail, field=f"options.{name}")
         defaults[name] = largest
     return options.model_copy(update=defaults)
@@ -46,10 +41,8 @@ def inference(options: Options, own: InferenceConfig) -> InferenceConfig:
     """The bundle's own settings with what the request asks for."""
     asked = {
         name: value
-        for name in ("level", "plans", "planner", "ablation", "seed")
+        for name in ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
         if (value := getattr(options, name, None)) is not None
     }
-    if getattr(options, "verify", None) == "retry":
-        own = own.verified(max(own.retries, 1))
     beam = getattr(options, "beam", None)
     return replace(own, **asked, beam=own.beam if beam is None else replace(own.beam, beam=beam))

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from agggen.errors import AggGenError, PlanError
+from agggen.generation.config import InferenceConfig
 from agggen.generation.planner import Planner, check_size
 from agggen.generation.results import Candidates, PlannedRecord
-from agggen.planning import PlanScores
+from agggen.planning import PlanDistribution
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
 from serve.engine import ByModel, Failure, Job, ModelCard
-from serve.meters import meters
+from serve.meters import Meters
 from serve.replica import check, load, log_as_replica
 
 Found = Candidates | list[PlannedRecord]
@@ -43,14 +44,15 @@ class PlannerReplica:
             served.fingerprint,
             served.address,
             bundle.facts,
-            bundle.model.config.max_state,
+            bundle.model.config.max_group_size,
             bundle.inference,
             len(bundle.encoder.predicates) - 1,  # the first stands for unknown ones
+            bundle.encoder.predicates[1:],
             dict(bundle.metrics),
             asdict(bundle.model.config),
         )
         self._longest = config.limits.longest_deadline_s
-        self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, meters())
+        self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, Meters())
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
         """The plans of each job that are to be written out."""
@@ -80,18 +82,24 @@ class PlannerReplica:
         return []
 
     def _work(self, work: str, searches: Sequence[_Search]) -> list[Found | Failure]:
-        """Scores the transitions of all records at once, then plans one by one."""
+        """Scores the transitions of all records at once, then plans them one by one."""
         answers: list[Found | Failure | None] = [refusal(search.job, self._planner) for search in searches]
         fitting = [i for i, answer in enumerate(answers) if answer is None]
-        for i, scores in zip(fitting, self._planner.scores([searches[i].job.record for i in fitting]), strict=True):
-            answers[i] = self._found(searches[i], scores)
+        records = [searches[i].job.record for i in fitting]
+        configs = [searches[i].job.settings(self._planner.config) for i in fitting]
+        distributions = self._planner.distributions(records, configs)
+        for i, distribution, config in zip(fitting, distributions, configs, strict=True):
+            answers[i] = self._found(searches[i], distribution, config)
         return [answer for answer in answers if answer is not None]
 
-    def _found(self, search: _Search, scores: PlanScores) -> Found | Failure:
-        job = search.job
-        if search.k is not None:
-            return self._planner.plans_of(job.record, scores, search.k, job.settings(self._planner.config).level)
-        return candidates_of(job, scores, self._planner)
+    def _found(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> Found | Failure:
+        try:
+            if search.k is not None:
+                return self._planner.plans_of(search.job.record, distribution, search.k, config)
+            job = search.job
+            return self._planner.candidates_of(job.record, distribution, job.plan, job.complete, config)
+        except PlanError as error:
+            return Failure("plan", str(error), "plan")
 
 
 def _measure(search: _Search) -> Measure:
@@ -111,11 +119,3 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
     except PlanError as error:
         return Failure("plan", str(error), "level")
     return None
-
-
-def candidates_of(job: Job, scores: PlanScores, planner: Planner) -> Candidates | Failure:
-    """The job's candidate plans, or what is wrong with its human plan."""
-    try:
-        return planner.candidates_of(job.record, scores, job.plan, job.complete, job.settings(planner.config))
-    except PlanError as error:
-        return Failure("plan", str(error), "plan")

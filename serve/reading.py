@@ -1,8 +1,7 @@
-"""Bodies of requests: bounded, and read into raw records (JSON objects) that nobody has looked into yet.
+"""Bodies of requests, parsed into raw records (JSON objects) that are not yet checked.
 
-JSON is read strictly: UTF-8, no NaN or Infinity, no number beyond a double, no key twice in an object, no deeper
-nesting than `limits.json_depth`. CSV is that of `agggen.corpora.delimited` (a triple a row), Turtle that of
-`serve.turtle`.
+JSON is parsed strictly: UTF-8, no NaN or Infinity, no number beyond a double, no duplicate key in an object. CSV is
+that of `agggen.corpora.delimited`, a triple a row.
 """
 
 from __future__ import annotations
@@ -19,45 +18,39 @@ from starlette.requests import Request
 from agggen.corpora.delimited import read_csv
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
-from agggen_platform.serving.config import LimitsConfig
 from serve.errors import Problem, printable
-from serve.turtle import read_turtle
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 CSV = "text/csv"
-TURTLE = "text/turtle"
 
-Raw = Any
-"""A record as JSON has it, or the Problem that stands in its place."""
+_THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that other requests go on
+_MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python makes them while no other thread runs
 
 
-def media_type(request: Request, known: tuple[str, ...]) -> str:
+def media_type(request: Request, supported: tuple[str, ...]) -> str:
     """The body's media type.
 
     Raises:
-        Problem: it is none of the `known`, or not UTF-8.
+        Problem: it is not `supported`, or not UTF-8.
     """
-    given, *parameters = (part.strip().lower() for part in request.headers.get("content-type", "").split(";"))
-    if given not in known:
-        raise Problem("media-type", f"Content-Type is {given or 'missing'}; it must be {' or '.join(known)}")
+    kind, *parameters = (part.strip().lower() for part in request.headers.get("content-type", "").split(";"))
+    if kind not in supported:
+        raise Problem("media-type", f"Content-Type is {kind or 'missing'}; it must be {' or '.join(supported)}")
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):
             raise Problem("media-type", f"the charset is {value.strip()}; bodies must be UTF-8")
-    return given
+    return kind
 
 
-async def body_of(request: Request) -> bytes:
-    """The request's body, whose size `serve.limits.BodyLimit` bounds; raises Problem if it is empty."""
-    data = await request.body()
-    if not data.strip():
-        raise Problem("malformed", "the body is empty")
-    return data
+async def parsed(data: bytes, what: str = "the body") -> Any:
+    """As `parse_json`, without holding up the event loop."""
+    return parse_json(data, what) if len(data) < _THREAD_BYTES else await asyncio.to_thread(parse_json, data, what)
 
 
 def utf8(data: bytes, what: str) -> str:
-    """`data` as text without a byte order mark; raises Problem with the place of the first byte that is not UTF-8."""
+    """`data` as text without a byte order mark; raises Problem with the position of a byte that is not UTF-8."""
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -65,27 +58,22 @@ def utf8(data: bytes, what: str) -> str:
         raise Problem("malformed", f"{what} is not UTF-8: {place}") from None
 
 
-def parse_json(data: bytes, depth: int, what: str = "the body") -> Any:
-    """Reads strict JSON.
-
-    Raises:
-        Problem: it is not UTF-8, no JSON, or nested deeper than `depth`; says where.
-    """
+def parse_json(data: bytes, what: str = "the body") -> Any:
+    """The value of strict JSON; raises Problem with the position of what is not."""
+    if data.count(b"[") + data.count(b"{") > _MOST_CONTAINERS:
+        raise Problem("too-large", f"{what} has more than {_MOST_CONTAINERS} lists and objects")
     text = utf8(data, what)
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refused, parse_float=_finite)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise Problem("malformed", f"{what} is not JSON at {place}: {error.msg}") from None
     except RecursionError:
-        raise Problem("malformed", f"{what} is nested deeper than {depth} levels") from None
+        raise Problem("malformed", f"{what} is nested too deeply") from None
     except _NotStrict as error:
         raise Problem("malformed", f"{what} is not strict JSON: {error}") from None
     except ValueError:  # Python's own limit
         raise Problem("malformed", f"{what} holds an integer of thousands of digits") from None
-    if _is_deeper(value, depth):
-        raise Problem("malformed", f"{what} is nested deeper than {depth} levels")
-    return value
 
 
 class _NotStrict(Exception):
@@ -102,7 +90,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(name: str) -> Any:
-    raise _NotStrict(f"{name} is no JSON number")
+    raise _NotStrict(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
@@ -112,32 +100,18 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
-    level = [value] if isinstance(value, list | dict) else []
-    for _ in range(depth):
-        level = [
-            part
-            for container in level
-            for part in (container.values() if type(container) is dict else container)
-            if type(part) is list or type(part) is dict
-        ]
-        if not level:
-            return False
-    return bool(level)
-
-
 def check_unicode(value: Any) -> None:
-    """Passes if all strings of a JSON value are Unicode; raises Problem with the place of half a surrogate pair."""
+    """Raises Problem with the path of a string that holds half of a surrogate pair: no answer could quote it."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         place = next(_halves(value, ()))
-        detail = f"{place or 'the record'}: half of a surrogate pair is no Unicode character"
+        detail = f"{place or 'the record'}: half of a surrogate pair is not a Unicode character"
         raise Problem("record", detail, field=place or None) from None
 
 
 def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The places of strings that no UTF-8 can hold, printable."""
+    """The paths of strings that no UTF-8 can hold, printable."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         yield printable(".".join(path))
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -146,34 +120,20 @@ def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
         yield from _halves(part, (*path, str(key)))
 
 
-async def records_of(data: bytes, given: str, limits: LimitsConfig) -> list[Raw]:
-    """The raw records of a body in CSV or Turtle, read beside the event loop.
-
-    Raises:
-        Problem: nothing in it can be read as records.
-    """
-    if given == TURTLE and len(data) > limits.turtle_bytes:
-        raise Problem("too-large", f"Turtle may have at most {limits.turtle_bytes} bytes")
-    if given == TURTLE:
-        found = await asyncio.to_thread(read_turtle, utf8(data, "the body"), limits.records * limits.triples)
-    else:
-        found = await asyncio.to_thread(_csv, data)
-    if not found:
-        raise Problem("invalid", "the body holds no records")
-    return found
-
-
-def _csv(data: bytes) -> list[Mapping[str, Any] | Problem]:
-    found: list[Mapping[str, Any] | Problem] = []
+def parse_csv(data: bytes) -> list[Mapping[str, Any] | Problem]:
+    """The raw records of a table, or the problem of one; raises Problem if there are none."""
+    records: list[Mapping[str, Any] | Problem] = []
     rejected: set[str] = set()
     try:
         for item in read_csv(io.BytesIO(data), "the body"):
             if not isinstance(item, Reject):
-                found.append({"id": item.id, "triples": [[t.subject, t.predicate, t.object] for t in item.triples]})
+                records.append({"id": item.id, "triples": [[t.subject, t.predicate, t.object] for t in item.triples]})
             elif item.id is None or item.id not in rejected:  # each row of a record may be rejected; it is one record
                 rejected |= set() if item.id is None else {item.id}
                 where = "" if item.line is None else f"line {item.line}: "
-                found.append(Problem("record", where + item.reason, record=item.id))
+                records.append(Problem("record", where + item.reason, record=item.id))
     except AggGenError as error:
         raise Problem("malformed", str(error)) from None
-    return found
+    if not records:
+        raise Problem("invalid", "the body holds no records")
+    return records

@@ -43,36 +43,38 @@ def load(address: str, expected: str | None, config: ReplicaConfig) -> Served:
         config: the replica's CPUs and GPUs.
 
     Raises:
-        BundleError: there is none, it is another one than expected, or it cannot write.
+        BundleError: there is no bundle, its fingerprint is not the expected one, or it fails its self-test.
         StorageError: the store refused or did not answer.
     """
     torch.set_num_threads(max(1, int(config.cpus)))
     path = get_bundle(address)
-    found = fingerprint(path)
-    if expected is not None and found != expected:
-        raise BundleError(f"{address} is another bundle than was asked for: its fingerprint is {found}, not {expected}")
+    actual = fingerprint(path)
+    if expected is not None and actual != expected:
+        raise BundleError(
+            f"{address} is another bundle than was asked for: its fingerprint is {actual}, not {expected}"
+        )
     bundle = load_bundle(path)
     if config.gpus and not torch.cuda.is_available():
         raise BundleError(f"{config.gpus:g} GPUs were asked for, but torch sees none here")
     device = "cuda" if config.gpus else "cpu"
     if faults := smoke(bundle, device=device):
         raise BundleError(f"the bundle at {address} does not pass its self-test: {faults[0]}")
-    return Served(bundle, address, found, device)
+    return Served(bundle, address, actual, device)
 
 
 async def check(batcher: Batcher[Any, Any], test: Callable[[], Sequence[str]], longest: float) -> None:
-    """Passes if the replica can be expected to answer.
+    """Passes if the replica works.
 
-    Records at which something unexpected happens are no reason against it, unless it fails its self-test too: then a
-    device is lost, say, and another process may do better.
+    Records that fail unexpectedly do not count against it unless its self-test fails too: then its device may be lost,
+    and another process may do better.
 
     Args:
         batcher: where the replica's work is done.
-        test: says what does not work; it is run in the thread of the batches, and only on suspicion.
-        longest: seconds that nobody waits longer for.
+        test: the self-test, which lists what fails; runs in the batches' thread, and only on suspicion.
+        longest: seconds after which a batch counts as stuck.
 
     Raises:
-        ReplicaError: it is to be replaced.
+        ReplicaError: it should be replaced.
     """
     if batcher.stuck(longest):
         raise ReplicaError(f"a batch has been worked on for more than {longest:g} s")
@@ -83,7 +85,7 @@ async def check(batcher: Batcher[Any, Any], test: Callable[[], Sequence[str]], l
 
 
 class ReplicaError(RuntimeError):
-    """A replica is of no more use."""
+    """The replica no longer works and should be replaced."""
 
 
 _SUSPICIOUS = 3

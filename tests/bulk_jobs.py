@@ -1,4 +1,4 @@
-"""What tests of bulk generation share: a tiny model, records to write about, and what a job published."""
+"""What tests of bulk generation share: records, settings of a job in this process, and its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def here(model: Model, *overrides: str) -> BulkConfig:
 
 
 def published(out: Path | str) -> dict[str, bytes]:
-    """The files of an output that do not vary from run to run."""
+    """The published files, without those that vary from run to run."""
     folder = Folder(str(out))
     names = [name for name in folder.names() if name.startswith(("texts.", "rejects.", "manifest."))]
     return {name: folder.read(name) or b"" for name in names}
@@ -46,7 +46,7 @@ def texts(out: Path) -> list[dict[str, object]]:
 
 
 def as_row(one: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
-    """What ``texts.parquet`` has of a text."""
+    """The row of ``texts.parquet`` for a text."""
     return {
         "row": row,
         "id": one.id,
@@ -54,11 +54,20 @@ def as_row(one: Generation, row: int, rank: int, bundle: str) -> dict[str, objec
         "text": one.text,
         "plan": str(one.plan),
         "plan_log_probability": one.plan_log_probability,
+        "plan_search": one.plan_search,
         "text_log_probability": one.text_log_probability,
         "score": one.score,
         "fulfilled": one.fulfilled,
+        "faults": [*one.faults],
+        "unknown_predicates": [*one.unknown_predicates],
         "facts": [
-            {"start": fact.start, "end": fact.end, "predicates": [*fact.predicates], "missing": [*fact.missing]}
+            {
+                "start": fact.start,
+                "end": fact.end,
+                "predicates": [*fact.predicates],
+                "missing": [*fact.missing],
+                "fallback": fact.fallback,
+            }
             for fact in one.facts
         ],
         "bundle": bundle,

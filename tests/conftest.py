@@ -1,4 +1,4 @@
-"""What all tests share: the real corpora, where the machine has them, and patience on a busy machine."""
+"""What all tests share: the real corpora, if the machine has them, a local Ray cluster and an S3 server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.file_server import Files, serving
 from tests.s3_faults import FaultyS3
 
-pytest_plugins = ["tests.chaos.report"]  # what tests say of faults, in one table
+pytest_plugins = ["tests.chaos.report"]  # prints what tests observed of the faults that they injected
 
-# A shared machine stalls now and then; a stall is no failure.
+# A busy machine may stall; Hypothesis must not take that for a failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
@@ -47,6 +48,13 @@ def ray_cluster() -> Iterator[None]:
 
     with connected(address="local", cpus=8, gpus=0):
         yield
+
+
+@pytest.fixture
+def files() -> Iterator[Files]:
+    """An HTTP server of one file, on this machine."""
+    with serving() as files:
+        yield files
 
 
 @pytest.fixture(scope="session")
@@ -83,13 +91,3 @@ def faulty_s3(s3: str, _s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     with FaultyS3(_s3_server) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy
-
-
-_FAST_FIRST = ("unit", "manifests", "integration", "browser", "chaos")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, so that a plain mistake shows in seconds."""
-    here = Path(__file__).parent
-    folders = {item: item.path.relative_to(here).parts[0] for item in items}
-    items.sort(key=lambda item: _FAST_FIRST.index(folders[item]) if folders[item] in _FAST_FIRST else len(_FAST_FIRST))

@@ -1,4 +1,4 @@
-"""Processes for tests: started with their output in a file, waited for with a reason, killed with their children."""
+"""Processes for tests: output in a file, waits that say what they waited for, and no child left behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Running:
         self.kill()
 
     def output(self) -> str:
-        """All that it printed so far."""
+        """Everything it printed so far."""
         return self.log.read_text(errors="replace")
 
     def wait_until(self, condition: Callable[[], object], what: str, seconds: float = 240) -> None:
@@ -84,9 +84,9 @@ class Running:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on now."""
+    """Distinct ports that nothing listens on."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for unused in sockets:
+            unused.bind(("127.0.0.1", 0))
+        return [unused.getsockname()[1] for unused in sockets]

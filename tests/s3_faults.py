@@ -1,11 +1,11 @@
-"""A faulty S3: a proxy before the tests' S3 server that fails as it is told.
+"""A faulty S3: a proxy in front of the tests' S3 server that fails on command.
 
-    def test_it(s3: str, faulty_s3: FaultyS3) -> None:  # the environment leads to the proxy
+    def test_it(s3: str, faulty_s3: FaultyS3) -> None:  # the environment points to the proxy
         faulty_s3.inject("503", times=2, method="PUT", path="weights")
         ...
         assert faulty_s3.count("PUT", "weights") == 3
 
-What a fault can be:
+Kinds of faults:
 
     "403", "404", "500", "503"   this status with S3's error document; nothing reaches the server
     "no upload"                  404 for an upload in parts, likewise
@@ -104,17 +104,17 @@ class FaultyS3:
 
     @property
     def pending(self) -> int:
-        """How many requests are yet to fail, of faults that end."""
+        """Number of requests that are still to fail, of faults that end."""
         with self._lock:
             return sum(max(0, fault.times) for fault in self._faults)
 
     def count(self, method: str = "", path: str = "") -> int:
-        """How many requests of this method there were whose path and query hold `path`."""
+        """Number of requests of this method whose path and query contain `path`."""
         with self._lock:
             return sum(method in ("", one) and path in where for one, where in self.requests)
 
     def fault_of(self, method: str, path: str) -> str | None:
-        """Takes note of a request, and says what is to go wrong with it."""
+        """Records a request and returns the fault to inject, if any."""
         with self._lock:
             self.requests.append((method, path))
             return next((fault.kind for fault in self._faults if fault.hits(method, path)), None)

@@ -22,13 +22,12 @@ from agggen_platform.serving.target import find_target
 from tests.processes import free_ports
 
 RECORDS: list[dict[str, Any]] = [
-    {"id": "a", "triples": [["Aromi", "food", "English"], ["Aromi", "area", "city centre"]]},
+    {"id": "a", "triples": [["Neon", "discoveredBy", "Ramsay"], ["Neon", "discoveryPlace", "London"]]},
     {"id": "b", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]},
 ]
 PROCESSES = {
     "generator": "ray::ServeReplica:agggen:Generator",
     "planner": "ray::ServeReplica:agggen:Planner",
-    "memory of answers": "ray::ServeReplica:agggen:Answers",
     "ingress": "ray::ServeReplica:agggen:Ingress",
     "controller": "ray::ServeController",
     "proxy": "ray::ProxyActor",
@@ -58,7 +57,7 @@ def serve_config(bundle: object, *settings: str) -> ServeConfig:
 
 
 def replicas(deployment: str) -> set[int]:
-    """The process ids of a deployment's replicas (Ingress, Planner, Generator, Answers) below this process."""
+    """The process ids of a deployment's replicas (Ingress, Planner, Generator) below this process."""
     return processes(f"ray::ServeReplica:agggen:{deployment}")
 
 
@@ -84,15 +83,15 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
 
 
 def unlike_others(key: str) -> dict[str, Any]:
-    """A record that only the request under `key` asks for."""
-    return {"id": key, "triples": [["Aromi", "food", key[:8]], ["Aromi", "area", key[8:12]]]}
+    """A record that only the request named `key` asks for."""
+    return {"id": key, "triples": [["Neon", "discoveredBy", key[:8]], ["Neon", "discoveryPlace", key[8:12]]]}
 
 
 @dataclass
 class Load:
-    """Clients in a closed loop, each with one request at a time: the `record` of its key, which no other request has.
+    """Clients in a closed loop, each with one request at a time, named by a key: the `record` of that key.
 
-    A request that fails and may be retried is sent again with the same key until it has its answer.
+    A request that fails and may be retried is sent again until it has its answer.
     """
 
     url: str
@@ -148,7 +147,7 @@ class Load:
         self.asked[key] = asked
         for attempt in range(240 if self.retry else 1):
             try:
-                answer = client.post("/v1/generate", json=asked, headers={"Idempotency-Key": key})
+                answer = client.post("/v1/generate", json=asked)
                 how = str(answer.status_code)
             except httpx.TransportError as error:
                 how = type(error).__name__
@@ -168,7 +167,7 @@ class Load:
 def _retryable(answer: httpx.Response) -> bool:
     """Whether the request may be sent again: it says so, or Serve's proxy lost the ingress replica that had it."""
     of_ours = answer.headers.get("content-type") == "application/problem+json"
-    return answer.status_code in (*RETRYABLE, 409) or (answer.status_code == 500 and not of_ours)
+    return answer.status_code in RETRYABLE or (answer.status_code == 500 and not of_ours)
 
 
 def kill(pids: set[int]) -> float:

@@ -1,4 +1,4 @@
-"""Jobs over shards in processes of their own, to be killed."""
+"""Sharded jobs in processes of their own, for tests that kill them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ShardedJob(Running):
         return {child.pid for child in self.children(f"({self._worker})")}
 
     def die(self) -> None:
-        """Only the driver is killed: what it started has to find out for itself."""
+        """Kills the driver alone: what it started must notice by itself."""
         self.signal(signal.SIGKILL)
         self.process.wait(60)
 
     def succeed(self) -> str:
-        """Waits for its end; what it said."""
+        """Waits for its success and returns its output."""
         assert self.finish() == 0, self.output()
         return self.output()

@@ -1,7 +1,8 @@
 """CSV: rows as dictionaries with their line numbers, and the user's own records with one triple a row.
 
 A user's file has the columns ``subject``, ``predicate``, ``object``; ``id`` groups rows into records (without it all
-rows of one subject form a record), ``text`` holds reference texts, ``category`` the record's category::
+rows of one subject form a record), ``text`` holds reference texts, ``category`` the record's category. An empty subject
+is none, and then an id is needed::
 
     id,subject,predicate,object,text
     1,Aromi,eatType,restaurant,Aromi is an English restaurant.

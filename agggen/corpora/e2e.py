@@ -7,7 +7,7 @@ references of one record. In the cleaned set a slot may be missing or hold sever
 - several values of a slot become several triples (eatType, eatType_2);
 - a second name becomes a triple (first name, name, second name);
 - a name alone becomes (name, name, name), so that its text is not lost (2 rows of the cleaned dev set);
-- without a name there is no subject: the rows are rejected (43 of train, 7 of dev, 3 of test).
+- without a name the triples have no subject: ("", eatType, pub) (43 rows of train, 7 of dev, 3 of test).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agggen.corpora.delimited import read_rows
 from agggen.corpora.lines import Source, open_source
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, RecordError
-from agggen.records import Record, Reference, Triple
+from agggen.records import NO_SUBJECT, Record, Reference, Triple
 
 _SLOT = re.compile(r"\s*([^\[\],]+)\[([^\[\]]*)\]\s*(?:,|$)")
 
@@ -55,7 +55,7 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
     """The triples of one meaning representation.
 
     Raises:
-        RecordError: malformed (names the column), a slot without a value, or no name.
+        RecordError: malformed (names the column), or a slot without a value.
     """
     slots: list[tuple[str, str]] = []
     position = 0
@@ -72,7 +72,7 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
         position = match.end()
     names = [value for attribute, value in slots if attribute == "name"]
     if not names:
-        raise RecordError(f"the meaning representation {meaning!r:.100} has no name, so its triples have no subject")
+        return tuple(Triple(NO_SUBJECT, attribute, value) for attribute, value in slots)
     subject = names[0]
     slots.remove(("name", subject))
     return tuple(Triple(subject, attribute, value) for attribute, value in slots or [("name", subject)])

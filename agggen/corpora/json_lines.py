@@ -1,6 +1,8 @@
 """The user's own records as JSON lines: one object a line, as `Record.of` reads it.
 
 ``{"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}``
+
+The subject is ``""`` where there is none; null is an error, as in every part of a triple.
 """
 
 from __future__ import annotations

@@ -1,23 +1,21 @@
 """Facts that someone has already cut: the segmentation and rule-based alignment published with the AggGen paper.
 
-Two uses. `read_segmented` reads the release as it is: tokenised texts with facts and their predicates.
-`attach_release_facts` carries only the fact boundaries over to the raw reference texts of a corpus, so that facts
+`attach_release_facts` carries the fact boundaries over to the raw reference texts of a corpus, so that facts
 concatenate to the raw text byte for byte. The release states no licence: it is read where a user has it, never shipped.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher, get_close_matches
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 from agggen.corpora.lines import open_source, read_lines
 from agggen.corpora.rejects import Reject
-from agggen.errors import AggGenError, CorpusError, RecordError
-from agggen.records import Fact, Record, Reference, Triple
+from agggen.errors import CorpusError, RecordError
+from agggen.records import Fact, Record, Reference
 
 _MARKS = {
     '"': "\u201c\u201d\u201e",
@@ -88,7 +86,7 @@ def attach_release_facts(records: Sequence[Record], facts: Sequence[Sequence[str
                 references.append(reference)
             else:
                 references.append(replace(reference, facts=tuple(Fact(text) for text in texts)))
-        result.append(_with_references(record, tuple(references)))
+        result.append(replace(record, references=tuple(references)))
     return result, missing
 
 
@@ -145,57 +143,6 @@ def _carry(ends: list[int], theirs: str, ours: str, space_after: list[bool]) -> 
 def letters(text: str) -> str:
     """The letters and digits of `text` in lower case: what a tokeniser leaves as it was."""
     return "".join(character for character in text.casefold() if character.isalnum())
-
-
-def read_segmented(source: Path | str, target: Path | str, corpus: str, split: str) -> Iterator[Record | Reject]:
-    """Reads a pair ``*_src.jsonl``, ``*_tgt.jsonl`` (tab-separated) of the release: facts with aligned predicates.
-
-    Successive lines with the same triples form one record. Texts are tokenised; an empty alignment slot means that
-    the fact verbalises none of the triples.
-
-    Raises:
-        CorpusError: a file is missing or empty, or the two differ in length.
-    """
-    rows = list(tab_separated(Path(source)))
-    texts = list(tab_separated(Path(target)))
-    if len(rows) != len(texts):
-        raise CorpusError(f"{source} has {len(rows)} lines, {target} has {len(texts)}; they must correspond")
-    pairs = zip(rows, texts, strict=True)
-    for count, (columns, group) in enumerate(groupby(pairs, key=lambda pair: pair[0][1]), start=1):
-        identifier = f"{corpus}-{split}-{count:05d}"
-        targets = [row for _, row in group]
-        try:
-            record = _source_record(identifier, columns)
-        except AggGenError as error:
-            yield from (Reject(str(target), line, identifier, str(error)) for line, _ in targets)
-            continue
-        for line, target_columns in targets:
-            try:
-                record = _with_references(record, (*record.references, aligned_reference(target_columns)))
-            except AggGenError as error:
-                yield Reject(str(target), line, identifier, str(error))
-        yield record
-
-
-def _with_references(record: Record, references: tuple[Reference, ...]) -> Record:
-    return Record(record.id, record.triples, references, record.category)
-
-
-def _source_record(identifier: str, columns: list[str]) -> Record:
-    *triples, relations = columns
-    names = relations.split("|")
-    if len(names) != len(triples):
-        raise RecordError(f"{len(triples)} triples but {len(names)} relations in the last column")
-    return Record(identifier, tuple(_split_triple(text, name) for text, name in zip(triples, names, strict=True)))
-
-
-def _split_triple(text: str, relation: str) -> Triple:
-    """Splits ``A Long Long Way author X`` at its relation, which is written without the suffix ``_2`` there."""
-    for name in (relation, re.sub(r"_\d+$", "", relation)):
-        # The first place with words on both sides: a subject that holds the relation as its own word is rare.
-        if found := re.search(rf"(?<=\S) {re.escape(name)} (?=\S)", text):
-            return Triple(text[: found.start()], name, text[found.end() :])
-    raise RecordError(f"the triple {text!r:.80} does not hold {relation!r} between a subject and an object")
 
 
 def aligned_reference(columns: Sequence[str]) -> Reference:

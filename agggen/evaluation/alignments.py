@@ -7,41 +7,15 @@ the share of those that are right. ``accuracy`` is what recall usually means. Bo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from agggen.errors import AggGenError
 from agggen.evaluation import Score
+from agggen.evaluation.segments import SegmentStatistics, ratio
 
 Positions = Mapping[str, int | None]
 """Predicate -> position of its fact in the text, counted from 0; None or absent where it has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlignmentScores:
-    """Shares, 0..1, over all triples of all texts."""
-
-    precision: float
-    """Right alignments among the aligned triples."""
-    recall: float
-    """The paper's "recall": aligned triples, right or wrong, among all."""
-    f1: float
-    """Harmonic mean of the two above."""
-    accuracy: float
-    """Right alignments among all triples: recall in the usual sense."""
-    correct: int
-    aligned: int
-    total: int
-    signature: str = "alignment|paper:P=right/aligned,R=aligned/all|accuracy=right/all"
-
-    def percentages(self) -> dict[str, Score]:
-        """The four measures by name, in percent as the paper prints them."""
-        counts = f"percent|triples:{self.total}"
-        return {
-            "precision": Score(100 * self.precision, f"alignment|right/aligned|{counts}"),
-            "recall": Score(100 * self.recall, f"alignment|paper's recall: aligned, right or wrong/all|{counts}"),
-            "f1": Score(100 * self.f1, f"alignment|of precision and the paper's recall|{counts}"),
-            "accuracy": Score(100 * self.accuracy, f"alignment|right/all|{counts}"),
-        }
 
 
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
@@ -52,26 +26,57 @@ def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
     return {predicate: number for number, predicates in enumerate(facts) for predicate in predicates}
 
 
-def alignment_scores(predicted: Sequence[Positions], gold: Sequence[Positions]) -> AlignmentScores:
-    """Scores `predicted` against `gold`, one mapping a text; triples that gold leaves out are not counted.
+def alignment_scores(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, Score]:
+    """The corpus scores of `alignment_statistics` by name."""
+    return {name: counts.corpus() for name, counts in alignment_statistics(predicted, gold).items()}
+
+
+def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, SegmentStatistics]:
+    """Scores `predicted` against `gold`, one mapping a text, in percent as the paper prints them.
+
+    Triples that gold leaves out are not counted, nor are texts of which gold aligns nothing.
 
     Raises:
         AggGenError: different numbers of texts, or no gold alignment at all.
     """
     if len(predicted) != len(gold):
         raise AggGenError(f"{len(predicted)} texts are aligned but {len(gold)} have gold alignments")
-    correct = aligned = total = 0
+    counts = []
     for ours, theirs in zip(predicted, gold, strict=True):
-        for predicate, fact in theirs.items():
-            if fact is None:
-                continue
-            found = ours.get(predicate)
-            total += 1
-            aligned += found is not None
-            correct += found == fact
-    if not total:
+        facts = [(ours.get(predicate), fact) for predicate, fact in theirs.items() if fact is not None]
+        if facts:
+            aligned = sum(found is not None for found, _ in facts)
+            counts.append((sum(found == fact for found, fact in facts), aligned, len(facts)))
+    if not counts:
         raise AggGenError("the gold alignments align nothing")
-    precision = correct / aligned if aligned else 0.0
-    recall = aligned / total
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return AlignmentScores(precision, recall, f1, correct / total, correct, aligned, total)
+    rows = np.array(counts, dtype=float)  # right, aligned, all
+    remark = f"percent|triples:{int(rows[:, 2].sum())}"
+    return {
+        name: SegmentStatistics(rows, formula, f"alignment|{what}|{remark}", None)
+        for name, (formula, what) in _MEASURES.items()
+    }
+
+
+def _precision(sums: np.ndarray) -> np.ndarray:
+    return 100 * ratio(sums[..., 0], sums[..., 1])
+
+
+def _recall(sums: np.ndarray) -> np.ndarray:
+    return 100 * ratio(sums[..., 1], sums[..., 2])
+
+
+def _f1(sums: np.ndarray) -> np.ndarray:
+    precision, recall = _precision(sums), _recall(sums)
+    return ratio(2 * precision * recall, precision + recall)
+
+
+def _accuracy(sums: np.ndarray) -> np.ndarray:
+    return 100 * ratio(sums[..., 0], sums[..., 2])
+
+
+_MEASURES = {
+    "precision": (_precision, "right/aligned"),
+    "recall": (_recall, "paper's recall: aligned, right or wrong/all"),
+    "f1": (_f1, "of precision and the paper's recall"),
+    "accuracy": (_accuracy, "right/all"),
+}

@@ -6,11 +6,11 @@ that is wrong ends the reading, with its file and line.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError, PlanError, RecordError
@@ -23,26 +23,14 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     Raises:
         CorpusError: the file is missing, empty or not UTF-8, or a line is no JSON object; names the line.
     """
-    for line, text in _lines(source):
-        if not text.strip():
-            continue
-        place = f"{source}, line {line}"
-        try:
-            data = json.loads(text)
-            if "\\u" in text:  # the only way to half a surrogate pair, which no file can hold
-                json.dumps(data, ensure_ascii=False).encode()
-        except json.JSONDecodeError as error:
-            raise CorpusError(f"{place}: not JSON at column {error.colno}: {error.msg}") from error
-        except UnicodeEncodeError as error:
-            half = error.object[error.start]
-            raise CorpusError(f"{place}: holds {half!r}, half of a surrogate pair and no Unicode character") from error
-        except RecursionError as error:
-            raise CorpusError(f"{place}: the JSON is nested too deeply") from error
-        except ValueError as error:  # an integer of thousands of digits
-            raise CorpusError(f"{place}: {error}") from error
-        if not isinstance(data, Mapping):
-            raise CorpusError(f"{place}: must be a JSON object, not {type(data).__name__}")
-        yield line, data
+    with open_source(source) as (stream, name):
+        for item in read_values(stream, name):
+            if isinstance(item, Reject):
+                raise CorpusError(f"{item.file}, line {item.line}: {item.reason}")
+            line, value = item
+            if not isinstance(value, Mapping):
+                raise CorpusError(f"{name}, line {line}: must be a JSON object, not {type(value).__name__}")
+            yield line, value
 
 
 def read_scored_records(source: Path) -> list[Record]:
@@ -74,8 +62,9 @@ def read_scored_records(source: Path) -> list[Record]:
 def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
     """One text a record, in the order of the records.
 
-    A file ``.jsonl`` has objects with "id" and "text" (as `agggen generate` writes them) in any order; any other has
-    one text a line in the order of the records, and there a blank line is an empty text.
+    A file ``.jsonl`` has objects with "id" and "text" in any order, as `agggen generate` writes them and a report's
+    records.jsonl has them; any other has one text a line in the order of the records, and there a blank line is an
+    empty text.
 
     Args:
         ids: of the records.

@@ -2,7 +2,7 @@
 
 Texts are scored against the references; each record's most likely plan, found before any text is written, against the
 references' plans where they have one; alignments of the reference texts against gold where their facts name their
-predicates. The rule-based aligner stands beside the model's. `agggen.evaluation.report` makes a full report of it.
+predicates. The rule-based aligner stands beside the model's.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import islice
 from agggen.alignment import align
 from agggen.errors import CorpusError
 from agggen.evaluation import Score
-from agggen.evaluation.alignments import AlignmentScores, Positions, alignment_scores, positions
-from agggen.evaluation.plans import plan_scores
-from agggen.evaluation.report.measures import with_plans
+from agggen.evaluation.alignments import Positions, alignment_scores, positions
+from agggen.evaluation.plans import plan_scores, with_plans
 from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter
+from agggen.evaluation.values import FULFILLED, read_values
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Reference
-from agggen.verification.lenient import coverage
+from agggen.verification.check import Checker
 
 _BLOCK = 64  # records that are written about together
 
@@ -70,34 +70,41 @@ def write(
     rest = iter(chosen)
     while block := list(islice(rest, _BLOCK)):
         written.n_best.extend(generator.generate(block, n_best=n_best, config=config))
-        written.planned.extend(found[0].plan for found in generator.plan(block, 1))
+        written.planned.extend(found[0].plan for found in generator.planner.plan(block, 1, config))
         progress(len(written.n_best))
     return written
 
 
 def evaluate(generator: Generator, written: HeldOut) -> dict[str, Score]:
     """The scores in short: texts, plans, alignments."""
-    scores = text_scores(written.records, written.texts)
+    scores = text_scores(written.records, written.texts, generator.checker)
     fulfilled = sum(generation.fulfilled for generation in written.generations) / len(written.generations)
-    scores["fulfilled"] = Score(fulfilled, "share of texts in which every fact mentions all values of its group")
+    scores["fulfilled"] = Score(fulfilled, FULFILLED)
     compared = with_plans(written.records)
     if compared:
         references = [others for _, others in compared]
-        found = plan_scores([written.planned[place] for place, _ in compared], references)
+        predicates = [written.records[place].predicates for place, _ in compared]
+        found = plan_scores([written.planned[place] for place, _ in compared], references, predicates)
         scores |= {f"plan_{name}": score for name, score in found.items()}
     for who, found_by in alignments(generator, written.records).items():
-        scores |= _named(who, alignment_scores(*found_by))
+        for name, percent in alignment_scores(*found_by).items():
+            share = percent.signature.replace("|percent|", "|share|")
+            scores[f"{who}_{name}"] = Score(percent.value / 100, share)
     return scores
 
 
-def text_scores(records: Sequence[Record], texts: Sequence[str]) -> dict[str, Score]:
-    """BLEU (lower-cased), chrF and TER of sacreBLEU, and the coverage of the triples."""
+def text_scores(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> dict[str, Score]:
+    """BLEU (lower-cased), chrF and TER of sacreBLEU, and what is said of the values (`agggen.evaluation.values`).
+
+    Args:
+        checker: of the model that wrote the texts; by default one without a lexicon.
+    """
     references = [[reference.text for reference in record.references] for record in records]
     return {
         "bleu": corpus_bleu(texts, references, lowercase=True),
         "chrf": corpus_chrf(texts, references),
         "ter": corpus_ter(texts, references, lowercase=True),
-        "coverage": coverage(records, texts),
+        **{name: found.corpus() for name, found in read_values(records, texts, checker).statistics.items()},
     }
 
 
@@ -120,8 +127,3 @@ def alignments(
 
 def _has_gold(reference: Reference) -> bool:
     return bool(reference.facts) and all(fact.predicates is not None for fact in reference.facts or ())
-
-
-def _named(who: str, scores: AlignmentScores) -> dict[str, Score]:
-    measures = ("precision", "recall", "f1", "accuracy")
-    return {f"{who}_{measure}": Score(getattr(scores, measure), scores.signature) for measure in measures}

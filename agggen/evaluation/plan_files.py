@@ -16,7 +16,6 @@ no plan.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,7 @@ from typing import Any, NoReturn
 from agggen.errors import CorpusError, PlanError
 from agggen.evaluation.alignments import positions
 from agggen.evaluation.files import json_objects
-from agggen.records import Plan, State
-
-_TOKEN = re.compile(r'(?P<mark>[\[\]])|(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<bare>[^\s\[\]"]+)|(?P<odd>\S)')
+from agggen.records import Plan, State, parse_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,53 +77,6 @@ class AlignmentsToScore:
     """Ids of texts whose facts read otherwise in the two files, beyond case and spacing."""
     repeated: tuple[str, ...]
     """Ids of texts in which two facts are found to say one predicate."""
-
-
-def parse_groups(text: str, repeats: bool = False) -> tuple[State, ...]:
-    """Reads a plan as `Plan.parse` does, but lets groups be empty.
-
-    Args:
-        repeats: a predicate may be in several groups.
-
-    Raises:
-        PlanError: names the column (counted from 1) at which the text stops being a plan.
-    """
-    groups: list[list[str]] = []
-    opened: int | None = None
-
-    def fail(message: str, at: int) -> NoReturn:
-        raise PlanError(f"column {at + 1} of plan {text!r:.200}: {message}")
-
-    for match in _TOKEN.finditer(text):
-        token, at = match.group(), match.start()
-        if token == "[":
-            if opened is not None:
-                fail("groups do not nest; close the group before with ']'", at)
-            opened = at
-            groups.append([])
-        elif opened is None:
-            fail(f"expected '[', found {token[0]!r}", at)
-        elif token == "]":
-            opened = None
-        else:
-            name = token
-            if match["quoted"] or match["odd"]:
-                try:
-                    name = json.loads(token)
-                except json.JSONDecodeError:
-                    fail("a quoted predicate must be a JSON string", at)
-                if not name.strip():
-                    fail("the predicate is empty", at)
-            if name in groups[-1] or (not repeats and any(name in group for group in groups)):
-                fail(f"{name!r} occurs a second time" + ("" if repeats else "; it belongs to one group"), at)
-            groups[-1].append(name)
-    if opened is not None:
-        fail("this group is never closed with ']'", opened)
-    if not groups:
-        raise PlanError(
-            "the plan is empty; write for example [eatType] [near customerRating], or [] if nothing is said"
-        )
-    return tuple(map(tuple, groups))
 
 
 def read_plan_lines(file: Path, alignments: bool = False) -> list[PlanLine]:
@@ -198,7 +148,10 @@ def _groups(place: str, data: Mapping[str, Any], named: tuple[State, ...] | None
         plan = " ".join("[" + " ".join(json.dumps(name) for name in group) + "]" for group in named)
     if not isinstance(plan, str):
         raise CorpusError(f"{place}: needs a 'plan', written like '[eatType] [near customerRating]'")
-    return parse_groups(plan, repeats)
+    groups = parse_groups(plan, empty=True, repeats=repeats)
+    if not groups:
+        raise PlanError("the plan is empty; write for example [eatType] [near customerRating], or [] for no triple")
+    return groups
 
 
 def read_plans(gold: Path, plans: Path) -> PlansToScore:

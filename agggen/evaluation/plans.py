@@ -12,150 +12,20 @@ is a cluster of its own) and has no position (it is left out of tau); ``placed``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from itertools import chain, combinations
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from itertools import combinations
 
 from agggen.errors import AggGenError, PlanError
 from agggen.evaluation import Score
-from agggen.records import Plan
+from agggen.evaluation.segments import SegmentStatistics, share_statistics
+from agggen.records import Plan, Record
 
 Predicates = Sequence[Collection[str]]
 """The predicates of each input's record, of which a plan may leave some out."""
 
-
-@dataclass(frozen=True, slots=True)
-class PlanAgreement:
-    """How well plans agree with references, averaged over inputs; NaN where no input allows the measure."""
-
-    nmi_max: float
-    """Mean over inputs of the best reference's NMI, 0..1."""
-    nmi_avg: float
-    """Mean NMI over all pairs of a plan and a reference."""
-    tau_max: float
-    """Mean over inputs of the best reference's tau-b, -1..1."""
-    tau_avg: float
-    """Mean tau-b over all pairs for which it is defined."""
-    ami: float
-    """Mean adjusted mutual information over all pairs: 0 is chance, 1 is equal."""
-    ari: float
-    """Mean adjusted Rand index over all pairs: 0 is chance, 1 is equal."""
-    groups: float
-    """Mean number of groups of the plans that are compared with the references."""
-    reference_groups: float
-    """Mean number of groups of the references."""
-    inputs: int
-    pairs: int
-    signature: str = "plans|nmi:arithmetic|tau:b|avg:pairs|max:inputs"
-
-
-def agreement(
-    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
-) -> PlanAgreement:
-    """Each plan against the reference plans of the same input, by the paper's conventions.
-
-    For tau, inputs whose plan is a single group are left out (it ranks nothing), and so are references that are a
-    single group.
-
-    Raises:
-        AggGenError: different numbers of inputs, or none, or an input without references.
-        PlanError: two plans of one input name different predicates, or one that is not among `predicates`.
-    """
-    _check(plans, references, predicates)
-    pairs = [[(plan, other) for other in others] for plan, others in zip(plans, references, strict=True)]
-    return _agreement(pairs, pairs, plans, references, predicates)
-
-
-def reference_agreement(
-    references: Sequence[Sequence[Plan]],
-    plans: Sequence[Plan] | None = None,
-    inputs_for_max: int = 3,
-    predicates: Predicates | None = None,
-) -> PlanAgreement:
-    """How well the references of an input agree with each other: the human row of the paper's table.
-
-    Args:
-        plans: the system's plans; inputs for which they are a single group are left out for tau, as in the paper.
-        inputs_for_max: only inputs with this many references count for `nmi_max` (the paper: 3).
-
-    Raises:
-        AggGenError: no input has two references.
-        PlanError: two plans of one input name different predicates, or one that is not among `predicates`.
-    """
-    if plans is not None:
-        _check(plans, references, predicates)
-    pairs = [list(combinations(others, 2)) for others in references]
-    if not any(pairs):
-        raise AggGenError("no input has two reference plans to compare")
-    best = [pair if len(others) >= inputs_for_max else [] for pair, others in zip(pairs, references, strict=True)]
-    return _agreement(pairs, best, plans, references, predicates)
-
-
-def exact_match(plans: Sequence[Plan], references: Sequence[Sequence[Plan]], ordered: bool = True) -> Score:
-    """The share of inputs, 0..1, whose plan is one of the reference plans; the order inside a group does not matter.
-
-    Args:
-        ordered: the groups must also come in the same order; else only the same predicates must share a group.
-
-    Raises:
-        AggGenError: different numbers of inputs, or none, or an input without references.
-    """
-    _check(plans, references)
-    shape = tuple if ordered else frozenset
-
-    def groups(plan: Plan) -> Collection[frozenset[str]]:
-        return shape(frozenset(state) for state in plan.states)
-
-    same = [groups(plan) in [groups(other) for other in others] for plan, others in zip(plans, references, strict=True)]
-    order = "of groups" if ordered else "none"
-    return Score(_mean(same), f"plans|equal to a reference|order:{order}|inputs:{len(plans)}")
-
-
-def placed(plans: Sequence[Plan], predicates: Predicates) -> Score:
-    """The share of all predicates, 0..1, that the plans place in a group.
-
-    Raises:
-        AggGenError: different numbers of inputs, or none.
-    """
-    if len(plans) != len(predicates) or not plans:
-        raise AggGenError(f"{len(plans)} plans but predicates of {len(predicates)} inputs; there must be as many")
-    wanted = sum(map(len, predicates))
-    found = sum(len(set(plan.predicates) & set(names)) for plan, names in zip(plans, predicates, strict=True))
-    return Score(found / wanted, f"plans|predicates placed|predicates:{wanted}")
-
-
-def plan_scores(
-    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
-) -> dict[str, Score]:
-    """All measures by name, 0..1 but for tau (-1..1) and groups (a number); NaN where no input allows a measure.
-
-    ``human_...`` says how well the references agree with each other, where an input has two of them.
-
-    Args:
-        predicates: those of each input's record, by default all that its references name.
-
-    Raises:
-        AggGenError: different numbers of inputs, or none, or an input without references.
-        PlanError: a plan names a predicate that its record does not have.
-    """
-    if predicates is None:
-        predicates = [dict.fromkeys(name for plan in others for name in plan.predicates) for others in references]
-    ours = agreement(plans, references, predicates)
-    counts = f"|inputs:{ours.inputs}|pairs:{ours.pairs}"
-    scores = {key: Score(getattr(ours, key), signature + counts) for key, signature in _SIGNATURES.items()}
-    scores["exact_match"] = exact_match(plans, references)
-    scores["exact_partition"] = exact_match(plans, references, ordered=False)
-    scores["coverage"] = placed(plans, predicates)
-    most = max(map(len, references))
-    if most > 1:
-        inputs_for_max = min(most, 3)
-        humans = reference_agreement(references, plans, inputs_for_max, predicates)
-        for key in ("nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari"):
-            among = f"|among references|pairs:{humans.pairs}"
-            among += f"|inputs:{inputs_for_max}+ references" if key == "nmi_max" else ""
-            scores[f"human_{key}"] = Score(getattr(humans, key), _SIGNATURES[key] + among)
-    return scores
-
+Labels = tuple[tuple[int, int], ...]
+"""The group number of each predicate in two plans, sorted; -1 where a plan leaves the predicate out."""
 
 _SIGNATURES = {
     "nmi_max": "plans|nmi:arithmetic|unplaced:alone|max:reference,mean:inputs",
@@ -169,7 +39,73 @@ _SIGNATURES = {
 }
 
 
-def _check(plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None) -> None:
+def plan_scores(
+    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
+) -> dict[str, Score]:
+    """The corpus scores of `plan_statistics` by name."""
+    return {name: counts.corpus() for name, counts in plan_statistics(plans, references, predicates).items()}
+
+
+def plan_statistics(
+    plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates | None = None
+) -> dict[str, SegmentStatistics]:
+    """All measures by name, 0..1 but for tau (-1..1) and groups (a number); NaN where no input allows a measure.
+
+    By the paper's conventions ``_max`` is the mean over inputs of the best reference and ``_avg`` the mean over all
+    pairs of a plan and a reference. For tau, inputs whose plan is a single group are left out (it ranks nothing), and
+    so are references that are a single group. ``human_...`` compares the references with each other, where an input
+    has two of them; ``human_nmi_max`` takes inputs with three references only, if there are any.
+
+    Args:
+        predicates: those of each input's record, by default all that its references name.
+
+    Raises:
+        AggGenError: different numbers of inputs, or none, or an input without references.
+        PlanError: a plan names a predicate that its record does not have.
+    """
+    if predicates is None:
+        predicates = [dict.fromkeys(name for plan in others for name in plan.predicates) for others in references]
+    _check(plans, references, predicates)
+    inputs = list(zip(plans, references, predicates, strict=True))
+    pairs = [[_labels(plan, other, names) for other in others] for plan, others, names in inputs]
+    among = [[_labels(*pair, names) for pair in combinations(others, 2)] for _, others, names in inputs]
+    ordered = [(_groups(plan), [_groups(other) for other in others]) for plan, others, _ in inputs]
+    counts: dict[str, Sequence[tuple[float, float]]] = {
+        **_agreement(plans, pairs, pairs),
+        "groups": [(len(plan.states), 1) for plan in plans],
+        "reference_groups": [(sum(len(plan.states) for plan in others), len(others)) for others in references],
+    }
+    total = f"|inputs:{len(plans)}|pairs:{sum(map(len, pairs))}"
+    statistics = {name: share_statistics(counts[name], _SIGNATURES[name] + total) for name in _SIGNATURES}
+    exact = [(ours in theirs, 1) for ours, theirs in ordered]
+    partition = [(set(ours) in map(set, theirs), 1) for ours, theirs in ordered]
+    placed = [(len(set(plan.predicates) & set(names)), len(names)) for plan, _, names in inputs]
+    equal = "plans|equal to a reference|order:"
+    statistics["exact_match"] = share_statistics(exact, f"{equal}of groups|inputs:{len(plans)}")
+    statistics["exact_partition"] = share_statistics(partition, f"{equal}none|inputs:{len(plans)}")
+    statistics["placed"] = share_statistics(placed, f"plans|predicates placed|predicates:{sum(map(len, predicates))}")
+    most = max(map(len, references))
+    if most > 1:
+        enough = min(most, 3)
+        for_max = [group if len(others) >= enough else [] for group, others in zip(among, references, strict=True)]
+        remark = f"|among references|pairs:{sum(map(len, among))}"
+        for name, human in _agreement(plans, among, for_max).items():
+            limit = f"|inputs:{enough}+ references" if name == "nmi_max" else ""
+            statistics[f"human_{name}"] = share_statistics(human, _SIGNATURES[name] + remark + limit)
+    return statistics
+
+
+def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
+    """The places of the records of two or more triples whose references have plans, and these plans."""
+    planned = [
+        (place, [reference.plan for reference in record.references if reference.plan])
+        for place, record in enumerate(records)
+        if len(record.triples) > 1
+    ]
+    return [(place, plans) for place, plans in planned if plans]
+
+
+def _check(plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates) -> None:
     if len(plans) != len(references):
         raise AggGenError(f"{len(plans)} plans but references for {len(references)} inputs; there must be as many")
     if not plans:
@@ -177,51 +113,46 @@ def _check(plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicat
     for number, others in enumerate(references, start=1):
         if not others:
             raise AggGenError(f"input {number} has no reference plan")
-    if predicates is not None and len(predicates) != len(plans):
+    if len(predicates) != len(plans):
         raise AggGenError(f"{len(plans)} plans but predicates of {len(predicates)} inputs; there must be as many")
 
 
 def _agreement(
-    pairs: Sequence[Sequence[tuple[Plan, Plan]]],
-    pairs_for_max: Sequence[Sequence[tuple[Plan, Plan]]],
-    plans: Sequence[Plan] | None,
-    references: Sequence[Sequence[Plan]],
-    predicates: Predicates | None,
-) -> PlanAgreement:
-    def each(measure: Measure, groups: Sequence[Sequence[tuple[Plan, Plan]]]) -> list[list[float]]:
-        return [
-            [measure(*pair, None if predicates is None else predicates[i]) for pair in group]
-            for i, group in enumerate(groups)
-        ]
-
-    ranked = [group if plans is None or len(plans[i].states) > 1 else [] for i, group in enumerate(pairs)]
-    taus = [[tau for tau in group if not math.isnan(tau)] for group in each(kendall_tau, ranked)]
-    all_pairs = [pair for group in pairs for pair in group]
-    reference_sizes = [len(plan.states) for others in references for plan in others]
-    return PlanAgreement(
-        nmi_max=_mean([max(group) for group in each(nmi, pairs_for_max) if group]),
-        nmi_avg=_mean(list(chain(*each(nmi, pairs)))),
-        tau_max=_mean([max(group) for group in taus if group]),
-        tau_avg=_mean(list(chain(*taus))),
-        ami=_mean(list(chain(*each(ami, pairs)))),
-        ari=_mean(list(chain(*each(ari, pairs)))),
-        groups=_mean([len(plan.states) for plan in plans]) if plans is not None else _mean(reference_sizes),
-        reference_groups=_mean(reference_sizes),
-        inputs=len(references),
-        pairs=len(all_pairs),
-    )
+    plans: Sequence[Plan], pairs: Sequence[Sequence[Labels]], pairs_for_max: Sequence[Sequence[Labels]]
+) -> dict[str, list[tuple[float, int]]]:
+    """What each input adds to a measure, and how often it counts."""
+    ranked = [
+        [_tau(pair) for pair in group] if len(plan.states) > 1 else [] for plan, group in zip(plans, pairs, strict=True)
+    ]
+    taus = [[tau for tau in group if not math.isnan(tau)] for group in ranked]
+    return {
+        "nmi_max": _best(_each(_nmi, pairs_for_max)),
+        "nmi_avg": _mean(_each(_nmi, pairs)),
+        "tau_max": _best(taus),
+        "tau_avg": _mean(taus),
+        "ami": _mean(_each(_ami, pairs)),
+        "ari": _mean(_each(_ari, pairs)),
+    }
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
+def _each(measure: Callable[[Labels], float], pairs: Sequence[Sequence[Labels]]) -> list[list[float]]:
+    return [[measure(pair) for pair in group] for group in pairs]
 
 
-Measure = Callable[[Plan, Plan, Collection[str] | None], float]
-"""Of two plans for one record, whose predicates may be given."""
+def _best(values: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
+    return [(max(group), 1) if group else (0.0, 0) for group in values]
 
 
-def _labels(plan: Plan, other: Plan, predicates: Collection[str] | None) -> list[tuple[int | None, int | None]]:
-    """The group number in either plan of each predicate; None where a plan leaves it out."""
+def _mean(values: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
+    return [(sum(group), len(group)) for group in values]
+
+
+def _groups(plan: Plan) -> tuple[frozenset[str], ...]:
+    return tuple(map(frozenset, plan.states))
+
+
+def _labels(plan: Plan, other: Plan, predicates: Collection[str] | None) -> Labels:
+    """The group number in either plan of each of `predicates`; None: those of the plans, which must be the same."""
     first = {predicate: number for number, state in enumerate(plan.states) for predicate in state}
     second = {predicate: number for number, state in enumerate(other.states) for predicate in state}
     if predicates is None and first.keys() != second.keys():
@@ -229,16 +160,8 @@ def _labels(plan: Plan, other: Plan, predicates: Collection[str] | None) -> list
         raise PlanError(f"{plan} and {other} are no plans of one record: only one of them names {odd!r}")
     if predicates is not None and (unknown := (first.keys() | second.keys()) - set(predicates)):
         raise PlanError(f"{plan} or {other} names {min(unknown)!r}, which is no predicate of the record")
-    return [(first.get(name), second.get(name)) for name in (first if predicates is None else predicates)]
-
-
-def _clusters(plan: Plan, other: Plan, predicates: Collection[str] | None) -> tuple[list[int], list[int]]:
-    """Cluster labels for scikit-learn, the plan's and the other's; what is left out is alone in a cluster."""
-    pairs = _labels(plan, other, predicates)
-    alone = [-1 - index for index in range(len(pairs))]
-    first = [new if label is None else label for (label, _), new in zip(pairs, alone, strict=True)]
-    second = [new if label is None else label for (_, label), new in zip(pairs, alone, strict=True)]
-    return first, second
+    names = first if predicates is None else predicates
+    return tuple(sorted((first.get(name, -1), second.get(name, -1)) for name in names))
 
 
 def nmi(plan: Plan, other: Plan, predicates: Collection[str] | None = None) -> float:
@@ -246,31 +169,61 @@ def nmi(plan: Plan, other: Plan, predicates: Collection[str] | None = None) -> f
 
     Two plans of one single group each have no information and agree: 1.
     """
-    from sklearn.metrics import normalized_mutual_info_score
-
-    return float(normalized_mutual_info_score(*_clusters(plan, other, predicates)))
+    return _nmi(_labels(plan, other, predicates))
 
 
 def ami(plan: Plan, other: Plan, predicates: Collection[str] | None = None) -> float:
     """Adjusted mutual information (scikit-learn; Vinh et al. 2010): NMI less what chance gives; 1 if equal."""
-    from sklearn.metrics import adjusted_mutual_info_score
-
-    return float(adjusted_mutual_info_score(*_clusters(plan, other, predicates)))
+    return _ami(_labels(plan, other, predicates))
 
 
 def ari(plan: Plan, other: Plan, predicates: Collection[str] | None = None) -> float:
     """Adjusted Rand index (scikit-learn): the share of pairs of triples treated alike, less what chance gives."""
-    from sklearn.metrics import adjusted_rand_score
-
-    return float(adjusted_rand_score(*_clusters(plan, other, predicates)))
+    return _ari(_labels(plan, other, predicates))
 
 
 def kendall_tau(plan: Plan, other: Plan, predicates: Collection[str] | None = None) -> float:
     """Kendall's tau-b of the positions of the facts (SciPy), -1..1; NaN if either plan is a single group."""
+    return _tau(_labels(plan, other, predicates))
+
+
+# Few pairs of plans differ in shape, and the libraries are slow: each shape is computed once.
+
+
+@lru_cache(maxsize=1 << 14)
+def _nmi(labels: Labels) -> float:
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(*_clusters(labels)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _ami(labels: Labels) -> float:
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(*_clusters(labels)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _ari(labels: Labels) -> float:
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(*_clusters(labels)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _tau(labels: Labels) -> float:
     from scipy.stats import kendalltau
 
-    both = [pair for pair in _labels(plan, other, predicates) if None not in pair]
+    both = [pair for pair in labels if -1 not in pair]
     if len(both) < 2:
         return math.nan
     first, second = zip(*both, strict=True)
     return float(kendalltau(first, second).statistic)
+
+
+def _clusters(labels: Labels) -> tuple[list[int], list[int]]:
+    """The cluster of each predicate in both plans; one that is left out is alone in a cluster."""
+    first = [-1 - place if label == -1 else label for place, (label, _) in enumerate(labels)]
+    second = [-1 - place if label == -1 else label for place, (_, label) in enumerate(labels)]
+    return first, second

@@ -25,7 +25,7 @@ from agggen.evaluation import Score
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.meteor import meteor_statistics
 from agggen.evaluation.nist import mteval_tokens, nist_statistics
-from agggen.evaluation.segments import References, SegmentScores, SegmentStatistics, present_references
+from agggen.evaluation.segments import References, SegmentStatistics, present_references
 from agggen.evaluation.text_metrics import (
     bleu_statistics,
     chrf_statistics,
@@ -65,18 +65,6 @@ def score_texts(
     }
 
 
-def segment_scores(
-    protocol: str,
-    hypotheses: Sequence[str],
-    references: References,
-    metrics: Sequence[str] | None = None,
-    tokenised: bool = False,
-) -> dict[str, SegmentScores]:
-    """The score of each text by metric; see ``measure``. NIST's weights and CIDEr's idf are those of the corpus."""
-    found = measure(protocol, hypotheses, references, metrics, tokenised)
-    return {name: statistics.single for name, statistics in found.items() if statistics.single is not None}
-
-
 def measure(
     protocol: str,
     hypotheses: Sequence[str],
@@ -97,7 +85,7 @@ def measure(
         AggGenError: unknown names, texts that cannot be scored (see ``present_references``), or, for METEOR, ROUGE-L
             and CIDEr, no Java runtime or no pycocoevalcap.
     """
-    names = _metrics(protocol, metrics)
+    names = known_metrics(protocol, metrics)
     groups = present_references(hypotheses, references)
     ways = _PREPARE[protocol](list(hypotheses), groups, tokenised, names)
     return {name: ways[name]() for name in names}
@@ -154,16 +142,21 @@ def _webnlg(texts: list[str], groups: list[list[str]], tokenised: bool, names: S
 _PREPARE = {"plain": _plain, "e2e": _e2e, "webnlg-2017": _webnlg}
 
 
-def _metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
+def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
+    """The metrics to compute: `metrics`, or all that the protocol has.
+
+    Raises:
+        AggGenError: the protocol or a metric is unknown, or none is named.
+    """
     if protocol not in PROTOCOLS:
         raise AggGenError(f"there is no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
     known = PROTOCOLS[protocol]
     if metrics is None:
         return known
-    if isinstance(metrics, str) or not metrics:
-        raise AggGenError(
-            f"metrics are a list of one or more names, not {metrics!r}; {protocol} has {', '.join(known)}"
-        )
+    if not metrics:
+        raise AggGenError(f"no metric is named; protocol {protocol} has {', '.join(known)}")
+    if isinstance(metrics, str):
+        raise AggGenError(f"metrics are a list of names, not {metrics!r}; {protocol} has {', '.join(known)}")
     for name in metrics:
         if name not in known:
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")

@@ -71,6 +71,27 @@ def mean_statistics(values: np.ndarray, signature: str) -> SegmentStatistics:
     )
 
 
+def rate_statistics(counts: Sequence[float], totals: Sequence[float], signature: str) -> SegmentStatistics:
+    """The counts of a metric whose corpus score is the sum of `counts` in percent of the sum of `totals`."""
+    rows = np.stack([100 * np.asarray(counts, dtype=float), np.asarray(totals, dtype=float)], axis=1)
+    single = SegmentScores(ratio(rows[:, 0], rows[:, 1]), signature)
+    return SegmentStatistics(rows, lambda sums: ratio(sums[..., 0], sums[..., 1]), signature, single)
+
+
+def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> SegmentStatistics:
+    """The counts of a metric whose corpus score is a quotient of two sums; NaN where the second sum is 0.
+
+    Args:
+        counts: what each text adds to both sums.
+    """
+
+    def formula(sums: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(sums[..., 0] / sums[..., 1])
+
+    return SegmentStatistics(np.array(counts, dtype=float).reshape(-1, 2), formula, signature, None)
+
+
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """`part` / `whole`, and 0 where `whole` is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, dtype=float), np.asarray(whole, dtype=float))

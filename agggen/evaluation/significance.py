@@ -13,6 +13,7 @@ import numpy as np
 
 from agggen.errors import AggGenError
 from agggen.evaluation.segments import SegmentStatistics
+from agggen.score import method
 
 RESAMPLES = 1000
 SEED = 12345
@@ -41,9 +42,9 @@ class Comparison:
     p_value: float
     """How often a difference at least this large, of either sign, would arise if the systems were equal."""
     signature: str
-    low: float | None = None
-    high: float | None = None
-    """The bootstrap interval of first - second; None for the randomisation test, which has none."""
+    low: float
+    high: float
+    """The bootstrap interval of first - second."""
 
     @property
     def difference(self) -> float:
@@ -92,30 +93,6 @@ def paired_bootstrap(
     return Comparison(value, other, p_value, first.signature + remark, low, high)
 
 
-def paired_randomisation(
-    first: SegmentStatistics, second: SegmentStatistics, trials: int = RESAMPLES, seed: int = SEED
-) -> Comparison:
-    """Approximate randomisation: how often swapping the systems' outputs by chance gives as large a difference.
-
-    Raises:
-        AggGenError: `trials` is not positive, or the statistics are not of the same metric and texts.
-    """
-    _check(0.95, trials)
-    value, other = _pair(first, second)
-    rng = np.random.default_rng(seed)
-    size = len(first.rows)
-    differences = []
-    for count in _batches(size, trials):
-        kept = rng.integers(0, 2, size=(count, size)).astype(float)
-        one = kept @ first.rows + (1 - kept) @ second.rows
-        two = kept @ second.rows + (1 - kept) @ first.rows
-        differences.append(first.formula(one) - first.formula(two))
-    p_value = _share(np.abs(np.concatenate(differences)), abs(value - other))
-    return Comparison(
-        value, other, p_value, f"{first.signature}|test:approximate-randomisation|trials:{trials}|seed:{seed}"
-    )
-
-
 def _check(level: float, resamples: int) -> None:
     if not 0 < level < 1:
         raise AggGenError(f"a confidence level is between 0 and 1, not {level}")
@@ -126,7 +103,7 @@ def _check(level: float, resamples: int) -> None:
 def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, float]:
     if first.rows.shape != second.rows.shape:
         raise AggGenError(f"the systems differ in their texts: {len(first.rows)} and {len(second.rows)} of them")
-    if first.signature != second.signature:
+    if method(first.signature) != method(second.signature):
         raise AggGenError(f"the systems were measured differently: {first.signature} and {second.signature}")
     return first.corpus().value, second.corpus().value
 

@@ -1,18 +1,17 @@
-"""A system's texts measured by a protocol, slot errors included, with intervals and beside another system's texts."""
+"""A system's texts measured by a protocol and by what they say of values, with intervals and beside another system."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from agggen.errors import AggGenError
-from agggen.evaluation.protocols import PROTOCOLS, measure
-from agggen.evaluation.segments import SegmentScores, SegmentStatistics, ratio
+from agggen.evaluation.protocols import PROTOCOLS, known_metrics, measure
+from agggen.evaluation.segments import SegmentStatistics, rate_statistics
 from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
+from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
-from agggen.verification.e2e import slot_error_rate, slot_errors, slot_of
+from agggen.verification.e2e import Reading, slot_error_rate, slot_errors, slot_of
 
 SER = "ser"
 """The slot error rate, which protocol e2e has where all predicates are E2E's."""
@@ -34,11 +33,10 @@ def metrics_of(protocol: str, wanted: Sequence[str] | None, records: Sequence[Re
     Raises:
         AggGenError: the protocol or a metric is unknown, or none is wanted.
     """
-    if protocol not in PROTOCOLS:
-        raise AggGenError(f"there is no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
-    known = (*PROTOCOLS[protocol], SER) if protocol == "e2e" else PROTOCOLS[protocol]
+    general = (*known_metrics(protocol, None), *VALUES)
+    known = (*general, SER) if protocol == "e2e" else general
     if wanted is None:
-        return known if SER not in known or foreign_predicate(records) is None else PROTOCOLS[protocol]
+        return known if SER not in known or foreign_predicate(records) is None else general
     if not wanted:
         raise AggGenError(f"no metric is named; protocol {protocol} has {', '.join(known)}")
     for name in wanted:
@@ -66,6 +64,8 @@ def measure_system(
     confidence: bool = False,
 ) -> dict[str, Measured]:
     """Measures one text a record; the slot error rate comes as ``ser.add``, ``ser.miss``, ``ser.wrong``, ``ser.ser``.
+
+    Values are checked without a lexicon, for no model is known that has one.
 
     Args:
         metrics: of `metrics_of`.
@@ -96,34 +96,33 @@ def _statistics(
 ) -> dict[str, SegmentStatistics]:
     if len(records) != len(texts):
         raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text a record")
-    worded = [name for name in metrics if name != SER]
+    worded = [name for name in metrics if name in PROTOCOLS[protocol]]
     found: dict[str, SegmentStatistics] = {}
     if worded:
         references = [[reference.text for reference in record.references] for record in records]
         found = measure(protocol, texts, references, worded, tokenised)
+    if any(name in VALUES for name in metrics):
+        values = read_values(records, texts).statistics
+        found |= {name: values[name] for name in metrics if name in VALUES}
     return found | slot_statistics(records, texts) if SER in metrics else found
 
 
-def slot_statistics(records: Sequence[Record], texts: Sequence[str]) -> dict[str, SegmentStatistics]:
+def slot_statistics(
+    records: Sequence[Record], texts: Sequence[str], reading: Reading = "published"
+) -> dict[str, SegmentStatistics]:
     """`slot_error_rate` by text: what intervals and comparisons need.
 
     Raises:
         AggGenError: not one text a record, or no records.
         RecordError: a record has a predicate that is no slot of E2E.
     """
-    rates = slot_error_rate(records, texts)
-    errors = [slot_errors(record, text) for record, text in zip(records, texts, strict=True)]
-    slots = np.array([found.slots for found in errors], dtype=float)
+    rates = slot_error_rate(records, texts, reading)
+    errors = [slot_errors(record, text, reading) for record, text in zip(records, texts, strict=True)]
+    slots = [found.slots for found in errors]
     counts = {
         "ser.add": [len(found.added) for found in errors],
         "ser.miss": [len(found.missed) for found in errors],
         "ser.wrong": [len(found.wrong) for found in errors],
         "ser.ser": [len(found.all) for found in errors],
     }
-    return {name: _rate(np.array(counts[name], dtype=float), slots, rate.signature) for name, rate in rates.items()}
-
-
-def _rate(counts: np.ndarray, slots: np.ndarray, signature: str) -> SegmentStatistics:
-    rows = np.stack([100 * counts, slots], axis=1)
-    single = SegmentScores(ratio(rows[:, 0], slots), signature)
-    return SegmentStatistics(rows, lambda sums: ratio(sums[..., 0], sums[..., 1]), signature, single)
+    return {name: rate_statistics(counts[name], slots, rate.signature) for name, rate in rates.items()}

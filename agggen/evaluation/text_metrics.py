@@ -40,18 +40,6 @@ def corpus_ter(hypotheses: Sequence[str], references: References, lowercase: boo
     return ter_statistics(hypotheses, references, lowercase).corpus()
 
 
-def multi_bleu(
-    hypotheses: Sequence[str], references: References, lowercase: bool = True, pad_missing: bool = True
-) -> Score:
-    """Moses multi-bleu over texts that are already tokenised with blanks: how the paper's WebNLG column was computed.
-
-    Args:
-        pad_missing: count a missing reference as a blank one of length 0, as the paper's reference files do. Its
-            length can then be the closest to a short text's, which flatters short output (METHOD 7).
-    """
-    return multi_bleu_statistics(hypotheses, references, lowercase, pad_missing).corpus()
-
-
 def bleu_statistics(
     hypotheses: Sequence[str], references: References, lowercase: bool = False, tokenised: bool = False
 ) -> SegmentStatistics:
@@ -63,15 +51,17 @@ def bleu_statistics(
     return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised, missing=None)
 
 
-def multi_bleu_statistics(
-    hypotheses: Sequence[str], references: References, lowercase: bool = True, pad_missing: bool = True
-) -> SegmentStatistics:
-    """See ``multi_bleu``. (The Perl script does not smooth: only where no n-gram matches in all texts is it 0.)"""
+def multi_bleu_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
+    """Moses multi-bleu over lower-cased, tokenised texts: how the paper's WebNLG column was computed.
+
+    A missing reference counts as a blank one of length 0, as in the paper's reference files. Its length can then be
+    the closest to a short text's, which flatters short output. (The Perl script does not smooth: only where no n-gram
+    matches in all texts is it 0.)
+    """
     groups = present_references(hypotheses, references)
-    if pad_missing:
-        width = max(map(len, references))
-        groups = [group + [""] * (width - len(group)) for group in groups]
-    return _bleu(groups, hypotheses, lowercase, tokenised=True, missing="blank" if pad_missing else "none")
+    width = max(map(len, references))
+    padded = [group + [""] * (width - len(group)) for group in groups]
+    return _bleu(padded, hypotheses, lowercase=True, tokenised=True, missing="blank")
 
 
 def chrf_statistics(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> SegmentStatistics:

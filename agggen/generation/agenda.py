@@ -1,54 +1,54 @@
-"""In which order facts are written, so that each beginning that plans share is written once."""
+"""The order in which facts are decoded: each prefix that plans share is decoded once."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
 
-from agggen.generation.hypotheses import Beginning
+from agggen.generation.hypotheses import PlanPrefix
 
 
 class Agenda:
-    """What is left to write of some plans.
+    """The unfinished facts of several plans.
 
-    A fact can be begun when the one before it is written and the plan was not given up since.
+    A fact is ready when the fact before it has been decoded and one of its plans has not been pruned.
     """
 
-    def __init__(self, plans: Sequence[Beginning]) -> None:
+    def __init__(self, plans: Sequence[PlanPrefix]) -> None:
         self._plans = plans
         self._unfinished = set(range(len(plans)))
-        self._through: dict[Beginning, list[int]] = {}
+        self._through: dict[PlanPrefix, list[int]] = {}
         for number, plan in enumerate(plans):
-            for node in (*plan.starts(), plan):
+            for node in (*plan.proper_prefixes(), plan):
                 self._through.setdefault(node, []).append(number)
-        self._ready: list[tuple[int, int, Beginning]] = []  # a heap: the first plans first, then what came first
+        self._ready: list[tuple[int, int, PlanPrefix]] = []  # heap: by plan, then first in first out
         self._count = 0
-        for node in {plan.until(1): None for plan in plans}:
+        for node in {plan.first(1): None for plan in plans}:
             self._push(node)
 
-    def of(self, node: Beginning) -> list[int]:
-        """The unfinished plans, by number, that begin so."""
+    def of(self, node: PlanPrefix) -> list[int]:
+        """Indices of the unfinished plans that have `node` as a prefix."""
         return [number for number in self._through[node] if number in self._unfinished]
 
     def finish(self, plan: int) -> None:
-        """Nothing more is to be written of the plan of this number."""
+        """Marks the plan of this index as finished or pruned."""
         self._unfinished.discard(plan)
 
-    def written(self, node: Beginning) -> list[Beginning]:
-        """What can be begun now that the facts of `node` are written."""
-        children = dict.fromkeys(self._plans[number].until(len(node.groups) + 1) for number in self.of(node))
+    def written(self, node: PlanPrefix) -> list[PlanPrefix]:
+        """Marks the facts of `node` as decoded; returns the prefixes that are ready now."""
+        children = dict.fromkeys(self._plans[number].first(len(node.groups) + 1) for number in self.of(node))
         for child in children:
             self._push(child)
         return list(children)
 
-    def next(self) -> Beginning | None:
-        """The next fact to begin, that of the first plans first; each is given once."""
+    def next(self) -> PlanPrefix | None:
+        """The next prefix whose last fact is ready, by priority of its plans; None if there is none now."""
         while self._ready:
             node = heapq.heappop(self._ready)[2]
             if self.of(node):
                 return node
         return None
 
-    def _push(self, node: Beginning) -> None:
+    def _push(self, node: PlanPrefix) -> None:
         heapq.heappush(self._ready, (self._through[node][0], self._count, node))
         self._count += 1

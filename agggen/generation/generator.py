@@ -1,33 +1,39 @@
 """Records in, texts with their plans out: the whole inference of paper section 3.4 behind one object.
 
-`Generator.plan` searches plans, `Generator.generate` writes a text for each and picks jointly, `Generator.align` finds
-the plan behind a given text. `generate` has two halves, which may run in different places: `candidates` plans, `write`
-writes.
+`Generator.generate` searches plans, writes a text for each and picks jointly; `Generator.align` finds the plan behind a
+given text. `generate` has two halves, which may run in different places: `Planner.candidates` and `Generator.write`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
-from agggen.generation.config import BeamConfig, InferenceConfig
-from agggen.generation.hypotheses import Hypothesis
-from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each
-from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, WrittenFact
+from agggen.generation.config import InferenceConfig
+from agggen.generation.constraints import Constraint
+from agggen.generation.hypotheses import Hypothesis, PlanPrefix
+from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each, known_part
+from agggen.generation.requests import Request, before_clauses, by_work
+from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
+from agggen.generation.truth import RecordConstraints, sentence, words_of
 from agggen.model.batch import Example, collate
 from agggen.model.hmm import log_likelihood, posterior, viterbi
 from agggen.model.joint import JointModel, Memory
-from agggen.planning import IndexPlan, PlanScores, named_plan
-from agggen.planning.scores import check_indices
+from agggen.planning import ScoredPlan, check_indices, named_plan
 from agggen.records import Plan, Record
 from agggen.text import detokenise_with_offsets
-from agggen.verification.lenient import invented, mentioned, misreadable
+from agggen.text.linearise import ROLE_OBJECT, ROLE_SUBJECT
+from agggen.text.tokenise import JOINER, tokenise
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon
+from agggen.verification.normal import words
+from agggen.verification.values import FUNCTION_WORDS
 
 __all__ = [
     "MAX_TRIPLES",
@@ -41,61 +47,35 @@ __all__ = [
 ]
 
 
-Scored = tuple[IndexPlan, float | None]
-"""A plan with its log-probability; None: it is no plan of the model's."""
-
-
-@dataclass
-class _Wanted:
-    """A record to write about."""
-
-    record: Record
-    source: Example
-    extras: list[str]
-    plans: list[Scored]  # the likeliest first
-    config: InferenceConfig
-    count: int  # of texts
-    best: list[Generation]  # that were found, best first
-
-    def needs(self, prior: float | None, best: Sequence[Generation] | None = None) -> float:
-        """The score of its own below which a text of a plan of this log-probability is not among the `count` best."""
-        best = self.best if best is None else best
-        least = best[self.count - 1].score if self.count <= len(best) else -math.inf
-        return least - self.config.plan_weight * (prior or 0.0)
+_FULL_STOP = f"{JOINER}."
+_LEADING = frozenset(
+    (
+        *(f"{JOINER},", "and", "but", "which", "who", "whose", "that", "where", "with", "has", "have", "is", "are"),
+        *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
+    )
+)
+"""Words that no sentence ends with."""
+_A_FAULT = 10.0
+"""Subtracted from a text's score for each fault and fallback: more than differences in log-likelihood."""
 
 
 class Generator:
-    """Plans, writes and aligns with one model. Not thread-safe: one call at a time."""
+    """Generates and aligns texts with one model; `planner` plans. Not thread-safe: one call at a time."""
 
-    def __init__(self, model: JointModel, encoder: Encoder, config: InferenceConfig | None = None) -> None:
+    def __init__(
+        self,
+        model: JointModel,
+        encoder: Encoder,
+        config: InferenceConfig | None = None,
+        lexicon: Lexicon | None = None,
+    ) -> None:
+        """`lexicon` is what the training texts taught of wordings; without one, values are read by rule alone."""
         self.model = model.eval()
         self.encoder = encoder
+        self.checker = Checker(lexicon)
         self.config = config or InferenceConfig()
         self.planner = Planner(self.model.transitions, encoder, self.config)
         self.device = next(model.parameters()).device
-
-    # --- plans ------------------------------------------------------------------------------------------------------
-
-    def scores(self, records: Sequence[Record]) -> list[PlanScores]:
-        """The transition scores of each record, in its own predicates' order.
-
-        Raises:
-            RecordError: a record has more than MAX_TRIPLES triples.
-        """
-        return self.planner.scores(records)
-
-    def check(self, record: Record, plan: Plan | None = None, complete: bool = False) -> None:
-        """Passes if `generate` can write about the record, with this human plan where one is given.
-
-        Raises:
-            RecordError: the record has too many triples.
-            PlanError: the plan does not fit the record.
-        """
-        self.planner.check(record, plan, complete)
-
-    def plan(self, records: Sequence[Record], k: int = 10, level: int = 0) -> list[list[PlannedRecord]]:
-        """The k most likely plans of each record, with log p(z | x) over all plans of that level."""
-        return self.planner.plan(records, k, level)
 
     # --- texts ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +87,7 @@ class Generator:
         n_best: int = 1,
         config: InferenceConfig | None = None,
     ) -> list[list[Generation]]:
-        """The `n_best` best texts of each record, best first: `write` of its `candidates`.
+        """The `n_best` best texts of each record, best first: `write` of the planner's candidates.
 
         Args:
             records: records to write about; their references are not looked at.
@@ -120,20 +100,7 @@ class Generator:
             PlanError: a human plan does not fit its record, or the level exceeds the model's L.
             RecordError: a record has too many triples.
         """
-        return self.write(records, self.candidates(records, plans, complete, config), n_best, config)
-
-    def candidates(
-        self,
-        records: Sequence[Record],
-        plans: Sequence[Plan | None] | None = None,
-        complete: bool | Sequence[bool] = False,
-        config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
-    ) -> list[Candidates]:
-        """The planning half of `generate`: the plans of each record that are to be written out.
-
-        Arguments and errors are those of `generate`; `complete` and `config` may also be given for each record.
-        """
-        return self.planner.candidates(records, plans, complete, config)
+        return self.write(records, self.planner.candidates(records, plans, complete, config), n_best, config)
 
     def write(
         self,
@@ -144,15 +111,16 @@ class Generator:
     ) -> list[list[Generation]]:
         """The writing half of `generate`: the `n_best` best texts of each record among its candidate plans, best first.
 
-        A text with a mistake (`InferenceConfig.missing_penalty`) is searched for again, `retries` times at most, among
-        more plans and hypotheses (more hypotheses only, where a human gave the plan); the best of all is chosen.
+        With ``verify=strict`` every fact says the values of its triples whole and has no fault that the check finds;
+        where the model finds no words for that, the fact is a wording of the corpus or a plain clause (`fallback`), as
+        are all predicates that training never saw. What the check of the whole text still finds is in `faults`.
 
         Records whose settings of the beam search are the same are searched together, whatever else differs between
-        their configurations; nothing that a record gets depends on its company but the rounding of floats.
+        their configurations. Results do not depend on the batch, up to floating-point rounding.
 
         Args:
             records: records to write about.
-            candidates: what `candidates` gave for each record.
+            candidates: what `Planner.candidates` gave for each record.
             n_best: how many texts, for all records or for each.
             config: overrides the generator's own, for all records or for each.
 
@@ -168,99 +136,155 @@ class Generator:
             if not of_record.plans:
                 raise PlanError(f"record {record.id!r} has no candidate plans; one is needed at least")
             for plan in of_record.plans:
-                check_indices(len(record.triples), plan)
-        results = self._write_once(records, candidates, configs, counts, [[]] * n)
-        for tried in range(1, max((config.retries for config in configs), default=0) + 1):
-            failed = [
-                i for i in range(n) if tried <= configs[i].retries and _mistakes(records[i], results[i][0], configs[i])
-            ]
-            wider = [_wider(configs[i], tried) for i in failed]
-            some = [records[i] for i in failed]
-            planned = self.candidates(some, config=wider)
-            again = [candidates[i] if candidates[i].given else new for i, new in zip(failed, planned, strict=True)]
-            wanted, before = [counts[i] for i in failed], [results[i] for i in failed]
-            for i, found in zip(failed, self._write_once(some, again, wider, wanted, before), strict=True):
-                results[i] = found
+                check_indices(len(record.triples), plan.states)
+        requests: list[Request] = []
+        finished: dict[int, list[Generation]] = {}
+        for i, (record, found, config, count) in enumerate(zip(records, candidates, configs, counts, strict=True)):
+            strict = config.verify == "strict"
+            known, indices = known_part(self.encoder, record) if strict else (record, ())
+            if known is None:
+                finished[i] = [self._clauses(record, found)]
+                continue
+            source, extras = self.encoder.source(known)
+            scored = sorted(found.plans, key=lambda plan: -plan.score)
+            constraints = None
+            if strict:
+                known_words = words_of(self.encoder.vocabulary, self.checker)
+                stops = before_clauses(found.plans[0].states, indices) if found.given and indices else frozenset()
+                constraints = RecordConstraints(known_words, known, extras, stops)
+            request = Request(
+                record, known, indices, source, extras, constraints, scored, found.search, config, count, []
+            )
+            requests.append(request)
+        for batch in by_work(requests):
+            self._write_together(batch)
+        texts = iter(requests)
+        results = [finished[i] if i in finished else next(texts).best for i in range(n)]
         return [found[:count] for found, count in zip(results, counts, strict=True)]
 
-    def _write_once(
-        self,
-        records: Sequence[Record],
-        candidates: Sequence[Candidates],
-        configs: Sequence[InferenceConfig],
-        counts: Sequence[int],
-        before: Sequence[list[Generation]],
-    ) -> list[list[Generation]]:
-        """The texts of each record that the beam search finds for its candidate plans, and those `before`, best first.
-
-        The likeliest plan is written first. A text's own score is never above 0, so a plan whose weighted probability
-        alone is below the record's `counts`-th best score so far is left out: none of its texts would be among those.
-        """
-        wanted = []
-        for record, found, config, count, best in zip(records, candidates, configs, counts, before, strict=True):
-            source, extras = self.encoder.source(record)
-            scored = sorted(zip(found.plans, found.log_probabilities, strict=True), key=lambda pair: -(pair[1] or 0.0))
-            wanted.append(_Wanted(record, source, extras, scored, config, count, best))
-        for some in _by_work(wanted):
-            self._write_together(some)
-        return [each.best for each in wanted]
-
-    def _write_together(self, some: Sequence[_Wanted]) -> None:
-        """Finds the best texts of records that are searched together."""
-        config = some[0].config
-
-        def missing(which: int, group: Iterable[int], said: Sequence[int]) -> int:
-            text, _ = detokenise_with_offsets(self.encoder.vocabulary.decode(said, some[which].extras))
-            return sum(not mentioned(some[which].record.triples[i], text) for i in group)
-
-        ranks = range(max(len(each.plans) for each in some))  # all first plans, then the second ones, ...
-        tasks = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(some) if rank < len(each.plans)]
+    def _write_together(self, batch: Sequence[Request]) -> None:
+        """Finds the best texts of one batch of records."""
+        config = batch[0].config
+        ranks = range(max(len(each.plans) for each in batch))  # all first plans, then the second ones, ...
+        tasks = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(batch) if rank < len(each.plans)]
 
         def needs(task: int) -> float:
-            i, (_, prior) = tasks[task]
-            return some[i].needs(prior)
+            i, plan = tasks[task]
+            return batch[i].needs(plan)
 
-        search = BeamSearch(self.model, self._encode([each.source for each in some]), config.beam, missing)
-        room = max(min(each.config.rows for each in some) // config.beam.beam, 1)
-        for task, hypotheses in search.write([Task(i, plan) for i, (plan, _) in tasks], room, needs):
-            i, scored = tasks[task]
-            some[i].best = self._choose(some[i], scored, hypotheses)
+        def constrain(prefix: PlanPrefix) -> Constraint:
+            constraints = batch[prefix.record].constraints
+            assert constraints is not None
+            return constraints(prefix)
+
+        memory = self._encode([each.source for each in batch])
+        strict = config.verify == "strict"
+        search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._names(batch))
+        room = max(min(each.config.rows for each in batch) // config.beam.beam, 1)
+        written = [Task(i, batch[i].groups(plan.states)) for i, plan in tasks]
+        for task, hypotheses in search.write(written, room, needs):
+            i, plan = tasks[task]
+            batch[i].best = self._choose(batch[i], plan, hypotheses)
 
     @torch.no_grad()
     def _encode(self, sources: Sequence[Example]) -> Memory:
         return self.model.encode(collate(sources).to(self.device))
 
-    def _choose(self, wanted: _Wanted, scored: Scored, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
+    def _choose(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
         """The best texts with those of another plan, by their joint scores (paper equation 9), best first.
 
-        What cannot be among the `count` best is not spelled out: mistakes only lower a score.
+        Texts that cannot be among the `count` best are skipped: faults only lower a score.
         """
-        record, config, best, (plan, prior) = wanted.record, wanted.config, wanted.best, scored
+        config, best = request.config, request.best
         for hypothesis in sorted(hypotheses, key=lambda each: -each.score):
-            if hypothesis.score < wanted.needs(prior, best):
+            if hypothesis.score < request.needs(plan, best):
                 break
-            text, facts = self._spell(record, plan, hypothesis, wanted.extras)
-            score = hypothesis.score + config.plan_weight * (prior or 0.0)
-            new = Generation(record.id, text, named_plan(record, plan), prior, hypothesis.log_probability, score, facts)
-            if config.missing_penalty:
-                new = replace(new, score=score - config.missing_penalty * _mistakes(record, new, config))
+            new = self._spell(request, plan, hypothesis)
+            if config.verify == "strict":
+                cost = len(new.faults) + sum(fact.fallback for fact in new.facts)
+                new = replace(new, score=new.score - _A_FAULT * cost)
             best = _best_first([*best, new])
         return best
 
-    def _spell(
-        self, record: Record, plan: IndexPlan, hypothesis: Hypothesis, extras: list[str]
-    ) -> tuple[str, tuple[WrittenFact, ...]]:
-        """The text of a hypothesis and the span of each fact; spans cover the text without overlap."""
-        pieces = [self.encoder.vocabulary.decode(fact, extras) for fact in hypothesis.facts]
-        text, spans = detokenise_with_offsets([token for piece in pieces for token in piece])
+    def _spell(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
+        """The text of a hypothesis with the clauses of unknown predicates in their places."""
+        record, groups = request.record, request.groups(plan.states)
+        said = iter(zip(groups, hypothesis.facts, strict=True))
+        pieces: list[tuple[tuple[int, ...], list[str], bool]] = []
+        before: list[frozenset[int]] = []
+        for group in plan.states:
+            own = tuple(i for i in group if not request.indices or i in request.indices)
+            if own:
+                of_known, words_said = next(said)
+                before.append(frozenset(of_known))
+                instead = False
+                if request.constraints is not None:
+                    node = PlanPrefix(0, tuple(before), len(before) == len(groups))
+                    fallback = request.constraints(node).fallback
+                    instead = words_said[-len(fallback) :] == fallback
+                tokens = self.encoder.vocabulary.decode(words_said, request.extras)
+                if instead and pieces and tokens[0] == _FULL_STOP:
+                    _end_with(pieces[-1][1])
+                pieces.append((own, tokens, instead))
+            pieces += [self._clause(record, i) for i in group if i not in own]
+        score = hypothesis.score + request.config.plan_weight * plan.score
+        return self._generation(record, plan, request.search, hypothesis.log_probability, score, pieces)
+
+    def _clause(self, record: Record, index: int) -> tuple[tuple[int, ...], list[str], bool]:
+        tokens = tokenise(sentence(self.checker, record.triples[index]), normalise=True)
+        return (index,), [token.text for token in tokens], True
+
+    def _clauses(self, record: Record, candidates: Candidates) -> Generation:
+        """The text of a record of which training saw no predicate."""
+        plan = candidates.plans[0]
+        pieces = [self._clause(record, index) for group in plan.states for index in group]
+        return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
+
+    def _generation(
+        self,
+        record: Record,
+        plan: ScoredPlan,
+        search: PlanSearch,
+        log_probability: float,
+        score: float,
+        pieces: Sequence[tuple[tuple[int, ...], list[str], bool]],
+    ) -> Generation:
+        """A text of pieces: the triples that each says, its tokens, and whether they are a fallback's.
+
+        The spans of the facts cover the text without overlap.
+        """
+        text, spans = detokenise_with_offsets([token for _, piece, _ in pieces for token in piece])
         facts, token, start = [], 0, 0
-        for number, (group, piece) in enumerate(zip(plan, pieces, strict=True)):
+        for number, (group, piece, fallback) in enumerate(pieces):
             token += len(piece)
-            end = len(text) if number + 1 == len(plan) else (spans[token][0] if token < len(spans) else len(text))
-            missing = tuple(record.predicates[i] for i in group if not mentioned(record.triples[i], text[start:end]))
-            facts.append(WrittenFact(start, end, tuple(record.predicates[i] for i in group), missing))
+            end = len(text) if number + 1 == len(pieces) else (spans[token][0] if token < len(spans) else len(text))
+            said = dict(zip(sorted(group), self.checker.values(record, text[start:end], group), strict=True))
+            missing = tuple(record.predicates[i] for i in group if not said[i].whole)
+            facts.append(WrittenFact(start, end, tuple(record.predicates[i] for i in group), missing, fallback))
             start = end
-        return text, tuple(facts)
+        return Generation(
+            record.id,
+            text,
+            named_plan(record, plan.states),
+            plan.log_probability,
+            search,
+            log_probability,
+            score,
+            tuple(facts),
+            self.checker.check(record, text).faults,
+            self.encoder.unknown(record),
+        )
+
+    def _names(self, batch: Sequence[Request]) -> Tensor:
+        """(records, ids): the words of subjects and objects, of which n-grams may be said again."""
+        vocabulary = self.encoder.vocabulary
+        width = len(vocabulary) + max(len(one.extras) for one in batch)
+        names = torch.zeros(len(batch), width, dtype=torch.bool)
+        for row, one in enumerate(batch):
+            for word, role in zip(one.source.source, one.source.role, strict=True):
+                if role in (ROLE_SUBJECT, ROLE_OBJECT) and _is_name(vocabulary.decode([word], one.extras)):
+                    names[row, word] = True
+        return names.to(self.device)
 
     # --- alignment --------------------------------------------------------------------------------------------------
 
@@ -277,9 +301,9 @@ class Generator:
         """
         aligned: list[AlignedText] = []
         for begin in range(0, len(records), batch_size):
-            some = list(zip(records, facts, strict=True))[begin : begin + batch_size]
+            chunk = list(zip(records, facts, strict=True))[begin : begin + batch_size]
             examples = []
-            for record, pieces in some:
+            for record, pieces in chunk:
                 check_size(record)
                 examples.append(self.encoder.example(record, pieces))
             batch = collate(examples).to(self.device)
@@ -287,7 +311,7 @@ class Generator:
             _, best = viterbi(potentials, states)
             marginals = posterior(potentials, states)
             likelihood = log_likelihood(potentials, states)
-            for row, (record, pieces) in enumerate(some):
+            for row, (record, pieces) in enumerate(chunk):
                 found = {fact: (t, int(best[row, t])) for t, fact in enumerate(examples[row].kept)}
                 named = tuple(
                     tuple(record.predicates[i] for i in states.states[found[k][1]]) if k in found else ()
@@ -296,6 +320,12 @@ class Generator:
                 certainty = tuple(float(marginals[row, *found[k]]) if k in found else 1.0 for k in range(len(pieces)))
                 aligned.append(AlignedText(record.id, tuple(pieces), named, certainty, float(likelihood[row])))
         return aligned
+
+
+def _end_with(tokens: list[str]) -> None:
+    """Removes words that only lead over to a next fact, where a new sentence follows instead."""
+    while len(tokens) > 1 and tokens[-1] in _LEADING:
+        tokens.pop()
 
 
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:
@@ -307,31 +337,6 @@ def _best_first(generations: Iterable[Generation]) -> list[Generation]:
     return sorted(best.values(), key=lambda g: (-g.score, g.text))
 
 
-def _mistakes(record: Record, written: Generation, config: InferenceConfig) -> int:
-    """Values that their fact does not mention, and values that the text has from nowhere."""
-    found = sum(len(fact.missing) for fact in written.facts) + invented(record, written.text)
-    return found + misreadable(record, written.text) if config.verifier == "strict" else found
-
-
-def _wider(config: InferenceConfig, tried: int) -> InferenceConfig:
-    """The search after `tried` others."""
-    beam = replace(config.beam, beam=config.beam.beam * 2**tried, mention_all=True)
-    return replace(config, plans=config.plans * 4**tried, beam=beam)
-
-
-def _by_work(wanted: Iterable[_Wanted]) -> Iterable[list[_Wanted]]:
-    """What is searched together: records of the same settings and similar length, of about `rows` hypotheses a plan."""
-    by_beam: dict[BeamConfig, list[_Wanted]] = {}
-    for one in wanted:
-        by_beam.setdefault(one.config.beam, []).append(one)
-    for beam, alike in by_beam.items():
-        chunk: list[_Wanted] = []
-        limit = 0
-        for one in sorted(alike, key=lambda one: (len(one.source.predicates), len(one.source.source))):
-            limit = min(limit or one.config.rows, one.config.rows)
-            if chunk and (len(chunk) + 1) * beam.beam > limit:
-                yield chunk
-                chunk, limit = [], one.config.rows
-            chunk.append(one)
-        if chunk:
-            yield chunk
+def _is_name(tokens: Sequence[str]) -> bool:
+    forms = [word.form for token in tokens for word in words(token.strip(JOINER))]
+    return any(form not in FUNCTION_WORDS for form in forms)

@@ -1,4 +1,4 @@
-"""What the beam search keeps: texts between two facts, hypotheses within a fact, and the decoder's caches.
+"""State of the beam search: texts at a fact's end, hypotheses within a fact, and the decoder's caches.
 
 Shapes as in `agggen.generation.search`.
 """
@@ -28,64 +28,63 @@ class Hypothesis:
 
     facts: tuple[tuple[int, ...], ...]
     log_probability: float
-    score: float  # with the length penalty; what the beam was ranked by
+    score: float  # log-probability with length penalty, by which the beam ranks
 
 
 def penalised(log_p: Tensor, length: Tensor, exponent: float) -> Tensor:
-    """What texts of `length` marks and words are ranked by: Wu et al. 2016, equation 14, without the coverage term."""
+    """Scores of texts of `length` marks and words: Wu et al. 2016, equation 14, without the coverage term."""
     score = log_p / penalty(length.to(log_p.dtype), exponent)
     return torch.where(log_p > IMPOSSIBLE / 2, score, IMPOSSIBLE)
 
 
 def penalty(length: Number, exponent: float) -> Number:
-    """What divides the log-probability of texts of `length` marks and words."""
+    """The length penalty, which divides the log-probability of texts of `length` marks and words."""
     return ((5.0 + length) / 6.0) ** exponent
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """The first facts of a plan as sets of triples; `last` if there are no more."""
+class PlanPrefix:
+    """The first facts of a plan as sets of triples; `last` if they are all of them."""
 
     record: int
     groups: tuple[frozenset[int], ...]
     last: bool = True
 
     @classmethod
-    def of(cls, record: int, groups: Sequence[Sequence[int]]) -> Beginning:
+    def of(cls, record: int, groups: Sequence[Sequence[int]]) -> PlanPrefix:
         """A whole plan."""
         return cls(record, tuple(map(frozenset, groups)))
 
-    def starts(self) -> list[Beginning]:
-        """Its first facts, and more and more of them, but not all."""
-        return [self.until(fact) for fact in range(1, len(self.groups))]
+    def proper_prefixes(self) -> list[PlanPrefix]:
+        """All proper prefixes, shortest first."""
+        return [self.first(fact) for fact in range(1, len(self.groups))]
 
-    def parent(self) -> Beginning:
-        """All but the last fact."""
-        return self.until(len(self.groups) - 1)
+    def parent(self) -> PlanPrefix:
+        """The prefix without its last fact."""
+        return self.first(len(self.groups) - 1)
 
-    def until(self, fact: int) -> Beginning:
-        return Beginning(self.record, self.groups[:fact], self.last and fact == len(self.groups))
+    def first(self, fact: int) -> PlanPrefix:
+        """The prefix of so many facts."""
+        return PlanPrefix(self.record, self.groups[:fact], self.last and fact == len(self.groups))
 
 
 @dataclass
 class History:
-    """What the decoder has read of n texts, K hypotheses each."""
+    """The decoder's caches of n texts with K hypotheses each."""
 
-    caches: list[Cache]  # per layer, n rows; all that any hypothesis of a row has read
-    seen: Tensor  # (n, K, Q) which positions of it are a hypothesis's own
+    caches: list[Cache]  # per layer, n rows; the positions that any hypothesis of a row has read
+    seen: Tensor  # (n, K, Q) which of these positions a hypothesis sees
 
     @staticmethod
     def gathered(parts: Sequence[tuple[History, Tensor]], room: int = 0) -> History:
-        """Copies of some rows of each, behind each other: but for the positions that no hypothesis of a row has seen,
-        and with room for so many more.
-        """
+        """Copies the given rows of each into one history, without positions that no hypothesis sees."""
         seen, slots = [], []
         for history, index in parts:
             of_part = history.seen[index]
-            used = of_part.any(1)  # hypotheses that were left behind saw others
-            some = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
-            seen.append(of_part.gather(2, some[:, None].expand(-1, of_part.shape[1], -1)))
-            slots.append(some)
+            used = of_part.any(1)  # others belong to pruned hypotheses
+            kept = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
+            seen.append(of_part.gather(2, kept[:, None].expand(-1, of_part.shape[1], -1)))
+            slots.append(kept)
         layers = zip(*(history.caches for history, _ in parts), strict=True)
         indices = [index for _, index in parts]
         caches = [Cache.gathered(list(zip(layer, indices, slots, strict=True)), room) for layer in layers]
@@ -94,15 +93,15 @@ class History:
 
 @dataclass(frozen=True)
 class Texts:
-    """What n plans have written until the end of a fact, K hypotheses each."""
+    """The texts of n plans up to the end of a fact, K hypotheses each."""
 
     log_p: Tensor  # (n, K); IMPOSSIBLE for an empty slot
     text: Tensor  # (n, K, P) marks and words, PAD in holes
     length: Tensor  # (n, K) marks and words
-    last: int  # the place in `text` of the last fact's mark
+    last: int  # position in `text` of the last fact's mark
 
     def rows(self, index: Tensor) -> Texts:
-        """Some rows."""
+        """The rows `index`."""
         return Texts(self.log_p[index], self.text[index], self.length[index], self.last)
 
     def hypotheses(self, row: int, exponent: float) -> list[Hypothesis]:
@@ -115,27 +114,27 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A row of finished texts, with what was read of them."""
+class PrefixState:
+    """One row of texts with their history: what a next fact starts from."""
 
     texts: Texts
     history: History
     row: int
 
     @staticmethod
-    def order(places: Sequence[Place]) -> list[int]:
-        """Their numbers, those in the same texts behind each other."""
-        found: dict[int, list[int]] = {}
+    def order(places: Sequence[PrefixState]) -> list[int]:
+        """Indices of the states, grouped by the texts that they are rows of."""
+        by_texts: dict[int, list[int]] = {}
         for number, place in enumerate(places):
-            found.setdefault(id(place.texts), []).append(number)
-        return [number for some in found.values() for number in some]
+            by_texts.setdefault(id(place.texts), []).append(number)
+        return [number for numbers in by_texts.values() for number in numbers]
 
     @staticmethod
-    def gathered(places: Sequence[Place], room: int) -> tuple[Texts, History]:
-        """Copies of all, in their order, with room to read more."""
+    def gathered(places: Sequence[PrefixState], room: int) -> tuple[Texts, History]:
+        """Copies of all in one batch, in order, with `room` for more positions."""
         texts, histories = [], []
-        for _, some in groupby(places, key=lambda place: id(place.texts)):
-            first, *others = some
+        for _, same_texts in groupby(places, key=lambda place: id(place.texts)):
+            first, *others = same_texts
             index = torch.tensor([first.row, *(place.row for place in others)], device=first.texts.text.device)
             texts.append(first.texts.rows(index))
             histories.append((first.history, index))
@@ -151,87 +150,89 @@ class Beams:
     log_p: Tensor  # (n, K) of the whole text so far; IMPOSSIBLE for an empty slot
     words: Tensor  # (n, K, W) words of this fact, PAD before them
     parent: Tensor  # (n, K) which hypothesis at the fact's beginning this one continues
-    missing: Tensor  # (n, K) values that the finished fact does not mention, where that is looked at; else 0
 
     @classmethod
     def of(cls, log_p: Tensor) -> Beams:
-        """Facts without a word, one for each log-probability (n, K)."""
+        """Empty facts with these log-probabilities (n, K)."""
         parent = torch.arange(log_p.shape[1], device=log_p.device).repeat(len(log_p), 1)
-        return cls(log_p, parent.new_empty(*log_p.shape, 0), parent, torch.zeros_like(log_p))
+        return cls(log_p, parent.new_empty(*log_p.shape, 0), parent)
 
     def beams(self, index: Tensor) -> Beams:
         """Picks beams `index` (n, K') of each plan."""
-        rest = (each.gather(1, index) for each in (self.parent, self.missing))
-        return Beams(self.log_p.gather(1, index), along(self.words, index), *rest)
+        return Beams(self.log_p.gather(1, index), along(self.words, index), self.parent.gather(1, index))
 
     def plans(self, index: Tensor) -> Beams:
         """Picks the plans `index`."""
-        return Beams(self.log_p[index], self.words[index], self.parent[index], self.missing[index])
+        return Beams(self.log_p[index], self.words[index], self.parent[index])
 
     def last_words(self, n: int) -> Beams:
-        """With places for so many words."""
+        """With places for n words."""
         return replace(self, words=self.words[..., self.words.shape[2] - n :])
 
     @staticmethod
-    def joined(some: Sequence[Beams]) -> Beams:
-        """The plans of all behind each other."""
-        words = padded([each.words for each in some], before=True)
-        rest = ([getattr(each, name) for each in some] for name in ("log_p", "parent", "missing"))
-        log_p, parent, missing = map(torch.cat, rest)
-        return Beams(log_p, torch.cat(words), parent, missing)
+    def joined(batches: Sequence[Beams]) -> Beams:
+        """One batch of all plans."""
+        words = padded([each.words for each in batches], before=True)
+        log_p, parent = ([getattr(each, name) for each in batches] for name in ("log_p", "parent"))
+        return Beams(torch.cat(log_p), torch.cat(words), torch.cat(parent))
 
 
 @dataclass
-class Written:
-    """Facts that are settled, as they leave `Open`."""
+class FinishedFacts:
+    """Finished facts, removed from `ActiveFacts`."""
 
-    nodes: list[Beginning]
+    nodes: list[PlanPrefix]
     beams: Beams
     text: Tensor  # (n, K, P), before these facts' words, by parent
 
     @staticmethod
-    def joined(some: Sequence[Written]) -> Written:
-        """All of them."""
-        text = torch.cat(padded([each.text for each in some], before=True))
-        return Written(
-            [node for each in some for node in each.nodes], Beams.joined([each.beams for each in some]), text
+    def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
+        """One batch of all."""
+        text = torch.cat(padded([each.text for each in batches], before=True))
+        return FinishedFacts(
+            [node for each in batches for node in each.nodes], Beams.joined([each.beams for each in batches]), text
         )
 
     def texts(self) -> Texts:
-        """The texts with these facts."""
+        """The texts that end with these facts."""
         words = self.beams.words
-        words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # holes behind them
+        words = words.gather(2, (words == PAD).to(torch.uint8).argsort(dim=2, stable=True))  # holes last
         longest = int((words != PAD).sum(2).max())
         text = torch.cat((along(self.text, self.beams.parent), words[..., :longest]), 2)
         return Texts(self.beams.log_p, text, (text != PAD).sum(2), self.text.shape[2] - 1)
 
 
 @dataclass
-class Open:
-    """The facts that are being written, n of them, K hypotheses each."""
+class ActiveFacts:
+    """The n facts that are being decoded, K hypotheses each."""
 
-    nodes: list[Beginning]  # whose last fact it is
-    memory: Memory  # but for `cross`, which is in caches of its own
+    nodes: list[PlanPrefix]  # prefixes that end with these facts
+    memory: Memory  # without `cross`, which is cached apart
     cross: list[Cache]  # per layer
     visible: Tensor  # (n, M)
     text: Tensor  # (n, K, P) of the facts before this one, and its mark, by parent; PAD in holes
+    base: Tensor  # (n, K) log-probability of the text before this fact, by parent
     start: Tensor  # (n, K) position of this fact's mark, by parent
-    past: History  # what the hypotheses within the fact have read
-    live: Beams  # those that may go on
-    done: Beams  # the best that are finished
+    past: History  # of the hypotheses within the fact
+    live: Beams  # active hypotheses
+    done: Beams  # the best finished hypotheses
     score: Tensor  # (n, K) of `done`, falling
-    inputs: Tensor  # (n, K) the last mark or word of `live`, which was not read yet
-    step: Tensor  # (n,) words of `live`
-    floor: Tensor  # (n,) the fewest words of the fact
-    least: Tensor  # (n,) the log-probability that a version must have
-    waited: Tensor  # (n,) words since the fact would have ended if nothing had to be mentioned
+    inputs: Tensor  # (n, K) the last mark or word of `live`, not decoded yet
+    step: Tensor  # (n,) words of `live` so far
+    floor: Tensor  # (n,) minimum number of words
+    least: Tensor  # (n,) minimum log-probability of a hypothesis
+    free: Tensor  # (n, K) the best scores of ends, falling, without constraints
+    waited: Tensor  # (n,) words since the unconstrained search would have ended
+    barred: Tensor  # (n, ids) forbidden words; no columns without constraints
+    names: Tensor  # (n, ids) words whose n-grams may be repeated
+    states: dict[PlanPrefix, list[int]]  # of the constraint's automaton, for each of `live`; empty without constraints
 
-    def leave(self, staying: Tensor) -> Written:
-        """Takes out the rows for which `staying` (n,) is False. The last ones that stay move to the places of those."""
+    def leave(self, staying: Tensor) -> FinishedFacts:
+        """Removes the rows where `staying` (n,) is False and returns them; the last rows move into their places."""
         keep, gone = staying.nonzero().flatten(), (~staying).nonzero().flatten()
         which = gone.tolist()
         nodes = [self.nodes[row] for row in which]
-        written = Written(nodes, self.done.plans(gone), self.text[gone])
+        written = FinishedFacts(nodes, self.done.plans(gone), self.text[gone])
         n = len(keep)
         order = torch.arange(n, device=staying.device)
         places = gone[gone < n]
@@ -242,14 +243,16 @@ class Open:
         move(copy_keys, places, late)
         self.memory = Memory(ids[order], triple[order], [], copy_keys[:n])
         self.nodes = [self.nodes[row] for row in order.tolist()]
+        for node in nodes:
+            self.states.pop(node, None)
         self.past.seen = self.past.seen[order]
         self.live, self.done = self.live.plans(order), self.done.plans(order)
         for name in _BY_ROW:
             setattr(self, name, getattr(self, name)[order])
         return written
 
-    def joined(self, other: Open, memory: Memory, cross: list[Cache], room: int) -> Open:
-        """These facts, and others behind them; `memory` and `cross` are of all, and there is room to read more."""
+    def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], room: int) -> ActiveFacts:
+        """These facts and then the others, with `room` for more positions; `memory` and `cross` are those of all."""
         both = self, other
         live = Beams.joined([one.live.last_words(int(one.step.max())) for one in both])
         done = Beams.joined([one.done.last_words(int(one.step.max())) for one in both])
@@ -259,22 +262,39 @@ class Open:
         text = padded([one.text for one in both], before=True)
         rest = {name: torch.cat([getattr(one, name) for one in both]) for name in _BY_ROW if name != "text"}
         nodes = self.nodes + other.nodes
-        return Open(nodes, memory, cross, past=past, live=live, done=done, text=torch.cat(text), **rest)
+        states = {**self.states, **other.states}
+        return ActiveFacts(
+            nodes, memory, cross, past=past, live=live, done=done, text=torch.cat(text), states=states, **rest
+        )
 
 
-_BY_ROW = ("visible", "text", "start", "score", "inputs", "step", "floor", "least", "waited")
+_BY_ROW = (
+    "visible",
+    "text",
+    "base",
+    "start",
+    "score",
+    "free",
+    "inputs",
+    "step",
+    "floor",
+    "least",
+    "waited",
+    "barred",
+    "names",
+)
 
 
 def along(values: Tensor, index: Tensor) -> Tensor:
-    """values (n, K, ...) of the beams `index` (n, K')."""
+    """Gathers values (n, K, ...) of the beams `index` (n, K')."""
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
 
 
-def padded(some: Sequence[Tensor], before: bool = False) -> list[Tensor]:
-    """The last dimension of all is that of the longest; zeros, which are PAD and False, behind or before the others."""
-    longest = max(each.shape[-1] for each in some)
-    more = [longest - each.shape[-1] for each in some]
-    return [F.pad(each, (n, 0) if before else (0, n)) for each, n in zip(some, more, strict=True)]
+def padded(batches: Sequence[Tensor], before: bool = False) -> list[Tensor]:
+    """Pads the last dimension of all to the longest with zeros (PAD, False), at the end or `before`."""
+    longest = max(each.shape[-1] for each in batches)
+    more = [longest - each.shape[-1] for each in batches]
+    return [F.pad(each, (n, 0) if before else (0, n)) for each, n in zip(batches, more, strict=True)]
 
 
 def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:

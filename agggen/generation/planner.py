@@ -5,7 +5,7 @@ It needs the transitions, the predicate table and nothing else of a model, so it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -14,24 +14,10 @@ import torch
 from agggen.encoding import Encoder
 from agggen.errors import PlanError, RecordError
 from agggen.generation.config import InferenceConfig
-from agggen.generation.results import Candidates, PlannedRecord
+from agggen.generation.results import Candidates, PlannedRecord, PlanSearch
 from agggen.model.lattice import lattice
 from agggen.model.transitions import Transitions
-from agggen.planning import (
-    IndexPlan,
-    PlanScores,
-    ScoredPlan,
-    k_best,
-    log_partition,
-    named_plan,
-    no_aggregation,
-    ordered_states,
-    plan_score,
-    random_order,
-    resolve_plan,
-    rewarded,
-    two_stage,
-)
+from agggen.planning import PlanDistribution, PlanScores, ScoredPlan, named_plan, resolve_plan
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
@@ -48,16 +34,26 @@ class Planner:
         self.encoder = encoder
         self.config = config or InferenceConfig()
 
-    def check(self, record: Record, plan: Plan | None = None, complete: bool = False) -> None:
-        """Passes if the record can be written about, with this human plan where one is given.
+    def check(
+        self,
+        record: Record,
+        plan: Plan | None = None,
+        complete: bool = False,
+        config: InferenceConfig | None = None,
+    ) -> None:
+        """Passes if the record can be planned under the settings, with this human plan where one is given.
 
         Raises:
             RecordError: the record has too many triples.
-            PlanError: the plan does not fit the record.
+            PlanError: the plan does not fit the record, or plans of so many triples cannot be sampled.
         """
         check_size(record)
+        config = config or self.config
         if plan is not None:
-            resolve_plan(record, plan, complete=complete, scores=self.scores([record])[0] if complete else None)
+            resolve_plan(record, plan, partial=complete)
+        elif config.planner == "sample" and config.ablation == "none":
+            (distribution,) = self.distributions([record], config)
+            distribution.check_sampling()
 
     def check_level(self, level: int) -> None:
         """Passes if groups of up to `level` predicates are within the model's L; 0 stands for L.
@@ -65,45 +61,78 @@ class Planner:
         Raises:
             PlanError: they are not.
         """
-        limit = self.transitions.max_size
+        limit = self.transitions.max_group_size
         if level > limit:
             raise PlanError(f"aggregation level {level} exceeds this model's largest group of {limit} predicates")
 
-    @torch.no_grad()
-    def scores(self, records: Sequence[Record]) -> list[PlanScores]:
-        """The transition scores of each record, in its own predicates' order.
+    def distributions(
+        self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
+    ) -> list[PlanDistribution]:
+        """p(z | x) of each record under the settings (default: the planner's own), for all records or for each.
 
         Raises:
+            PlanError: a level exceeds the model's L.
             RecordError: a record has more than MAX_TRIPLES triples.
         """
-        for record in records:
+        configs = self._configs(config, len(records))
+        for record, own in zip(records, configs, strict=True):
             check_size(record)
-        found: dict[int, PlanScores] = {}
+            self.check_level(own.level)
+        known: list[tuple[int, ...]] = []
+        ids: list[tuple[int, ...]] = []
+        for record, own in zip(records, configs, strict=True):
+            numbers = self.encoder.predicate_ids(record)
+            known.append(tuple(i for i, number in enumerate(numbers) if number or own.verify == "off"))
+            ids.append(tuple(numbers[i] for i in known[-1]))
+        return [
+            PlanDistribution(len(record.triples), scores, indices, own.level or None, own.group_reward)
+            for record, scores, indices, own in zip(records, self._scores(ids), known, configs, strict=True)
+        ]
+
+    @torch.no_grad()
+    def _scores(self, ids: Sequence[tuple[int, ...]]) -> list[PlanScores | None]:
+        """The transition scores between the predicates of each record, given by their ids; None without any."""
+        scores: list[PlanScores | None] = [None] * len(ids)
         by_size: dict[int, list[int]] = {}
-        for index, record in enumerate(records):
-            by_size.setdefault(len(record.triples), []).append(index)
-        largest, device = self.transitions.max_size, self.transitions.a_in.device
+        for index, numbers in enumerate(ids):
+            by_size.setdefault(len(numbers), []).append(index)
+        by_size.pop(0, None)
+        largest, device = self.transitions.max_group_size, self.transitions.a_in.device
         for n, indices in by_size.items():
-            states = lattice(n, largest)
-            order = ordered_states(n, largest)
-            place = {state: i for i, state in enumerate(states.states)}
-            columns = torch.tensor([place[state] for state in order])
-            predicates = torch.tensor([self.encoder.predicate_ids(records[i]) for i in indices], device=device)
             counts = torch.full((len(indices),), n, device=device)
-            on_device = lattice(n, largest, str(predicates.device))
-            start, out, inside_start, inside, within = (
-                tensor.double().cpu() for tensor in self.transitions(predicates, counts, on_device)
-            )
+            predicates = torch.tensor([ids[i] for i in indices], device=device)
+            batch = self.transitions(predicates, counts, lattice(n, largest, str(device)))
+            tensors = [tensor.double().cpu().numpy() for tensor in batch]
+            inner = self.transitions.inner_weight
             for row, i in enumerate(indices):
-                found[i] = PlanScores(
-                    start[row].numpy(),
-                    out[row].numpy(),
-                    inside_start[row].numpy(),
-                    inside[row].numpy(),
-                    order,
-                    within[row][columns].numpy(),
-                )
-        return [found[i] for i in range(len(records))]
+                start, out, inside_start, inside, within = (tensor[row] for tensor in tensors)
+                last = None if inner == 1 else within
+                scores[i] = PlanScores(start, out, inside_start, inside, inner * within, largest, last)
+        return scores
+
+    def plan(
+        self, records: Sequence[Record], k: int = 10, config: InferenceConfig | None = None
+    ) -> list[list[PlannedRecord]]:
+        """The k best plans of each record, best first, by the search that the settings name; fewer if it finds fewer.
+
+        The first ``config.plans`` of them are those that `candidates` gives.
+
+        Raises:
+            PlanError: `k` below 1, or a level that exceeds the model's L.
+            RecordError: a record has too many triples.
+        """
+        own = config or self.config
+        return [
+            self.plans_of(record, distribution, k, own)
+            for record, distribution in zip(records, self.distributions(records, own), strict=True)
+        ]
+
+    def plans_of(
+        self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
+    ) -> list[PlannedRecord]:
+        """`plan` of one record with its distribution under the same settings."""
+        plans, search = self._search(record, distribution, k, config)
+        return [PlannedRecord(named_plan(record, plan.states), plan.log_probability, search) for plan in plans]
 
     def candidates(
         self,
@@ -112,73 +141,81 @@ class Planner:
         complete: bool | Sequence[bool] = False,
         config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
     ) -> list[Candidates]:
-        """The plans of each record that are worth writing out; the arguments are those of `Generator.generate`.
+        """The plans of each record that are to be written out; the arguments are those of `Generator.generate`.
 
         Raises:
             PlanError: a human plan does not fit its record, or a level exceeds the model's L.
             RecordError: a record has too many triples.
         """
         n = len(records)
-        configs = [item or self.config for item in each(config, n, "config")]
-        for item in configs:
-            self.check_level(item.level)
+        configs = self._configs(config, n)
         human = [None] * n if plans is None else plans
-        parts = zip(records, self.scores(records), human, each(complete, n, "complete"), configs, strict=True)
+        distributions = self.distributions(records, configs)
+        parts = zip(records, distributions, human, each(complete, n, "complete"), configs, strict=True)
         return [self.candidates_of(*of_record) for of_record in parts]
 
     def candidates_of(
-        self, record: Record, scores: PlanScores, plan: Plan | None, complete: bool, config: InferenceConfig
+        self,
+        record: Record,
+        distribution: PlanDistribution,
+        plan: Plan | None,
+        complete: bool,
+        config: InferenceConfig,
     ) -> Candidates:
-        """The plans of one record with its `scores`; probabilities are those of plans with their reward.
+        """`candidates` of one record with its distribution under the same settings.
 
         Raises:
-            PlanError: the human `plan` does not fit the record, or the level exceeds the model's L.
+            PlanError: the human `plan` does not fit the record.
         """
-        self.check_level(config.level)
-        scores = rewarded(scores, config.group_reward)
         if plan is None:
-            found = self._search(record, scores, config)
-        else:
-            found = [resolve_plan(record, plan, complete=complete, scores=scores)]
-        norm = log_partition(scores)
-        chains = [plan_score(scores, states) for states in found]
-        log_probabilities = tuple(None if chain is None else _normalised(chain, norm) for chain in chains)
-        return Candidates(tuple(found), log_probabilities, plan is not None)
+            return Candidates(*self._search(record, distribution, config.plans, config))
+        states = resolve_plan(record, plan, partial=complete)
+        if complete:
+            states = distribution.complete(states)
+        return Candidates((distribution.scored(states),), "given")
 
-    def _search(self, record: Record, scores: PlanScores, config: InferenceConfig) -> list[IndexPlan]:
-        limit = config.level or None
-        found: list[ScoredPlan]
+    def _search(
+        self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
+    ) -> tuple[tuple[ScoredPlan, ...], PlanSearch]:
+        """At most `k` different plans, and how they were found."""
+        if k < 1:
+            raise PlanError(f"{k} plans were asked for; at least 1 is possible")
+        rng = np.random.default_rng([config.seed, *record.id.encode()])
+        plans: Iterable[ScoredPlan]
+        search: PlanSearch
         if config.ablation == "plain":  # the whole text is one fact
-            return [(tuple(range(len(record.triples))),)]
-        if config.ablation == "random-order":
-            rng = np.random.default_rng([config.seed, *record.id.encode()])
-            found = random_order(scores, rng, config.aggregations, limit)
+            plans, search = [distribution.scored((tuple(range(len(record.triples))),))], "plain"
+        elif config.ablation == "random-order":
+            plans, search = distribution.random_order(rng, config.aggregations), "random-order"
         elif config.ablation == "no-aggregation":
-            found = no_aggregation(scores, config.order_beam)
+            plans, search = distribution.no_aggregation(config.order_beam), "no-aggregation"
         elif config.planner == "two-stage":
-            found = two_stage(scores, config.order_beam, config.aggregations, limit)[: config.plans]
+            plans, search = distribution.two_stage(config.order_beam, config.aggregations), "two-stage"
+        elif config.planner == "sample":
+            plans, search = distribution.sample(k, rng, config.top_p), "sample"
         else:
-            found = k_best(scores, config.plans, limit)
-        return list(dict.fromkeys(plan.states for plan in found))
+            plans, proven = distribution.k_best(k)
+            search = "exact" if proven else "beam"
+        return tuple({plan.states: plan for plan in plans}.values())[:k], search
 
-    def plan(self, records: Sequence[Record], k: int = 10, level: int = 0) -> list[list[PlannedRecord]]:
-        """The k most likely plans of each record, with log p(z | x) over all plans of that level, under the planner's
-        own `group_reward`.
-        """
-        return [
-            self.plans_of(record, scores, k, level)
-            for record, scores in zip(records, self.scores(records), strict=True)
-        ]
+    def _configs(
+        self, config: InferenceConfig | Sequence[InferenceConfig | None] | None, n: int
+    ) -> list[InferenceConfig]:
+        return [own or self.config for own in each(config, n, "config")]
 
-    def plans_of(self, record: Record, scores: PlanScores, k: int, level: int) -> list[PlannedRecord]:
-        """The k most likely plans of one record with its `scores`."""
-        limit = level or None
-        scores = rewarded(scores, self.config.group_reward)
-        norm = log_partition(scores, limit)
-        return [
-            PlannedRecord(named_plan(record, found.states), _normalised(found.log_probability, norm))
-            for found in k_best(scores, k, limit)
-        ]
+
+def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
+    """The record's triples whose predicates training saw, and their places in it.
+
+    Where these are all, it is the record itself, without places; where there are none, None.
+    """
+    ids = encoder.predicate_ids(record)
+    if all(ids):
+        return record, ()
+    indices = tuple(index for index, number in enumerate(ids) if number)
+    if not indices:
+        return None, ()
+    return Record(record.id, tuple(record.triples[index] for index in indices)), indices
 
 
 def check_size(record: Record) -> None:
@@ -205,8 +242,3 @@ def each(value: T | Sequence[T], n: int, name: str) -> Sequence[T]:
     if len(value) != n:
         raise ValueError(f"{name} has {len(value)} values for {n} records")
     return value
-
-
-def _normalised(chain: float, norm: float | None) -> float:
-    """log p(z | x); the chain's own log-probability where the sum over all plans is too large to compute."""
-    return chain if norm is None else min(chain - norm, 0.0)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from agggen.planning import IndexPlan
+from agggen.planning import ScoredPlan
 from agggen.records import Plan
+
+PlanSearch = Literal["exact", "beam", "two-stage", "sample", "given", "random-order", "no-aggregation", "plain"]
+"""How plans were found. exact: they are certainly the most probable; beam: a beam search found them, and whether others
+are more probable is not known; given: a human's; the others as `InferenceConfig` names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The plans of one record that are to be written out, in indices of ``record.predicates``, each once."""
 
-    plans: tuple[IndexPlan, ...]
-    log_probabilities: tuple[float | None, ...]
-    """log p(z | x) of each, normalised over all plans of the record; None if a group is larger than the model's L."""
-    given: bool = False
-    """Whether a human gave the plan, which is then followed whatever comes of it."""
+    plans: tuple[ScoredPlan, ...]
+    search: PlanSearch
+
+    @property
+    def given(self) -> bool:
+        """Whether a human gave the plan, which is then followed whatever comes of it."""
+        return self.search == "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,9 @@ class WrittenFact:
     start: int
     end: int
     predicates: tuple[str, ...]
-    missing: tuple[str, ...]  # predicates of the state whose values the piece does not mention
+    missing: tuple[str, ...]  # predicates of the state whose values the piece does not say whole
+    fallback: bool = False
+    """Whether the model found no words for it that passed the check: a wording of the corpus or a plain clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +45,20 @@ class Generation:
     id: str
     text: str
     plan: Plan
-    plan_log_probability: float | None  # log p(z | x), normalised over all plans of the record
-    text_log_probability: float  # log p(y | z, x)
+    plan_log_probability: float | None  # log p(z | x) over the plans of its settings; None where it is not known
+    plan_search: PlanSearch
+    text_log_probability: float  # log p(y | z, x) of what the model wrote; each word of a fallback counts as e^-1
     score: float  # what the joint choice maximises
     facts: tuple[WrittenFact, ...]
+    faults: tuple[str, ...] = ()
+    """What the strict check finds wrong in the whole text, in words (`agggen.verification.check`)."""
+    unknown_predicates: tuple[str, ...] = ()
+    """Predicates of the record that training never saw; plain clauses say them."""
 
     @property
     def fulfilled(self) -> bool:
-        """Whether every fact mentions the values of all triples that the plan put into it."""
-        return not any(fact.missing for fact in self.facts)
+        """Whether every fact says the values of its triples whole, and the strict check finds no fault in the text."""
+        return not self.faults and not any(fact.missing for fact in self.facts)
 
     def as_dict(self) -> dict[str, object]:
         """The JSON form: one line of `agggen generate`'s output."""
@@ -53,9 +67,12 @@ class Generation:
             "text": self.text,
             "plan": str(self.plan),
             "plan_log_probability": self.plan_log_probability,
+            "plan_search": self.plan_search,
             "text_log_probability": self.text_log_probability,
             "score": self.score,
             "fulfilled": self.fulfilled,
+            **({"faults": list(self.faults)} if self.faults else {}),
+            **({"unknown_predicates": list(self.unknown_predicates)} if self.unknown_predicates else {}),
             "facts": [
                 {
                     "start": fact.start,
@@ -63,6 +80,7 @@ class Generation:
                     "text": self.text[fact.start : fact.end],
                     "predicates": list(fact.predicates),
                     **({"missing": list(fact.missing)} if fact.missing else {}),
+                    **({"fallback": True} if fact.fallback else {}),
                 }
                 for fact in self.facts
             ],
@@ -71,10 +89,15 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRecord:
-    """A plan of a record with log p(z | x); None if a group is larger than the model's L."""
+    """A plan of a record with log p(z | x) over the plans of its settings.
+
+    The log-probability is None if the sum over all plans is too large to compute, or if the plan is not among them: a
+    group is larger than the model's L or the level.
+    """
 
     plan: Plan
     log_probability: float | None
+    search: PlanSearch
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
 """Beam search under plans, batched over records, plans and beams, with key-value caches (METHOD 3 and 6).
 
-Fact t is written under the mask of its state's triples. When K versions of it are settled, they are read once more
-under the mask of all triples and are the history of fact t + 1, exactly as training saw it (`history="shared"`); with
-`history="masked"` the whole text so far is read again under the next state's mask.
+Fact t is decoded under the mask of its state's triples. Its K finished hypotheses are then encoded once more under the
+mask of all triples and become the history of fact t + 1, exactly as in training (`history="shared"`); with
+`history="masked"` the whole text so far is encoded again under the next state's mask.
 
-Some things make it fast, none of which changes a result. Plans that begin with the same sets of triples share the
-search of these facts (an emission depends on the set alone), and hypotheses that begin with the same words share their
-reading. Facts of different plans, records and places in their texts are written side by side, and as some are settled
-others take their places, so that steps stay large. The K hypotheses of a plan are K queries to one copy of the encoded
-record. Caches are never reordered: all positions that any hypothesis of a plan ever read lie side by side, and a mask
-says which of them each hypothesis may see. And what can no longer reach the score that it would need is given up.
+What makes it fast changes no result. Plans with a common prefix of triple sets share the search of these facts (an
+emission depends on the set alone), and hypotheses with a common prefix of words share its encoding. Facts of different
+plans and records are decoded in one batch; when some finish, the next ones join (continuous batching). The K hypotheses
+of a plan are K queries to one copy of the encoded record. Caches are never reordered: the positions that any hypothesis
+of a plan has read stay where they are, and a mask says which of them each hypothesis sees. Hypotheses that cannot reach
+the score that they need are pruned.
 
-Shapes: n plans (or beginnings of plans), K beams, Q cached positions, P marks and words of earlier facts with holes;
+Shapes: n plans (or plan prefixes), K beams, Q cached positions, P marks and words of earlier facts, with PAD in holes;
 the rest as in `agggen.model`.
 """
 
@@ -26,25 +26,26 @@ from torch import Tensor
 
 from agggen.generation.agenda import Agenda
 from agggen.generation.config import BeamConfig
+from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import (
+    ActiveFacts,
     Beams,
-    Beginning,
+    FinishedFacts,
     History,
     Hypothesis,
-    Open,
-    Place,
+    PlanPrefix,
+    PrefixState,
     Texts,
-    Written,
     along,
     penalty,
 )
-from agggen.generation.words import Missing, decode, write_words
+from agggen.generation.words import decode, write_words
 from agggen.model.batch import FACT, LAST, PAD
 from agggen.model.joint import JointModel, Memory
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache, full_precision
 
-_ROUNDING = 1 + 1e-5  # a score that is just reached is reached, whatever its last digits
+_ROUNDING = 1 + 1e-5  # tolerance of the pruning bound, so that rounding never prunes a tie
 
 
 @dataclass(frozen=True)
@@ -56,65 +57,78 @@ class Task:
 
 
 class BeamSearch:
-    """Writes about the encoded records of `memory`, with a model in evaluation mode.
+    """Decodes texts for the encoded records of `memory`, with a model in evaluation mode.
 
     Args:
-        missing: asked if `config.mention_all`.
+        constrain: gives the constraint of a plan prefix's last fact; None: unconstrained search.
+        names: (records, ids), the words of each record's subjects and objects, whose n-grams may be repeated.
     """
 
-    def __init__(self, model: JointModel, memory: Memory, config: BeamConfig, missing: Missing | None = None) -> None:
+    def __init__(
+        self,
+        model: JointModel,
+        memory: Memory,
+        config: BeamConfig,
+        constrain: Callable[[PlanPrefix], Constraint] | None = None,
+        names: Tensor | None = None,
+    ) -> None:
         self.model, self.memory, self.config = model, memory, config
-        self.missing = missing if config.mention_all else None
+        self.constrain = constrain
         self.device = memory.ids.device
+        if names is None:
+            names = memory.ids.new_zeros(
+                len(memory.ids), max(int(memory.ids.max()) + 1, model.n_output), dtype=torch.bool
+            )
+        self.names = names
         self._cross = [Cache.of(layer) for layer in memory.cross]
 
     @torch.no_grad()
     def write(
         self, tasks: Sequence[Task], room: int, needs: Callable[[int], float] = lambda task: -math.inf
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The best texts of each task, best first, behind the task's number, as they are found.
+        """Yields (task index, hypotheses, best first) as each task finishes.
 
-        They are at most `config.beam`, and one at least, but none if all are below what the task needs and that is
-        certain before the last fact is written. Where nothing can be finished (its ends have no probability), the text
-        is empty at a log-probability of IMPOSSIBLE.
+        A task has 1 to `config.beam` hypotheses, or none if it was pruned: no text of it can reach the score that it
+        needs. Where no hypothesis can end (all ends are impossible), the text is empty with log-probability IMPOSSIBLE.
 
         Args:
-            tasks: the first are begun first.
-            room: how many facts are written at once.
-            needs: the score below which texts of a task, by its number, are of no use; it may rise meanwhile.
+            tasks: in order of priority.
+            room: the number of facts decoded together.
+            needs: the lowest score at which a text of a task, by index, is still of use; it may rise meanwhile.
         """
-        plans = [Beginning.of(task.record, task.groups) for task in tasks]
+        plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
         places = self._nothing(plans)
-        best = {node.parent(): (0.0, 0) for node in places}  # the largest log-probability and length of what is written
-        rows: Open | None = None
+        best = {node.parent(): (0.0, 0) for node in places}  # best log-probability and length so far
+        rows: ActiveFacts | None = None
 
-        def needed(task: int, start: Beginning) -> float:
-            """The log-probability below which nothing that goes on from `start` has the score that its task needs,
-            however long it gets: more words make no text likelier, and their number is limited.
+        def needed(task: int, start: PlanPrefix) -> float:
+            """The lowest log-probability at `start` from which a continuation can reach the score that `task` needs.
+
+            Further words only lower the log-probability, and their number is limited, so the length penalty is too.
             """
             left = (len(tasks[task].groups) - len(start.groups)) * (self.config.max_fact_tokens + 1)
             return needs(task) * penalty(best[start][1] + left, self.config.length_penalty) * _ROUNDING
 
         while True:
-            fresh: dict[Beginning, float] = {}
+            fresh: dict[PlanPrefix, float] = {}
             while len(fresh) + (len(rows.nodes) if rows else 0) < room and (node := agenda.next()):
                 start = node.parent()
                 for task in agenda.of(node):
                     if best[start][0] < needed(task, start):
                         agenda.finish(task)
                         yield task, []
-                if hopeful := agenda.of(node):
-                    fresh[node] = min(needed(task, start) for task in hopeful)
+                if unpruned := agenda.of(node):
+                    fresh[node] = min(needed(task, start) for task in unpruned)
             if fresh:
                 rows = self._begin(fresh, places, rows)
             if not rows:
                 return
-            # Small steps are slow, and so is reading a few texts at a time: between the two, half of the facts go on.
-            written = write_words(self.model, self.config, rows, len(rows.nodes) // 2, self.missing)
+            # Small decoding steps are slow, and so is encoding a few texts at a time: go on until half have finished.
+            written = write_words(self.model, self.config, rows, len(rows.nodes) // 2, self.constrain)
             texts = written.texts()
-            found = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
-            best |= dict(zip(written.nodes, found, strict=True))
+            reached = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
+            best |= dict(zip(written.nodes, reached, strict=True))
             for row, node in enumerate(written.nodes):
                 for task in agenda.of(node):
                     enough = best[node][0] >= needed(task, node)
@@ -123,9 +137,9 @@ class BeamSearch:
                         yield task, texts.hypotheses(row, self.config.length_penalty) if enough else []
             starts = [places.pop(node) for node in written.nodes]
             going_on = [row for row, node in enumerate(written.nodes) if agenda.of(node)]
-            for some in _alike(texts, going_on):
-                which = [some[i] for i in Place.order([starts[row] for row in some])]
-                read = self._remember(written, texts, which, [starts[row] for row in which])
+            for batch in _similar_lengths(texts, going_on):
+                which = [batch[i] for i in PrefixState.order([starts[row] for row in batch])]
+                read = self._read_finished(written, texts, which, [starts[row] for row in which])
                 for new, row in enumerate(which):
                     places |= dict.fromkeys(agenda.written(written.nodes[row]), replace(read, row=new))
             if not rows.nodes:
@@ -135,22 +149,22 @@ class BeamSearch:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
     def _of(self, records: Sequence[int]) -> tuple[Memory, list[Cache]]:
-        """The memory of these records, a row for each; without and with what is attended to."""
+        """The memory of these records, one row each, and the caches of its cross-attention."""
         index = self._index(records)
         return self.memory._replace(cross=[]).rows(index), [cache.rows(index) for cache in self._cross]
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    def _nothing(self, plans: Iterable[Beginning]) -> dict[Beginning, Place]:
-        """Where the first facts of plans go on from: the one empty text."""
+    def _nothing(self, plans: Iterable[PlanPrefix]) -> dict[PlanPrefix, PrefixState]:
+        """The state that first facts start from: one empty text."""
         log_p = full_precision(self.memory.copy_keys.new_zeros(1, self.config.beam)).fill_(IMPOSSIBLE)
         log_p[:, 0] = 0.0
         text = torch.zeros(1, self.config.beam, 0, dtype=torch.long, device=self.device)
-        place = Place(Texts(log_p, text, text.sum(2), 0), self._unread(1), 0)
-        return {plan.until(1): place for plan in plans}
+        place = PrefixState(Texts(log_p, text, text.sum(2), 0), self._unread(1), 0)
+        return {plan.first(1): place for plan in plans}
 
     def _unread(self, n: int) -> History:
-        """That of n texts of which nothing was read."""
+        """The history of n texts of which nothing has been encoded."""
         none = [
             (key[:1, :, :0].expand(n, -1, -1, -1), value[:1, :, :0].expand(n, -1, -1, -1))
             for key, value in self.memory.cross
@@ -158,11 +172,13 @@ class BeamSearch:
         seen = torch.zeros(n, self.config.beam, 0, dtype=torch.bool, device=self.device)
         return History([Cache.of(layer) for layer in none], seen)
 
-    def _begin(self, fresh: Mapping[Beginning, float], places: Mapping[Beginning, Place], rows: Open | None) -> Open:
-        """The open facts, and those that end these beginnings, with the log-probability that each needs."""
+    def _begin(
+        self, fresh: Mapping[PlanPrefix, float], places: Mapping[PlanPrefix, PrefixState], rows: ActiveFacts | None
+    ) -> ActiveFacts:
+        """Adds the last facts of these prefixes, each with the log-probability that it needs, to the active facts."""
         nodes = list(fresh)
-        nodes = [nodes[i] for i in Place.order([places[node] for node in nodes])]
-        texts, past = Place.gathered([places[node] for node in nodes], 16 * self.config.beam)
+        nodes = [nodes[i] for i in PrefixState.order([places[node] for node in nodes])]
+        texts, past = PrefixState.gathered([places[node] for node in nodes], 16 * self.config.beam)
         marks = self._index([LAST if node.last else FACT for node in nodes])[:, None].expand_as(texts.log_p)
         members = torch.zeros(len(nodes), int(self.memory.triple.max()) + 1, dtype=torch.bool, device=self.device)
         for row, node in enumerate(nodes):
@@ -176,12 +192,18 @@ class BeamSearch:
         floor = [min(max(len(node.groups[-1]) * self.config.min_tokens_per_triple, 1), most) for node in nodes]
         nothing = torch.zeros_like(marks[:, 0])
         done = Beams.of(torch.full_like(texts.log_p, IMPOSSIBLE))
-        new = Open(
+        width = self.names.shape[1] if self.constrain else 0
+        barred = torch.zeros(len(nodes), width, dtype=torch.bool, device=self.device)
+        if self.constrain:
+            for row, node in enumerate(nodes):
+                barred[row, list(self.constrain(node).barred)] = True
+        new = ActiveFacts(
             nodes=nodes,
             memory=memory,
             cross=cross,
             visible=visible,
             text=torch.cat((texts.text, marks[..., None]), 2),
+            base=texts.log_p,
             start=texts.length,
             past=past,
             live=Beams.of(texts.log_p),
@@ -191,32 +213,38 @@ class BeamSearch:
             step=nothing,
             floor=self._index(floor),
             least=torch.tensor([fresh[node] for node in nodes], dtype=texts.log_p.dtype, device=self.device),
+            free=done.log_p,
             waited=nothing,
+            barred=barred,
+            names=self.names[self._index([node.record for node in nodes])],
+            states={node: [0] * self.config.beam for node in nodes} if self.constrain else {},
         )
         if not rows:
             return new
         both = self._of([node.record for node in (*rows.nodes, *nodes)])
         return rows.joined(new, *both, room=16 * self.config.beam)
 
-    def _remember(self, written: Written, texts: Texts, rows: list[int], starts: Sequence[Place]) -> Place:
-        """Reads the last fact of some `rows` under the mask of all triples, as the shared history of training does.
+    def _read_finished(
+        self, written: FinishedFacts, texts: Texts, rows: list[int], starts: Sequence[PrefixState]
+    ) -> PrefixState:
+        """Encodes the last fact of `rows` under the mask of all triples, as the shared history of training does.
 
-        Gives where the first of them goes on; the others are behind it.
+        Returns the state of the first of them; the others follow at the next row numbers.
         """
         index = self._index(rows)
-        some = texts.rows(index)
+        rows_texts = texts.rows(index)
         if self.model.config.history == "masked":
-            return Place(some, self._unread(len(rows)), 0)
+            return PrefixState(rows_texts, self._unread(len(rows)), 0)
         memory, cross = self._of([written.nodes[row].record for row in rows])
-        _, history = Place.gathered(starts, 4 * (some.text.shape[2] - some.last))
+        _, history = PrefixState.gathered(starts, 4 * (rows_texts.text.shape[2] - rows_texts.last))
         history.seen = along(history.seen, written.beams.parent[index])
-        self._read(some.text, some.last, cross, memory.triples(), history)
-        return Place(some, history, 0)
+        self._read(rows_texts.text, rows_texts.last, cross, memory.triples(), history)
+        return PrefixState(rows_texts, history, 0)
 
     def _read(self, text: Tensor, start: int, cross: list[Cache], visible: Tensor, history: History) -> None:
-        """Puts `text` (n, K, P), with PAD in holes, into the history from place `start` on.
+        """Appends `text` (n, K, P), PAD in holes, from position `start` on to the history.
 
-        What several hypotheses of a plan begin with is read once.
+        Common prefixes of a plan's hypotheses are encoded once.
         """
         n, k, length = (*text.shape[:2], text.shape[2] - start)
         if not length:
@@ -229,7 +257,9 @@ class BeamSearch:
         own = (own & words[..., None]).any(2)  # (n, K, size)
         who, where = slots // length, slots % length
         earlier = where[:, None] <= where[:, :, None]
-        itself = torch.eye(size, dtype=torch.bool, device=self.device)  # a hole sees itself, lest it see nothing
+        itself = torch.eye(
+            size, dtype=torch.bool, device=self.device
+        )  # a hole attends to itself: a softmax over nothing is NaN
         mask = torch.cat((along(history.seen, who), along(own, who) & earlier | itself), 2)
         tokens = text[..., start:].flatten(1).gather(1, slots)
         position = ((text != PAD).cumsum(2) - 1).clamp(min=0)[..., start:].flatten(1).gather(1, slots)
@@ -238,19 +268,23 @@ class BeamSearch:
 
 
 def _readings(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """Hypotheses that begin with the same words read them once: for each place of `text` (n, K, P) from `start` on, at
-    which of all K * (P - start) places its word is read (n, K, P - start), and which of these are (n, K * (P - start)).
+    """Which positions of `text` (n, K, P) from `start` on are encoded, when common prefixes are encoded once.
+
+    Returns for each position the slot, of K * (P - start), that encodes its word (n, K, P - start), and which slots are
+    used (n, K * (P - start)).
     """
     alike = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
-    reader = alike.argmax(2)  # the first hypothesis that reads this
+    reader = alike.argmax(2)  # the first hypothesis with this prefix
     words = text[..., start:] != PAD
     slot = reader * words.shape[2] + torch.arange(words.shape[2], device=text.device)
     taken = torch.zeros_like(words).flatten(1)
-    return slot, taken.scatter_(1, slot.flatten(1), words.flatten(1))  # a hole is one in all that begin alike
+    return slot, taken.scatter_(
+        1, slot.flatten(1), words.flatten(1)
+    )  # holes agree among hypotheses with a common prefix
 
 
-def _alike(texts: Texts, rows: Sequence[int], least: int = 8) -> list[list[int]]:
-    """The rows in up to four parts, of `least` or more, with about as much to read in each: less is padding."""
+def _similar_lengths(texts: Texts, rows: Sequence[int], least: int = 8) -> list[list[int]]:
+    """The rows in up to four batches of at least `least` rows with similar lengths to encode, for less padding."""
     if not rows:
         return []
     _, taken = _readings(texts.text[rows], texts.last)

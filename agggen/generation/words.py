@@ -1,28 +1,34 @@
-"""Facts of many plans, word by word: the inner loop of the beam search, over positions in caches.
+"""The inner loop of the beam search: facts of many plans, word by word.
 
-Shapes as in `agggen.generation.search`; W is the number of words of the longest open fact.
+Shapes as in `agggen.generation.search`; W is the number of words of the longest active fact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.hypotheses import Beams, Open, Written, along, penalised
+from agggen.generation.constraints import Constraint
+from agggen.generation.hypotheses import ActiveFacts, Beams, FinishedFacts, PlanPrefix, along, penalised
 from agggen.model.batch import PAD
 from agggen.model.joint import JointModel
 from agggen.model.lattice import IMPOSSIBLE
 from agggen.model.transformer import Cache
 
-Missing = Callable[[int, frozenset[int], Sequence[int]], int]
-"""How many of these triples of a record, by its row in the memory, a fact of these words does not mention."""
-
-A_VALUE = 10.0  # what a value that is not mentioned costs, in the score of a finished fact
-PATIENCE = 32  # words after which no version is looked for any more that mentions what the best does not
+Constrain = Callable[[PlanPrefix], Constraint]
+PATIENCE = 24
+"""Words for which a fact is still searched for a hypothesis that passes its constraint, once the unconstrained search
+would have ended."""
+FALLBACK_WORD_LOG_P = -1.0
+"""Log-probability of each word of a fallback: about that of other words, so that the scores of later facts compare."""
+LIKELY_END = -5.0
+"""Ends of a lower log-probability are not judged."""
+SCORE_MARGIN = 2.0
+"""Hypotheses whose score is further below the best finished one are not judged."""
 
 
 def decode(
@@ -34,7 +40,7 @@ def decode(
     past: list[Cache],
     mask: Tensor,
 ) -> Tensor:
-    """Runs the decoder over tokens (n, any), which join `past`, each with its `mask` (n, any, Q): (n, any, D)."""
+    """Decodes tokens (n, any) with `mask` (n, any, Q) over the cached positions, which they join: (n, any, D)."""
     x = model.embed_target(tokens, position)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
     added = [torch.zeros_like(each, dtype=x.dtype).masked_fill_(~each, lowest) for each in (visible[:, None], mask)]
@@ -43,39 +49,44 @@ def decode(
 
 
 def write_words(
-    model: JointModel, config: BeamConfig, rows: Open, until: int, missing: Missing | None = None
-) -> Written:
-    """Writes on until at most so many facts are open; gives the others, which leave `rows`.
+    model: JointModel, config: BeamConfig, rows: ActiveFacts, until: int, constrain: Constrain | None = None
+) -> FinishedFacts:
+    """Decodes until at most `until` facts are active; returns the finished ones, which it removes from `rows`.
 
-    A fact is settled when K versions of it are finished and no open one would score better if it ended next; or when
-    it is certain that no version of the log-probability that it needs would be found: then some may be missing.
+    A fact is finished when K hypotheses have ended and no active one would score better if it ended next; or when no
+    hypothesis can reach the log-probability that the fact needs, in which case fewer than K may have ended.
 
-    With `missing`, a version's score is less by `A_VALUE` for each value that it does not mention, so that the search
-    goes on for others, up to `PATIENCE` words; and those that mention fewer than the best are left out.
+    With `constrain`, a hypothesis ends only where the fact's constraint passes. With fewer than K of these, the fact is
+    finished when the unconstrained search would have been and no active hypothesis can overtake the best; after
+    `PATIENCE` more words in any case. With none, the fallback is its one hypothesis.
 
     Args:
         model: in evaluation mode.
         config: the search's settings.
-        rows: what is open; changed in place.
-        until: how many; less than there are.
-        missing: asked about versions that may be among the best.
+        rows: the active facts; changed in place.
+        until: less than the number of active facts.
+        constrain: gives the constraint of each fact.
     """
     k, most = config.beam, config.max_fact_tokens
-    written: list[Written] = []
+    written: list[FinishedFacts] = []
     while len(rows.nodes) > until:
         live, done = rows.live, rows.done
         length = rows.start.gather(1, live.parent) + rows.step[:, None] + 1  # with the fact's mark
         candidates, words, end = _next_words(model, config, rows, length - 1)
+        if constrain is not None:
+            _force_begun_values(constrain, rows, candidates, words, end)
         ended = live.log_p + end.masked_fill((rows.step < rows.floor)[:, None], IMPOSSIBLE)
         ended_score = penalised(ended, length, config.length_penalty)
-        if missing is not None:
-            live.missing = _count(missing, rows, ended_score > rows.score[:, -1:])
-            ended_score = ended_score - A_VALUE * live.missing
+        if constrain is not None:
+            rows.free = torch.cat((rows.free, ended_score), 1).topk(k, dim=1).values
+            least = torch.maximum(rows.score[:, -1:], rows.score[:, :1] - SCORE_MARGIN)
+            refused = ~_passed(constrain, rows, (ended_score > least) & (end > LIKELY_END))
+            ended = ended.masked_fill(refused, IMPOSSIBLE)
+            ended_score = ended_score.masked_fill(refused, IMPOSSIBLE)
         pool = Beams(
             torch.cat((done.log_p, ended), 1),
             torch.cat((done.words, live.words), 1),
             torch.cat((done.parent, live.parent), 1),
-            torch.cat((done.missing, live.missing), 1),
         )
         rows.score, best = torch.cat((rows.score, ended_score), 1).topk(k, dim=1)
         rows.done = pool.beams(best)
@@ -89,51 +100,104 @@ def write_words(
         rows.past.seen = along(rows.past.seen, origin)
         rows.step = rows.step + 1
         hope = penalised(top, length.gather(1, origin) + 1, config.length_penalty).amax(1)
-        open_ = rows.score[:, -1] < hope
-        if missing is not None:
-            rows.waited = rows.waited + ((rows.score + A_VALUE * rows.done.missing).amax(1) >= hope)
-            open_ = (rows.score[:, 0] < hope) & (rows.waited < PATIENCE)
+        unfinished = rows.score[:, -1] < hope
+        if constrain is not None:
+            _advance(constrain, rows, origin)
+            free = rows.free[:, -1] >= hope
+            rows.waited = rows.waited + free
+            unfinished = unfinished & ~(free & (rows.score[:, 0] >= hope)) & (rows.waited < PATIENCE)
         likely = torch.maximum(top[:, 0], rows.done.log_p.amax(1)) >= rows.least
-        going_on = open_ & likely & (rows.step <= most)
+        going_on = unfinished & likely & (rows.step <= most)
         if not bool(going_on.all()):
+            if constrain is not None:
+                _fall_back(constrain, rows, going_on)
             written.append(rows.leave(going_on))
-    settled = Written.joined(written)
-    if missing is not None:
-        settled.beams.log_p.masked_fill_(settled.beams.missing > settled.beams.missing[:, :1], IMPOSSIBLE)
-    return settled
+    return FinishedFacts.joined(written)
 
 
-def _count(missing: Missing, rows: Open, wanted: Tensor) -> Tensor:
-    """How much the words of the open facts do not mention, where that is `wanted` (n, K); else 0."""
-    values = [wanted.tolist(), rows.live.words.tolist()]
-    found = [
-        [
-            missing(node.record, node.groups[-1], words[len(words) - step :]) if asked else 0
-            for asked, words in zip(*of_row, strict=True)
+def _force_begun_values(
+    constrain: Constrain, rows: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
+) -> None:
+    """Restricts hypotheses inside a value to the value's next words, among `candidates` (n, K, any) for `words`."""
+    for row, node in enumerate(rows.nodes):
+        constraint = constrain(node)
+        for beam, state in enumerate(rows.states[node]):
+            if following := constraint.following(state):
+                allowed = torch.isin(words[row, beam], words.new_tensor(sorted(following)))
+                candidates[row, beam].masked_fill_(~allowed, IMPOSSIBLE)
+                end[row, beam] = IMPOSSIBLE
+
+
+def _passed(constrain: Constrain, rows: ActiveFacts, candidates: Tensor) -> Tensor:
+    """(n, K): which of the `candidates` (n, K), hypotheses that would end now, pass their fact's constraint."""
+    passed = torch.zeros_like(candidates)
+    texts: dict[int, list[list[int]]] = {}
+    for row, beam in candidates.nonzero().tolist():
+        node = rows.nodes[row]
+        constraint = constrain(node)
+        if not constraint.said(rows.states[node][beam]):
+            continue
+        if row not in texts:
+            texts[row] = rows.text[row].tolist()
+        step, parent = int(rows.step[row]), int(rows.live.parent[row, beam])
+        said = rows.live.words[row, beam, rows.live.words.shape[2] - step :].tolist()
+        passed[row, beam] = constraint.judge(said, [word for word in texts[row][parent] if word != PAD])
+    return passed
+
+
+def _advance(constrain: Constrain, rows: ActiveFacts, origin: Tensor) -> None:
+    """Moves each automaton on by the word that its hypothesis has just got."""
+    words = rows.inputs.tolist()
+    for row, (node, origins) in enumerate(zip(rows.nodes, origin.tolist(), strict=True)):
+        constraint, before = constrain(node), rows.states[node]
+        rows.states[node] = [
+            constraint.step(before[beam], word) for beam, word in zip(origins, words[row], strict=True)
         ]
-        for node, step, *of_row in zip(rows.nodes, rows.step.tolist(), *values, strict=True)
-    ]
-    return torch.tensor(found, dtype=rows.live.log_p.dtype, device=wanted.device)
 
 
-def _next_words(model: JointModel, config: BeamConfig, rows: Open, position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What may come after the last words, at `position` (n, K), which join the caches: as `JointModel.next_words`."""
+def _fall_back(constrain: Constrain, rows: ActiveFacts, staying: Tensor) -> None:
+    """Sets the fallback as the one hypothesis of facts that end with none."""
+    failed = (~staying & (rows.done.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
+    for row in failed:
+        parent = int(rows.base[row].argmax())
+        fallback = constrain(rows.nodes[row]).instead(rows.text[row, parent].tolist())
+        wider = len(fallback) - rows.done.words.shape[2]
+        if wider > 0:
+            for beams in (rows.done, rows.live):
+                beams.words = F.pad(beams.words, (wider, 0), value=PAD)
+        rows.done.words[row, 0] = PAD
+        rows.done.words[row, 0, rows.done.words.shape[2] - len(fallback) :] = rows.inputs.new_tensor(fallback)
+        rows.done.parent[row, 0] = parent
+        rows.done.log_p[row, 0] = rows.base[row, parent] + FALLBACK_WORD_LOG_P * len(fallback)
+
+
+def _next_words(
+    model: JointModel, config: BeamConfig, rows: ActiveFacts, position: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`JointModel.next_words` behind the last words, at `position` (n, K), which join the caches."""
     n, k = position.shape
     itself = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
     past = rows.past
     past.seen = torch.cat((past.seen, itself), 2)
     hidden = decode(model, rows.inputs, position, rows.cross, rows.visible, past.caches, past.seen)
-    blocked = _repeating(along(rows.text, rows.live.parent), rows.live.words, config.block_ngrams)
-    return model.next_words(hidden, rows.memory, rows.visible, blocked, k)
+    blocked = _repeating(along(rows.text, rows.live.parent), rows.live.words, config.block_ngrams, rows.names)
+    barred = rows.barred if rows.barred.shape[1] else None
+    return model.next_words(hidden, rows.memory, rows.visible, blocked, k, barred)
 
 
-def _repeating(text: Tensor, words: Tensor, size: int) -> Tensor:
-    """The words (n, K, any), and PAD, that would complete an n-gram which the text already holds within a fact."""
+def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:
+    """(n, K, any): words, or PAD, that would repeat an n-gram of the text within one fact.
+
+    N-grams of earlier facts that hold one of the `names` (n, ids) may be repeated: two facts may say one value.
+    """
     w = words.shape[-1]
     if not size or w < size - 1:
         return words[..., :0]
     # (n, K, windows, size); a window across two facts holds a mark, and one across a hole PAD: neither is in a suffix
-    windows = torch.cat((text, words), 2).unfold(2, size, 1)
+    all_ = torch.cat((text, words), 2)
+    windows = all_.unfold(2, size, 1)
     suffix = words[..., w - size + 1 :]
     repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1) & (suffix != PAD).all(-1, keepdim=True)
-    return torch.where(repeated, windows[..., -1], PAD)
+    named = names.gather(1, all_.flatten(1)).view_as(all_).unfold(2, size, 1).any(-1)
+    named[..., text.shape[2] :] = False
+    return torch.where(repeated & ~named, windows[..., -1], PAD)

@@ -41,18 +41,21 @@ class ModelConfig:
     feed_forward: int = 512
     dropout: float = 0.2
     predicate_dim: int = 128
-    max_state: int = 3  # L: the largest number of triples that share a fact
+    max_group_size: int = 3  # L: the largest number of triples that share a fact
     transition: Variant = "normalised"
     history: Literal["shared", "masked"] = "shared"
     copy: bool = True  # point at source words beside writing words of the vocabulary
+    unseen_words: int = 0  # vectors by which a record's words outside the vocabulary are told apart; 0: all look alike
     predicate_dropout: float = 0.02  # how often training shows a predicate as unknown, so that row 0 learns something
 
     def __post_init__(self) -> None:
-        for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_state"):
+        for name in ("width", "heads", "layers", "feed_forward", "predicate_dim", "max_group_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must be at least 1, not {getattr(self, name)}")
         if self.width % self.heads or self.width % 2:
             raise ConfigError(f"model.width {self.width} must be even and a multiple of the {self.heads} heads")
+        if self.unseen_words < 0:
+            raise ConfigError(f"model.unseen_words must be at least 0, not {self.unseen_words}")
         for name in ("dropout", "predicate_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must lie in 0..1 (without 1), not at {getattr(self, name)}")
@@ -92,6 +95,9 @@ class JointModel(nn.Module):
         self.config, self.n_words, self.n_output = config, n_words, n_output
         self.embedding = nn.Embedding(n_words, config.width)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
+        if config.unseen_words:
+            self.unseen = nn.Embedding(config.unseen_words, config.width)
+            nn.init.normal_(self.unseen.weight, std=config.width**-0.5)
         self.role = nn.Embedding(4, config.width)
         self.encoder = nn.ModuleList(
             EncoderLayer(config.width, config.heads, config.feed_forward, config.dropout) for _ in range(config.layers)
@@ -102,7 +108,7 @@ class JointModel(nn.Module):
         self.copy_query = nn.Linear(config.width, config.width)
         self.copy_key = nn.Linear(config.width, config.width)
         self.copy_gate = nn.Linear(config.width, 1)
-        self.transitions = Transitions(n_predicates, config.predicate_dim, config.max_state, config.transition)
+        self.transitions = Transitions(n_predicates, config.predicate_dim, config.max_group_size, config.transition)
         self.dropout = nn.Dropout(config.dropout)
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(512, config.width), persistent=False)
@@ -110,10 +116,16 @@ class JointModel(nn.Module):
     # --- the source -------------------------------------------------------------------------------------------------
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings of token ids (any shape); words of one record alone look like UNK."""
+        """Embeddings of token ids (any shape). The k-th word of one record alone is UNK and the vector k: what was
+        copied last is known, and so what comes next in a name of several such words.
+        """
         if int(positions.max()) >= len(self.positions):  # sinusoids are a formula: grow the table when a text is longer
             self.positions = sinusoids(int(positions.max()) * 2, self.config.width).to(self.positions)
         words = self.embedding(torch.where(ids < self.n_words, ids, UNK))
+        if self.config.unseen_words:
+            extra = ids >= self.n_words
+            number = torch.where(extra, ids - self.n_words, 0) % self.config.unseen_words
+            words = words + torch.where(extra[..., None], self.unseen(number), 0.0)
         return words * self.config.width**0.5 + self.positions[positions]
 
     def encode(self, batch: Batch) -> Memory:
@@ -167,7 +179,7 @@ class JointModel(nn.Module):
         return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).masked_scatter(scored, result)
 
     def next_words(
-        self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int
+        self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int, barred: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The k likeliest next words after hidden (R, n, D), and more: log p, ids, and log p of a fact's end.
 
@@ -181,6 +193,7 @@ class JointModel(nn.Module):
             visible: (R, M), what may be copied.
             blocked: (R, n, any), ids that may not be said; PAD for none.
             k: at least 1.
+            barred: (R, ids), which ids may not be said by any of the n, those of words outside the vocabulary too.
 
         Returns:
             log p (R, n, k + M), the ids (R, n, k + M), log p of END (R, n).
@@ -206,6 +219,9 @@ class JointModel(nn.Module):
             written[row, query, torch.where(word < self.n_output, word, PAD)] = IMPOSSIBLE
             which, place = (ids[row] == word[:, None]).nonzero(as_tuple=True)
             of_source[row[which], query[which], place] = IMPOSSIBLE
+        if barred is not None:
+            written.masked_fill_(barred[:, None, : self.n_output], IMPOSSIBLE)
+            of_source.masked_fill_(barred.gather(1, ids)[:, None], IMPOSSIBLE)
         log_p, words = largest(written, min(k, self.n_output))
         log_p = torch.cat((log_p + write[..., None], of_source), 2)
         return log_p, torch.cat((words, ids[:, None].expand_as(of_source)), 2), end
@@ -222,7 +238,7 @@ class JointModel(nn.Module):
 
     def lattice_of(self, batch: Batch) -> Lattice:
         """The lattice that holds the states of every record in the batch."""
-        return lattice(batch.predicates.shape[1], self.config.max_state, str(batch.predicates.device))
+        return lattice(batch.predicates.shape[1], self.config.max_group_size, str(batch.predicates.device))
 
     def transition_scores(self, batch: Batch, states: Lattice) -> TransitionScores:
         predicates = batch.predicates
@@ -231,11 +247,8 @@ class JointModel(nn.Module):
             predicates = torch.where(hidden, 0, predicates)
         return self.transitions(predicates, batch.counts, states)
 
-    def emissions(self, batch: Batch, allowed: Tensor, states: Lattice, smoothing: float = 0.0) -> Tensor:
-        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
-
-        For `smoothing` see `token_log_probs`.
-        """
+    def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
+        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False."""
         memory = self.encode(batch)
         rows = allowed.nonzero()  # (R, 3): record, fact, set
         lengths = batch.fact_length[rows[:, 0], rows[:, 1]]
@@ -249,7 +262,7 @@ class JointModel(nn.Module):
         sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
         def scored(chunk: Tensor) -> Tensor:
-            return self._score_rows(batch, memory, history, rows[chunk], states, smoothing)
+            return self._score_rows(batch, memory, history, rows[chunk], states)
 
         if sparing:  # a text that no smaller batch can hold: activations are computed again instead of being kept
             chunks = _chunks(order, lengths[order].tolist(), _CHUNK // 4)
@@ -266,7 +279,6 @@ class JointModel(nn.Module):
         history: list[KeysValues] | None,
         rows: Tensor,
         states: Lattice,
-        smoothing: float,
     ) -> Tensor:
         """log p of the facts in `rows` (R, 3), each under its set: (R,)."""
         record, fact, group = rows.T
@@ -290,14 +302,13 @@ class JointModel(nn.Module):
         position = torch.where(in_text, position, 0)
         inputs, targets = batch.inputs[record[:, None], position], batch.targets[record[:, None], position]
         hidden, _ = self.decoder(self.embed_target(inputs, position), own.cross, visible[:, None, None], past, mask)
-        return self.token_log_probs(hidden, targets, scored, own, visible, smoothing).sum(1)
+        return self.token_log_probs(hidden, targets, scored, own, visible).sum(1)
 
-    def potentials(self, batch: Batch, prune: bool = True, smoothing: float = 0.0) -> tuple[Potentials, Lattice]:
+    def potentials(self, batch: Batch, prune: bool = True) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts.
 
         Args:
             prune: apply the hard alignment.
-            smoothing: of the emissions; see `token_log_probs`.
         """
         states = self.lattice_of(batch)
         if prune:
@@ -307,14 +318,14 @@ class JointModel(nn.Module):
             of_record = ~(states.set_members & absent[:, None]).any(-1)
             allowed = of_record[:, None] & (batch.fact_length > 0)[..., None]
         scores = self.transition_scores(batch, states)
-        emission = self.emissions(batch, allowed, states, smoothing)[..., states.set_of]
+        emission = self.emissions(batch, allowed, states)[..., states.set_of]
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
         node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
         return Potentials(scores.start, scores.out, node, batch.n_facts), states
 
-    def log_likelihood(self, batch: Batch, prune: bool = True, smoothing: float = 0.0) -> Tensor:
+    def log_likelihood(self, batch: Batch, prune: bool = True) -> Tensor:
         """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3); see `potentials`."""
-        return log_likelihood(*self.potentials(batch, prune, smoothing))
+        return log_likelihood(*self.potentials(batch, prune))
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ each, so a reduction over "all states that begin with o" is a reshape.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -19,13 +20,25 @@ IMPOSSIBLE = -1e9
 """Log-potential of what cannot be. Finite, so that no recursion or gradient ever meets inf - inf."""
 
 
+IndexState = tuple[int, ...]
+"""An ordered group of distinct predicate indices."""
+
+
+@lru_cache(maxsize=128)
+def ordered_states(n_predicates: int, max_group_size: int) -> tuple[IndexState, ...]:
+    """All ordered groups of 1..`max_group_size` distinct predicates: by first predicate, then size, then order."""
+    sizes = range(1, min(max_group_size, n_predicates) + 1)
+    groups = (group for size in sizes for group in permutations(range(n_predicates), size))
+    return tuple(sorted(groups, key=lambda group: (group[0], len(group), group)))
+
+
 @dataclass(frozen=True)
 class Lattice:
     """States and sets over J predicates. Index tensors are int64 on the device they were asked for."""
 
     n_predicates: int
-    max_size: int
-    states: tuple[tuple[int, ...], ...]  # S tuples, grouped by first predicate
+    max_group_size: int
+    states: tuple[IndexState, ...]  # S tuples, grouped by first predicate
     first: Tensor  # (S,) first predicate
     last: Tensor  # (S,) last predicate
     size: Tensor  # (S,) number of predicates
@@ -44,16 +57,15 @@ class Lattice:
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # cached for training too, where autograd refuses tensors made in inference mode
-def lattice(n_predicates: int, max_size: int, device: str = "cpu") -> Lattice:
-    """The lattice of `n_predicates` predicates with states of at most `max_size` (the paper's L).
+def lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
+    """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L).
 
     Raises:
         ValueError: fewer than one predicate, or a size below one.
     """
-    if n_predicates < 1 or max_size < 1:
-        raise ValueError(f"a lattice needs at least one predicate and size 1, not {n_predicates} and {max_size}")
-    sizes = range(1, min(max_size, n_predicates) + 1)
-    states = sorted((s for k in sizes for s in permutations(range(n_predicates), k)), key=lambda s: (s[0], len(s), s))
+    if n_predicates < 1 or max_group_size < 1:
+        raise ValueError(f"a lattice needs at least one predicate and size 1, not {n_predicates} and {max_group_size}")
+    states = ordered_states(n_predicates, max_group_size)
     index = {state: i for i, state in enumerate(states)}
     sets = sorted({frozenset(state) for state in states}, key=lambda c: (len(c), sorted(c)))
     set_index = {members: i for i, members in enumerate(sets)}
@@ -61,7 +73,7 @@ def lattice(n_predicates: int, max_size: int, device: str = "cpu") -> Lattice:
     def integers(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
 
-    def membership(groups: list[tuple[int, ...]]) -> Tensor:
+    def membership(groups: Sequence[tuple[int, ...]]) -> Tensor:
         matrix = torch.zeros(len(groups), n_predicates, dtype=torch.bool)
         for row, group in enumerate(groups):
             matrix[row, list(group)] = True
@@ -69,8 +81,8 @@ def lattice(n_predicates: int, max_size: int, device: str = "cpu") -> Lattice:
 
     return Lattice(
         n_predicates,
-        max_size,
-        tuple(states),
+        max_group_size,
+        states,
         first=integers([s[0] for s in states]),
         last=integers([s[-1] for s in states]),
         size=integers([len(s) for s in states]),

@@ -37,17 +37,17 @@ class TransitionScores(NamedTuple):
 class Transitions(nn.Module):
     """Embeddings of K predicates (index 0 stands for predicates never seen in training) and a start state."""
 
-    def __init__(self, n_predicates: int, dim: int, max_size: int, variant: Variant = "normalised") -> None:
+    def __init__(self, n_predicates: int, dim: int, max_group_size: int, variant: Variant = "normalised") -> None:
         super().__init__()
-        self.variant, self.max_size = variant, max_size
+        self.variant, self.max_group_size = variant, max_group_size
         scale = dim**-0.5
         self.a_in = nn.Parameter(torch.randn(n_predicates + 1, dim) * scale)  # the last row is the start state
         self.b_in = nn.Parameter(torch.randn(n_predicates, dim) * scale)
         self.a_out = nn.Parameter(torch.randn(n_predicates + 1, dim) * scale)
         self.b_out = nn.Parameter(torch.randn(n_predicates, dim) * scale)
         # Logits of stopping after a state's l-th predicate, l = 1..L-1: by that predicate, and by the record's size.
-        self.stop = nn.Parameter(torch.zeros(n_predicates, max(max_size - 1, 1)))
-        self.stop_by_size = nn.Parameter(torch.zeros(_SIZES, max(max_size - 1, 1)))
+        self.stop = nn.Parameter(torch.zeros(n_predicates, max(max_group_size - 1, 1)))
+        self.stop_by_size = nn.Parameter(torch.zeros(_SIZES, max(max_group_size - 1, 1)))
 
     def forward(self, predicates: Tensor, counts: Tensor, lattice: Lattice) -> TransitionScores:
         """Scores of records given as predicate ids (B, J), padded with any id beyond `counts` (B,)."""
@@ -73,11 +73,11 @@ class Transitions(nn.Module):
         allowed = present[:, None] & ~lattice.members[None]  # (B, S, J) what may follow the state
         choice = torch.logsumexp(logits[:, last].masked_fill(~allowed, IMPOSSIBLE), -1)  # (B, S)
         stop_logit = stop[:, last, (size - 1).clamp(max=stop.shape[-1] - 1)]  # (B, S)
-        may_grow = size < torch.clamp(counts, max=lattice.max_size)[:, None]
+        may_grow = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
         ends = torch.where(may_grow, nn.functional.logsigmoid(stop_logit), 0.0)
         grows = nn.functional.logsigmoid(-stop_logit) - choice
         grown = torch.zeros_like(ends)  # log-probability of having reached the state, its end not yet decided
-        for k in range(2, min(lattice.max_size, lattice.n_predicates) + 1):
+        for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
             step = grown[:, prefix] + grows[:, prefix] + logits[:, last[prefix], last]
             grown = torch.where(size == k, step, grown)
@@ -87,17 +87,22 @@ class Transitions(nn.Module):
         """log p(z) of T2, (B, S)."""
         p_in = _log_softmax(logits, present[:, None])
         total = inside_start[:, lattice.first]
-        for k in range(2, min(lattice.max_size, lattice.n_predicates) + 1):
+        for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
             step = total[:, prefix] + p_in[:, lattice.last[prefix], lattice.last]
             total = torch.where(lattice.size == k, step, total)
         return torch.where(_of_record(lattice, present), total, IMPOSSIBLE)
 
+    @property
+    def inner_weight(self) -> int:
+        """How often a path multiplies in `within` of a state that another follows; of its last state, once."""
+        return 2 if self.variant == "paper" else 1
+
     def node_weights(self, lengths: Tensor, n_facts: int) -> Tensor:
-        """How often the state of fact t is multiplied into a path, (B, T): once, or in `paper` twice but at the end."""
+        """How often the state of fact t is multiplied into a path of `lengths` facts, (B, T)."""
         facts = torch.arange(n_facts, device=lengths.device)
         once = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
-        return once + (facts < lengths[:, None] - 1) if self.variant == "paper" else once
+        return once + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)
 
 
 _SIZES = 16  # records with more triples share the last row of stop_by_size

@@ -1,43 +1,40 @@
 """Planning: which predicates to say in which order and in which groups.
 
-`scores` says what a plan is worth, `exact` finds the k best plans and their normaliser, `two_stage` is the paper's
-search with its ablations, `beam` stands in for records too large to plan exactly, `control` takes plans from people.
+`scores` says what a plan is worth; `distribution` is p(z | x) of one record, which everything that plans asks;
+`exact` finds and samples plans by dynamic programming, `bounded` by a bound where that is too large, with `beam` behind
+it; `two_stage` is the paper's search with its ablations; `control` takes plans from people.
 """
 
 from __future__ import annotations
 
 from agggen.planning.beam import beam_plans
-from agggen.planning.control import complete_plan, named_plan, resolve_plan
-from agggen.planning.exact import is_exact, k_best, log_partition
-from agggen.planning.scores import (
-    IndexPlan,
-    PlanScores,
-    ScoredPlan,
-    group_limit,
-    ordered_states,
-    plan_score,
-    rewarded,
-)
+from agggen.planning.bounded import search
+from agggen.planning.control import named_plan, resolve_plan
+from agggen.planning.distribution import PlanDistribution
+from agggen.planning.exact import is_exact, k_best, log_partition, sample
+from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score, rewarded
 from agggen.planning.two_stage import aggregations, no_aggregation, orderings, random_order, two_stage
 
 __all__ = [
     "IndexPlan",
+    "PlanDistribution",
     "PlanScores",
     "ScoredPlan",
     "aggregations",
     "beam_plans",
-    "complete_plan",
+    "check_indices",
     "group_limit",
     "is_exact",
     "k_best",
     "log_partition",
     "named_plan",
     "no_aggregation",
-    "ordered_states",
     "orderings",
     "plan_score",
     "random_order",
     "resolve_plan",
     "rewarded",
+    "sample",
+    "search",
     "two_stage",
 ]

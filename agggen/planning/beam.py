@@ -14,17 +14,17 @@ DEFAULT_WIDTH = 32
 
 
 def beam_plans(
-    scores: PlanScores, k: int, max_size: int | None = None, prefix: IndexPlan = (), width: int = DEFAULT_WIDTH
+    scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = (), width: int = DEFAULT_WIDTH
 ) -> list[ScoredPlan]:
     """At most `k` distinct plans, best first, from a beam of max(`width`, `k`) partial plans a cardinality.
 
-    `max_size` and `prefix` are those of `exact.k_best`.
+    `level` and `prefix` are those of `exact.k_best`.
 
     Raises:
-        PlanError: `max_size` out of range, or a prefix that repeats or invents a predicate.
+        PlanError: `level` out of range, or a prefix that repeats or invents a predicate.
     """
     check_indices(scores.n_predicates, prefix, complete=False)
-    limit, width, n = group_limit(scores, max_size), max(width, k), scores.n_predicates
+    limit, width, n = group_limit(scores, level), max(width, k), scores.n_predicates
     of_size = [
         np.array(sorted((i for i, s in enumerate(scores.states) if len(s) == size), key=scores.states.__getitem__))
         for size in range(1, limit + 1)
@@ -43,7 +43,8 @@ def beam_plans(
         transition = np.stack([scores.out[plan[-1][-1]] if plan else scores.start for _, plan in beam])
         total = np.where(used, -np.inf, np.array([score for score, _ in beam])[:, None] + transition)  # (beam, J)
         for states, member in zip(of_size[: n - count], members, strict=False):
-            value = total[:, member[:, 0]] + scores.within[states]  # (beam, S_size)
+            ends = np.array(count + member.shape[1] == n)
+            value = total[:, member[:, 0]] + scores.group_scores(states, ends)  # (beam, S_size)
             for place in range(1, member.shape[1]):
                 value[used[:, member[:, place]]] = -np.inf
             flat = value.ravel()

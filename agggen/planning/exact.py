@@ -21,14 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agggen.errors import PlanError
-from agggen.planning.beam import beam_plans
-from agggen.planning.scores import Floats, IndexPlan, IndexState, PlanScores, ScoredPlan, check_indices, group_limit
-
-MAX_EXACT = 12
-"""Records with more predicates are planned by beam search (2^J cells)."""
+from agggen.model.lattice import IndexState, ordered_states
+from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score
 
 MAX_TRANSITIONS = 1_000_000
-"""So are those whose L makes the tables larger than this (L above 3 at J = 11, above 4 at J = 10): time and memory."""
+"""Transitions up to which the tables fit in time and memory: J = 12 with groups of 3, 14 with 2, 16 with 1."""
 
 Ints = NDArray[np.intp]
 Reduce = Callable[[Floats], Floats]
@@ -53,11 +50,11 @@ class _Tables:
 
 
 @lru_cache(maxsize=16)
-def _tables(n_predicates: int, states: tuple[IndexState, ...], max_size: int) -> _Tables:
-    """Index tables of the recursion; they depend on J, L and the order of `states`, not on scores."""
-    n = n_predicates
-    # Lexicographic order groups the states by their first predicate and makes ties deterministic.
-    kept = np.array(sorted((i for i, s in enumerate(states) if len(s) <= max_size), key=states.__getitem__))
+def _tables(n_predicates: int, max_group_size: int, limit: int) -> _Tables:
+    """Index tables of the recursion for J, L and the largest group that is allowed; they do not depend on scores."""
+    n, states = n_predicates, ordered_states(n_predicates, max_group_size)
+    # Lexicographic order makes ties deterministic.
+    kept = np.array(sorted((i for i, s in enumerate(states) if len(s) <= limit), key=states.__getitem__))
     state_sets = np.array([sum(1 << index for index in states[i]) for i in kept])
     state_last = np.array([states[i][-1] for i in kept])
     sets = np.arange(1 << n)
@@ -83,11 +80,11 @@ def _backward(scores: PlanScores, tables: _Tables, reduce: Reduce) -> list[Float
 
     A value holds within[state] and everything after it, but not yet the transition into the state.
     """
-    n = scores.n_predicates
+    n, everything = scores.n_predicates, (1 << scores.n_predicates) - 1
     rest = np.zeros((1 << n) * n)  # (used set, last) -> value of all that may follow; 0 once all predicates are used
     values: list[Floats] = []
     for level in reversed(tables.levels):
-        value = scores.within[level.states] + rest[level.cells]
+        value = scores.group_scores(level.states, level.cells // n == everything) + rest[level.cells]
         into = reduce(value)  # (n, r): over the states with the same first predicate
         transition = scores.out[level.used[:, :, None], level.unused[:, None, :]]  # (n, p, r)
         rest[level.sets[:, None] * n + level.used] = reduce(transition + into[:, None, :])
@@ -107,72 +104,131 @@ def _log_sum(values: Floats) -> Floats:
     return total
 
 
-def is_exact(scores: PlanScores, max_size: int | None = None) -> bool:
-    """Whether `k_best` and `log_partition` are exact for these scores (see `MAX_EXACT`, `MAX_TRANSITIONS`)."""
+def is_exact(scores: PlanScores, level: int | None = None) -> bool:
+    """Whether the tables for these scores are small enough (`MAX_TRANSITIONS`)."""
     n = scores.n_predicates
-    transitions = sum(perm(n, size) << (n - size) for size in range(1, group_limit(scores, max_size) + 1))
-    return n <= MAX_EXACT and transitions <= MAX_TRANSITIONS
+    transitions = sum(perm(n, size) << (n - size) for size in range(1, group_limit(scores, level) + 1))
+    return transitions <= MAX_TRANSITIONS
 
 
-def log_partition(scores: PlanScores, max_size: int | None = None) -> float | None:
-    """log of the summed probability of all plans with groups of at most `max_size` (default: L) predicates.
+def log_partition(scores: PlanScores, level: int | None = None) -> float | None:
+    """log of the summed weight of all plans with groups of at most `level` (default: L) predicates.
 
     ``plan_score(scores, z) - log_partition(scores)`` is log p(z | x), a proper distribution over the record's plans.
-    None above the exact limits (`is_exact`): the plans that a beam finds only bound the sum from below, by an unknown
-    margin, and a number that silently means something else would be worse than none.
+    None where the tables would be too large (`is_exact`).
 
     Raises:
-        PlanError: `max_size` is out of range.
+        PlanError: `level` is out of range.
     """
-    if not is_exact(scores, max_size):
+    if not is_exact(scores, level):
         return None
-    tables = _tables(scores.n_predicates, scores.states, group_limit(scores, max_size))
-    first = _backward(scores, tables, _log_sum)[0][0]  # (J, C)
-    return float(_log_sum((scores.start[:, None] + first).ravel()))
+    values = _backward(scores, _tables_of(scores, level), _log_sum)
+    return float(_log_sum((scores.start + _log_sum(values[0][0]))[None])[0])
 
 
-def k_best(scores: PlanScores, k: int, max_size: int | None = None, prefix: IndexPlan = ()) -> list[ScoredPlan]:
-    """The `k` most probable distinct plans, best first; fewer where there are fewer. Ties: lexicographic.
+def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()) -> list[ScoredPlan]:
+    """The k plans of the greatest score, best first (ties in lexicographic order); fewer if there are fewer.
 
-    Groups have at most `max_size` (default: L) predicates. With a `prefix`, the plans that begin with it; its own
-    groups may have any size, and log_probability is then that of the continuation alone. Above the exact limits
-    (`is_exact`) this is a beam search (`beam.beam_plans`) and not exact.
+    All predicates, groups of at most `level` (default: L) predicates. With a `prefix`, the plans that begin with it;
+    its own groups may have any size, and the score is then that of the continuation alone. Above the exact limits
+    use `search.search`.
 
     Raises:
-        PlanError: `k` below 1, `max_size` out of range, or a prefix that repeats or invents a predicate.
+        PlanError: `k` below 1, `level` out of range, or a prefix that repeats or invents a predicate.
     """
     if k < 1:
         raise PlanError(f"{k} plans were asked for; at least 1 is possible")
     check_indices(scores.n_predicates, prefix, complete=False)
-    limit = group_limit(scores, max_size)
-    if not is_exact(scores, limit):
-        return beam_plans(scores, k, limit, prefix)
-    tables = _tables(scores.n_predicates, scores.states, limit)
+    tables = _tables_of(scores, level)
     values = _backward(scores, tables, _maximum)
     everything = (1 << scores.n_predicates) - 1
     used = sum(1 << index for state in prefix for index in state)
 
     @cache
     def extensions(used: int, last: int | None) -> list[tuple[float, float, IndexState]]:
-        """The k best next states: value with all that follows, own log-probability, state."""
-        level, row = tables.levels[used.bit_count()], tables.rows[used]
-        unused = level.unused[row]
-        transition = (scores.start if last is None else scores.out[last])[unused]
-        value = (transition[:, None] + values[used.bit_count()][row]).ravel()
+        """The k best next states: value with all that follows, own log-score, state."""
+        cardinality, row = used.bit_count(), tables.rows[used]
+        table = tables.levels[cardinality]
+        transition = (scores.start if last is None else scores.out[last])[table.unused[row]]
+        value = (transition[:, None] + values[cardinality][row]).ravel()
         best = np.argsort(-value, kind="stable")[:k]
-        states = level.states[row].ravel()[best]
-        own = transition[best // level.states.shape[-1]] + scores.within[states]
+        states = table.states[row].ravel()[best]
+        ends = table.cells[row].ravel()[best] // scores.n_predicates == everything
+        own = transition[best // table.states.shape[-1]] + scores.group_scores(states, ends)
         return [(v, o, scores.states[s]) for v, o, s in zip(value[best].tolist(), own.tolist(), states, strict=True)]
 
-    found: list[ScoredPlan] = []
+    best_plans: list[ScoredPlan] = []
     queue: list[tuple[float, IndexPlan, float, int]] = [(0.0, prefix, 0.0, used)]  # (-bound, plan, score, used set)
-    while queue and len(found) < k:
+    while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
         if used == everything:
-            found.append(ScoredPlan(plan, score))
+            best_plans.append(ScoredPlan(plan, score))
             continue
         for value, own, state in extensions(used, plan[-1][-1] if plan else None):
             now_used = used | sum(1 << index for index in state)
             heapq.heappush(queue, (-(score + value), (*plan, state), score + own, now_used))
-    # The bounds and the scores round differently: order what was found by the scores.
-    return sorted(found, key=lambda plan: (-plan.log_probability, plan.states))
+    # The bounds and the scores round differently: order the plans by their scores.
+    return sorted(best_plans, key=lambda plan: (-plan.score, plan.states))
+
+
+def check_sampling(scores: PlanScores, level: int | None = None) -> None:
+    """Passes if `sample` can draw plans.
+
+    Raises:
+        PlanError: the tables would be too large (`is_exact`), or `level` is out of range.
+    """
+    if not is_exact(scores, level):
+        raise PlanError(f"plans of {scores.n_predicates} predicates cannot be sampled: too many to sum over exactly")
+
+
+def sample(
+    scores: PlanScores, count: int, rng: np.random.Generator, level: int | None = None, top_p: float = 1.0
+) -> list[ScoredPlan]:
+    """Plans drawn independently from p(z | x), group by group, with the exact probability of each next group.
+
+    With `top_p` below 1, each next group is drawn among the most probable groups only: the fewest whose probabilities,
+    given the groups before them, sum to `top_p` at least (Holtzman et al. 2020, for groups instead of words).
+
+    Raises:
+        PlanError: `level` is out of range, or the tables would be too large (`is_exact`).
+        ValueError: `count` below 1, or `top_p` not in (0, 1].
+    """
+    if count < 1 or not 0 < top_p <= 1:
+        raise ValueError(f"at least 1 plan can be drawn, with top_p above 0 and up to 1, not {count} and {top_p}")
+    check_sampling(scores, level)
+    tables = _tables_of(scores, level)
+    values = _backward(scores, tables, _log_sum)
+    n = scores.n_predicates
+    everything = (1 << n) - 1
+
+    @cache
+    def choices(used: int, last: int | None) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
+        """The states that may come next, their probabilities, and the used sets that they lead to."""
+        cardinality, row = used.bit_count(), tables.rows[used]
+        table = tables.levels[cardinality]
+        transition = (scores.start if last is None else scores.out[last])[table.unused[row]]
+        weight = (transition[:, None] + values[cardinality][row]).ravel()
+        probability = np.exp(weight - _log_sum(weight[None])[0])
+        order = np.argsort(-probability, kind="stable")
+        before = np.cumsum(probability[order]) - probability[order]
+        kept = order[before < top_p] if top_p < 1 else order
+        share = probability[kept] / probability[kept].sum()
+        return table.states[row].ravel()[kept], share, table.cells[row].ravel()[kept] // n
+
+    drawn: list[ScoredPlan] = []
+    for _ in range(count):
+        plan: list[IndexState] = []
+        used = 0
+        while used != everything:
+            states, probability, leads_to = choices(used, plan[-1][-1] if plan else None)
+            place = int(rng.choice(len(states), p=probability))
+            plan.append(scores.states[states[place]])
+            used = int(leads_to[place])
+        score = plan_score(scores, tuple(plan))
+        assert score is not None  # its groups are within L
+        drawn.append(ScoredPlan(tuple(plan), score))
+    return drawn
+
+
+def _tables_of(scores: PlanScores, level: int | None) -> _Tables:
+    return _tables(scores.n_predicates, scores.max_group_size, group_limit(scores, level))

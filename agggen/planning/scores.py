@@ -7,17 +7,15 @@ index of a predicate is its place in ``record.predicates``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agggen.errors import PlanError
-
-IndexState = tuple[int, ...]
-"""An ordered group of distinct predicate indices."""
+from agggen.model.lattice import IndexState, ordered_states
 
 IndexPlan = tuple[IndexState, ...]
 """A sequence of groups in which no predicate index occurs twice."""
@@ -26,31 +24,18 @@ Floats = NDArray[np.float64]
 
 
 @lru_cache(maxsize=128)
-def ordered_states(n_predicates: int, max_size: int) -> tuple[IndexState, ...]:
-    """All ordered groups of 1..`max_size` distinct predicates: by size, then lexicographic."""
-    return tuple(
-        state for size in range(1, min(max_size, n_predicates) + 1) for state in permutations(range(n_predicates), size)
-    )
-
-
-@lru_cache(maxsize=128)
-def _index_states(n_predicates: int, states: tuple[IndexState, ...]) -> tuple[dict[IndexState, int], int]:
-    """Where each state stands in `states`, and the greatest size; checks that all states up to it are there once."""
-    largest = max((len(state) for state in states), default=0)
-    positions = {state: position for position, state in enumerate(states)}
-    if not largest or len(positions) != len(states) or positions.keys() != set(ordered_states(n_predicates, largest)):
-        raise ValueError(f"states must hold every ordered group of 1..L of the {n_predicates} predicates exactly once")
-    return positions, largest
+def _positions(n_predicates: int, max_group_size: int) -> dict[IndexState, int]:
+    return {state: position for position, state in enumerate(ordered_states(n_predicates, max_group_size))}
 
 
 @dataclass(frozen=True, eq=False)
 class PlanScores:
-    """Log-probabilities over the J predicates of one record (float64; METHOD section 2, paper section 3.2).
+    """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
 
     All values are finite, apart from the diagonals of `out` and `inside`, which no plan uses.
 
     Raises:
-        ValueError: an array of another shape, a value that is not finite, or states that are not all groups up to L.
+        ValueError: an array of another shape, or a value that is not finite.
     """
 
     start: Floats
@@ -61,21 +46,25 @@ class PlanScores:
     """(J,) log p_in(first predicate | start); the two-stage ordering begins with it."""
     inside: Floats
     """(J, J) logits of p_in, rows are the previous predicate; the ordering normalises them over unused predicates."""
-    states: tuple[IndexState, ...]
-    """All S ordered groups of 1..L distinct predicates, in any order. Pass the cached tuple of
-    `ordered_states` where you can: the search keeps its tables by it, and looks up the same object fastest."""
     within: Floats
-    """(S,) log-probability of a state given its first predicate: its other predicates and its length."""
-    positions: dict[IndexState, int] = field(init=False, repr=False)
-    """The index of each state in `states` and `within`."""
-    max_size: int = field(init=False)
-    """The size of the largest group that has a score: the smaller of L and J."""
+    """(S,) log-weight of a state given its first predicate (its other predicates and its length), in the order of
+    `states`."""
+    max_group_size: int
+    """L, the size of the largest group that has a score; at most J."""
+    within_last: Floats | None = None
+    """(S,) the same for the last state of a plan, where the transitions weigh it differently; None: `within`."""
 
     def __post_init__(self) -> None:
         n = len(self.start)
         if n == 0:
             raise ValueError("plan scores need at least one predicate")
-        shapes = {"start": (n,), "out": (n, n), "inside_start": (n,), "inside": (n, n), "within": (len(self.states),)}
+        if self.max_group_size < 1:
+            raise ValueError(f"the largest group holds at least one predicate, not {self.max_group_size}")
+        object.__setattr__(self, "max_group_size", min(self.max_group_size, n))
+        states = len(self.states)
+        shapes = {"start": (n,), "out": (n, n), "inside_start": (n,), "inside": (n, n), "within": (states,)}
+        if self.within_last is not None:
+            shapes["within_last"] = (states,)
         for name, shape in shapes.items():
             array = np.asarray(getattr(self, name), dtype=np.float64)
             if array.shape != shape:
@@ -86,47 +75,66 @@ class PlanScores:
             if not finite.all():
                 raise ValueError(f"{name} holds a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
             object.__setattr__(self, name, array)
-        positions, max_size = _index_states(n, self.states)
-        object.__setattr__(self, "positions", positions)
-        object.__setattr__(self, "max_size", max_size)
 
     @property
     def n_predicates(self) -> int:
         """J, the number of the record's predicates."""
         return len(self.start)
 
+    @property
+    def states(self) -> tuple[IndexState, ...]:
+        """All S ordered groups of 1..L distinct predicates, in the HMM's order (`agggen.model.lattice`)."""
+        return ordered_states(self.n_predicates, self.max_group_size)
+
+    @property
+    def positions(self) -> dict[IndexState, int]:
+        """The index of each state in `states`, `within` and `within_last`."""
+        return _positions(self.n_predicates, self.max_group_size)
+
+    def group_scores(self, states: NDArray[np.intp], last: NDArray[np.bool_]) -> Floats:
+        """The log-weights of states given by index, of which `last` (of a shape that broadcasts) end their plan."""
+        if self.within_last is None:
+            return self.within[states]
+        return np.where(last, self.within_last[states], self.within[states])
+
 
 def rewarded(scores: PlanScores, reward: float) -> PlanScores:
     """The scores under which a plan of T groups is exp(`reward` * T) times as probable, before normalisation.
 
-    The likeliest single plan has fewer groups than plans have on average, where many orders are about as likely: each
-    further group shares its probability out over them. A reward makes up for that.
+    The most probable single plan has fewer groups than plans have on average, where many orders are about as probable:
+    each further group divides its probability among them. A reward compensates for that.
     """
-    return replace(scores, within=scores.within + reward) if reward else scores
+    if not reward:
+        return scores
+    last = None if scores.within_last is None else scores.within_last + reward
+    return replace(scores, within=scores.within + reward, within_last=last)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPlan:
-    """A plan in predicate indices, with the log-probability under which its search ranked it (natural logarithm)."""
+    """A plan in predicate indices with its log-score (natural logarithm)."""
 
     states: IndexPlan
-    log_probability: float
+    score: float
+    """By which its search ranked it; not normalised over plans."""
+    log_probability: float | None = None
+    """log p(z | x), where a `PlanDistribution` says it; None where it is not known."""
 
 
-def group_limit(scores: PlanScores, max_size: int | None) -> int:
-    """The greatest group size a search may use: `max_size` (an aggregation level), or all that `scores` allow.
+def group_limit(scores: PlanScores, level: int | None) -> int:
+    """The greatest group size a search may use: `level` (an aggregation level), or all that `scores` allow.
 
     Raises:
-        PlanError: `max_size` is below 1, or above the L of scores that do not hold groups of all J predicates.
+        PlanError: `level` is below 1, or above the L of scores that do not hold groups of all J predicates.
     """
-    largest = scores.max_size
-    if max_size is None:
+    largest = scores.max_group_size
+    if level is None:
         return largest
-    if max_size < 1:
-        raise PlanError(f"aggregation level {max_size} is not possible; 1 is the lowest (every predicate alone)")
-    if max_size > largest and largest < scores.n_predicates:
-        raise PlanError(f"aggregation level {max_size} exceeds this model's largest group of {largest} predicates")
-    return min(max_size, largest)
+    if level < 1:
+        raise PlanError(f"aggregation level {level} is not possible; 1 is the lowest (every predicate alone)")
+    if level > largest and largest < scores.n_predicates:
+        raise PlanError(f"aggregation level {level} exceeds this model's largest group of {largest} predicates")
+    return min(level, largest)
 
 
 def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> None:
@@ -151,13 +159,15 @@ def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> 
 
 
 def _steps(scores: PlanScores, plan: IndexPlan) -> Iterator[float]:
-    yield float(scores.start[plan[0][0]] + scores.within[scores.positions[plan[0]]])
-    for before, state in pairwise(plan):
-        yield float(scores.out[before[-1], state[0]] + scores.within[scores.positions[state]])
+    last = scores.within if scores.within_last is None else scores.within_last
+    weights = [scores.within] * (len(plan) - 1) + [last]
+    yield float(scores.start[plan[0][0]] + weights[0][scores.positions[plan[0]]])
+    for (before, state), weight in zip(pairwise(plan), weights[1:], strict=True):
+        yield float(scores.out[before[-1], state[0]] + weight[scores.positions[state]])
 
 
 def plan_score(scores: PlanScores, plan: IndexPlan) -> float | None:
-    """log p of `plan`: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of z_t].
+    """The log-score of `plan`: start[z_1] + sum of within[z_t] + sum of out[last of z_t-1, first of z_t].
 
     This is not yet normalised over plans (a chain could also repeat or omit predicates): subtract
     `exact.log_partition` for log p(z | x). None if a group is larger than the model's L, since such a group, which

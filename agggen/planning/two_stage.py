@@ -1,6 +1,6 @@
 """The paper's planning: order the predicates, then decide where one fact ends (paper section 3.4, METHOD section 6).
 
-A plan's log_probability here is what the paper ranks by: log p_in of the order plus log p_out of the boundaries
+A plan's score here is what the paper ranks by: log p_in of the order plus log p_out of the boundaries
 between groups. It is not `plan_score`, which also knows the groups' insides and lengths.
 """
 
@@ -40,18 +40,18 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
     return [(tuple(order), score) for order, score in zip(orders.tolist(), total.tolist(), strict=True)]
 
 
-def aggregations(scores: PlanScores, order: IndexState, top: int = 2, max_size: int | None = None) -> list[ScoredPlan]:
-    """Input aggregation: the `top` best ways to cut `order` into groups of at most `max_size` (default: L).
+def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
+    """Input aggregation: the `top` best ways to cut `order` into groups of at most `level` (default: L).
 
     Scored by p_out across the boundaries alone: last predicate of a group, first of the next. The paper lists all
     wait/emit patterns; the same ranking comes from the best `top` cuts of each prefix of the order.
 
     Raises:
-        PlanError: `top` below 1, or `max_size` out of range.
+        PlanError: `top` below 1, or `level` out of range.
     """
     if top < 1:
         raise PlanError(f"{top} aggregations an order were asked for; at least 1 is possible")
-    limit = group_limit(scores, max_size)
+    limit = group_limit(scores, level)
     best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: the cuts of the first j predicates
     for end in range(1, len(order) + 1):
         cuts: list[tuple[float, IndexPlan]] = []
@@ -63,35 +63,35 @@ def aggregations(scores: PlanScores, order: IndexState, top: int = 2, max_size: 
     return [ScoredPlan(plan, score) for score, plan in best[-1]]
 
 
-def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, max_size: int | None = None) -> list[ScoredPlan]:
+def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None = None) -> list[ScoredPlan]:
     """The paper's plans: `top` aggregations of each of the `beam` best orders; at most beam * top, best first.
 
     Raises:
-        PlanError: `beam` or `top` below 1, or `max_size` out of range.
+        PlanError: `beam` or `top` below 1, or `level` out of range.
     """
     plans = [
-        ScoredPlan(cut.states, score + cut.log_probability)
+        ScoredPlan(cut.states, score + cut.score)
         for order, score in orderings(scores, beam)
-        for cut in aggregations(scores, order, top, max_size)
+        for cut in aggregations(scores, order, top, level)
     ]
-    return sorted(plans, key=lambda plan: (-plan.log_probability, plan.states))
+    return sorted(plans, key=lambda plan: (-plan.score, plan.states))
 
 
 def random_order(
-    scores: PlanScores, rng: np.random.Generator, top: int = 2, max_size: int | None = None
+    scores: PlanScores, rng: np.random.Generator, top: int = 2, level: int | None = None
 ) -> list[ScoredPlan]:
     """The ablation -OD: the `top` aggregations of one random order, which counts with its log-probability 1/J!.
 
     Raises:
-        PlanError: `top` below 1, or `max_size` out of range.
+        PlanError: `top` below 1, or `level` out of range.
     """
     order = tuple(rng.permutation(scores.n_predicates).tolist())
     chance = -lgamma(scores.n_predicates + 1)
-    return [ScoredPlan(cut.states, chance + cut.log_probability) for cut in aggregations(scores, order, top, max_size)]
+    return [ScoredPlan(cut.states, chance + cut.score) for cut in aggregations(scores, order, top, level)]
 
 
 def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
-    """The ablation -AG: every predicate alone, in the `beam` best orders; log_probability is that of the order.
+    """The ablation -AG: every predicate alone, in the `beam` best orders; the score is that of the order.
 
     Raises:
         PlanError: `beam` below 1.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agggen.records import Record
 from agggen.text.tokenise import tokenise
@@ -26,6 +27,7 @@ class SourceTokens:
     """ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE or ROLE_OBJECT."""
 
 
+@lru_cache(maxsize=1 << 15)
 def entity_words(text: str) -> str:
     """A subject or object in words: ``Cleveland,_Ohio_44114`` -> ``Cleveland, Ohio 44114``, ``"5.0"`` -> ``5.0``.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from agggen.training.callbacks import Callback
 from agggen.training.distributed import Alone, Group, add_up_gradients, share
 from agggen.training.objectives import ObjectiveName, objective
 from agggen.training.schedules import ScheduleName, schedule
+from agggen.training.substitution import Substitute
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ class StageConfig:
     transition_learning_rate: float = 3e-3  # predicate embeddings and stop probabilities
     schedule: ScheduleName = "linear"
     warmup: int = 400  # updates
-    label_smoothing: float = 0.0  # of words, in training only
+    transition_warmup: int = 0  # of the transition learning rate; 0: as long as `warmup`
+    beta2: float = 0.98  # Adam's decay of squared gradients; that of gradients is 0.9
+    label_smoothing: float = 0.0  # of words, in training only; the baseline's alone
+    substitute: float = 0.0  # share of names exchanged for others, in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
     accumulate: int = 1  # forward passes an update
@@ -53,12 +58,17 @@ class StageConfig:
     log_every: int = 50  # updates
 
     def __post_init__(self) -> None:
-        least = {"epochs": 0, "warmup": 0, "batch_positions": 1, "max_records": 1, "accumulate": 1, "patience": 1}
-        for name, low in (least | {"log_every": 1}).items():
+        at_least_0 = ("epochs", "warmup", "transition_warmup")
+        at_least_1 = ("batch_positions", "max_records", "accumulate", "patience", "log_every")
+        for name, low in [*((name, 0) for name in at_least_0), *((name, 1) for name in at_least_1)]:
             if getattr(self, name) < low:
                 raise ConfigError(f"{name} must be at least {low}, not {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
+        if not 0 <= self.substitute <= 1:
+            raise ConfigError(f"substitute must be between 0 and 1, not {self.substitute}")
+        if not 0 <= self.beta2 < 1:
+            raise ConfigError(f"beta2 must be at least 0 and less than 1, not {self.beta2}")
         if not self.clip > 0:
             raise ConfigError(f"clip must be greater than 0, not {self.clip}")
 
@@ -82,6 +92,14 @@ def repeatable(device: torch.device) -> Iterator[None]:
         of_memory.fill_uninitialized_memory = filled
 
 
+@contextmanager
+def isolated_randomness(device: torch.device) -> Iterator[None]:
+    """Within it torch's random state may be set; afterwards it is what it was."""
+    devices = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices, device_type="cuda"):
+        yield
+
+
 @dataclass
 class Progress:
     """Where the loop stands; all of it is saved in a checkpoint."""
@@ -99,7 +117,7 @@ class Trainer:
     """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
 
     Every worker of `group` makes a trainer from the same arguments, but callbacks are each worker's own. `stop` is
-    asked before every update; all stop when one is told to.
+    asked before every update; all stop when one is told to. `substitute` changes each example before it is used.
 
     Raises:
         TrainingError: there is no text to train on, or none to validate on.
@@ -117,6 +135,7 @@ class Trainer:
         precision: Literal["float32", "bfloat16"] = "float32",
         group: Group | None = None,
         stop: Callable[[], bool] = lambda: False,
+        substitute: Substitute | None = None,
     ) -> None:
         if not train or not dev:
             raise TrainingError(
@@ -125,24 +144,26 @@ class Trainer:
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
         self.train_examples, self.dev_examples = train, dev
         self.callbacks, self.precision = callbacks, precision
-        self.group, self._stop = group or Alone(), stop
+        self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
         self.fingerprint = fingerprint((*train, *dev))  # a checkpoint belongs to these texts
         self.loss = objective(stage, config.label_smoothing)
-        limit = model.config.max_state
+        limit = model.config.max_group_size
         self._costs = [joint_costs(x, limit) if stage == "joint" else text_costs(x) for x in (train, dev)]
         transitions = list(model.transitions.parameters())
         own = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
             [
-                {"params": [p for p in model.parameters() if id(p) not in own], "base": config.learning_rate},
-                {"params": transitions, "base": config.transition_learning_rate},
+                {"params": [p for p in model.parameters() if id(p) not in own]},
+                {"params": transitions},
             ],
             lr=0.0,
-            betas=(0.9, 0.98),
+            betas=(0.9, config.beta2),
         )
         self.total_steps = sum(math.ceil(len(self._batches(e)) / config.accumulate) for e in range(config.epochs))
-        self.rate = schedule(config.schedule, config.warmup, self.total_steps)
+        warmups = (config.warmup, config.transition_warmup or config.warmup)
+        factors = [schedule(config.schedule, warmup, self.total_steps) for warmup in warmups]
+        self._rates = list(zip((config.learning_rate, config.transition_learning_rate), factors, strict=True))
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.stop_requested = False
@@ -187,7 +208,9 @@ class Trainer:
             if self.progress.batch >= len(batches):
                 return True
             chosen = batches[self.progress.batch : self.progress.batch + self.config.accumulate]
-            window.add(*self._update(chosen), sum(map(len, chosen)))
+            with isolated_randomness(self.device):
+                result = self._update(chosen)
+            window.add(*result, sum(map(len, chosen)))
             self.progress.batch += len(chosen)
             self.progress.step += 1
             for callback in self.callbacks:
@@ -208,17 +231,18 @@ class Trainer:
 
     def _update(self, batches: list[list[int]]) -> tuple[float, int, float]:
         """One optimiser step over micro-batches: summed loss, scored positions, gradient norm, of all workers."""
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = parameters["base"] * self.rate(self.progress.step + 1)
+        for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
+            parameters["lr"] = rate * factor(self.progress.step + 1)
         self.model.train()  # a callback may have generated samples in between
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(self._random_seed())
-        positions = sum(self._scored([self.train_examples[i] for i in batch]) for batch in batches)
+        examples = {i: self._example(i) for batch in batches for i in batch}
+        positions = self._scored(list(examples.values()))
         total = 0.0
         for batch in batches:
             own = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
             if own:
-                loss = self._loss([self.train_examples[batch[place]] for place in own])
+                loss = self._loss([examples[batch[place]] for place in own])
                 (loss / positions).backward()
                 total += float(loss.detach())
         add_up_gradients(self.model, self.group)
@@ -232,6 +256,14 @@ class Trainer:
             )
         self.optimizer.step()
         return total, positions, norm
+
+    def _example(self, index: int) -> Example:
+        """The training example, with names exchanged as the update's number says, the same for all workers."""
+        example = self.train_examples[index]
+        if self._substitute is None:
+            return example
+        rng = random.Random(f"{self.seed} {self.stage} {self.progress.step} {index}")
+        return self._substitute(example, rng)
 
     def _random_seed(self) -> int:
         """Of the next update: workers draw different dropout, and where the run was cut off changes nothing."""

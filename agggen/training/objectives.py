@@ -16,16 +16,14 @@ Objective = Callable[[JointModel, Batch], Tensor]
 
 def objective(name: ObjectiveName, label_smoothing: float = 0.0) -> Objective:
     """`baseline`: -log p(y | x) of the plain Transformer; its batches are collated with `whole=True`. `joint`:
-    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch and smooth in training only.
+    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch; `label_smoothing` is the
+    baseline's, in training only.
     """
 
-    def smoothing(model: JointModel) -> float:
-        return label_smoothing if model.training else 0.0
-
     def baseline(model: JointModel, batch: Batch) -> Tensor:
-        return -model.text_log_probs(batch, smoothing(model)).sum()
+        return -model.text_log_probs(batch, label_smoothing if model.training else 0.0).sum()
 
     def joint(model: JointModel, batch: Batch) -> Tensor:
-        return -model.log_likelihood(batch, smoothing=smoothing(model)).sum()
+        return -model.log_likelihood(batch).sum()
 
     return baseline if name == "baseline" else joint

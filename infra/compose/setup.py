@@ -48,8 +48,8 @@ def _contents(read: Callable[[str], str]) -> dict[str, Callable[[], str]]:
             f"mlflow_tracking_username = {read('mlflow_username')}\n"
             f"mlflow_tracking_password = {read('mlflow_password')}\n"
         ),
-        "metrics_key": lambda: f"agk_{secrets.token_urlsafe(32)}",
-        "api_keys": lambda: f"prometheus sha256:{hashlib.sha256(read('metrics_key').encode()).hexdigest()}\n",
+        "endpoint_key": lambda: f"agk_{secrets.token_urlsafe(32)}",
+        "api_keys": lambda: f"admin sha256:{hashlib.sha256(read('endpoint_key').encode()).hexdigest()}\n",
     }
 
 

@@ -1,1 +1,1 @@
-"""Prometheus, its rules, and Grafana's dashboards for this project; `panels` and `rules` are the sources."""
+"""Prometheus, its rules, and Grafana's dashboards for this project."""

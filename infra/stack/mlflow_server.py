@@ -1,55 +1,47 @@
-"""The MLflow server: runs and registry in PostgreSQL, artifacts in the S3 server, which only it needs to reach.
+"""The MLflow server: runs and registry in PostgreSQL, artifacts in the S3 server, which only this server reaches.
 
-Basic authentication is on, and it answers to the names of this machine's loopback only.
+Basic authentication is on, and only the loopback names of this machine are allowed hosts.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 
-import httpx
-
-from infra.stack.errors import StackError, UnreadyError
-from infra.stack.part import Part
-from infra.stack.ports import HOST
+from infra.stack.errors import StackError
+from infra.stack.part import HOST, Part, get
 from infra.stack.postgres import Postgres
 from infra.stack.processes import Launch
 from infra.stack.s3 import MLFLOW, S3
-from infra.stack.state import Secrets, State, write_private
+from infra.stack.state import State, write_private
 
 USER = "admin"
 
 
 class MlflowServer(Part):
     name = "mlflow"
-    patience = 300.0  # the first start makes two schemas
+    patience = 300.0  # the first start creates two schemas
 
-    def __init__(self, port: int, state: State, secrets: Secrets, postgres: Postgres, s3: S3) -> None:
+    def __init__(self, port: int, state: State, secrets: Mapping[str, str], postgres: Postgres, s3: S3) -> None:
         super().__init__(port)
+        self.title = f"MLflow {version('mlflow')}"
         self._settings, self._secrets, self._postgres, self._s3 = state.path / "mlflow.ini", secrets, postgres, s3
-
-    @property
-    def title(self) -> str:
-        return f"MLflow {version('mlflow')}"
 
     def environment(self) -> dict[str, str]:
         """What a client needs."""
         return {
             "MLFLOW_TRACKING_URI": self.address,
             "MLFLOW_TRACKING_USERNAME": USER,
-            "MLFLOW_TRACKING_PASSWORD": self._secrets.mlflow_admin,
+            "MLFLOW_TRACKING_PASSWORD": self._secrets["mlflow_admin"],
         }
 
     def prepare(self) -> Launch:
-        if importlib.util.find_spec("flask_wtf") is None:
-            raise StackError("MLflow's authentication needs Flask-WTF, which is not installed: pip install -e '.[dev]'")
         settings = {
             "default_permission": "READ",
             "database_uri": self._postgres.url("mlflow_auth"),
             "admin_username": USER,
-            "admin_password": self._secrets.mlflow_admin,
+            "admin_password": self._secrets["mlflow_admin"],
             "auth_cache_ttl_seconds": "60",  # else each request hashes the password again
         }
         lines = ["[mlflow]", *(f"{name} = {value}" for name, value in settings.items())]
@@ -63,7 +55,7 @@ class MlflowServer(Part):
                 **self._s3.environment(),
                 "MLFLOW_BACKEND_STORE_URI": self._postgres.url("mlflow"),
                 "MLFLOW_AUTH_CONFIG_PATH": str(self._settings),
-                "MLFLOW_FLASK_SERVER_SECRET_KEY": self._secrets.mlflow_session,
+                "MLFLOW_FLASK_SERVER_SECRET_KEY": self._secrets["mlflow_session"],
                 "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
                 "MLFLOW_DISABLE_TELEMETRY": "true",
             },
@@ -71,18 +63,13 @@ class MlflowServer(Part):
 
     def check(self) -> None:
         url = f"{self.address}/api/2.0/mlflow/experiments/search?max_results=1"
-        known = (USER, self._secrets.mlflow_admin)
-        try:
-            answer = httpx.get(url, auth=known, timeout=10, trust_env=False)
-            anonymous = httpx.get(url, timeout=10, trust_env=False)
-        except httpx.HTTPError as error:
-            raise UnreadyError(str(error) or type(error).__name__) from error
-        if answer.status_code == 401:
+        account = (USER, self._secrets["mlflow_admin"])
+        if get(url, status=None, auth=account).status_code == 401:
             raise StackError(
-                "MLflow refuses the password of secrets.json: its users were made with another; bring that file back, "
-                "or remove the stack's folder to begin anew"
+                "MLflow refuses the password of stack.json: its users were created with another; restore that file, or "
+                "remove the stack's folder to start over"
             )
-        if answer.status_code != 200:
-            raise UnreadyError(f"it says {answer.status_code}: {answer.text[:200]}")
-        if anonymous.status_code != 401:
-            raise StackError(f"MLflow lets everybody in: it says {anonymous.status_code} to who has no password")
+        get(url, auth=account)
+        anonymous = get(url, status=None).status_code
+        if anonymous != 401:
+            raise StackError(f"MLflow asks for no password: status {anonymous} without one")

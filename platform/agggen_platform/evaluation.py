@@ -18,18 +18,18 @@ from agggen.corpora.catalogue import list_corpora
 from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments, write
 from agggen.evaluation.published import board_for
-from agggen.evaluation.report import Report, Section
-from agggen.evaluation.report.build import beside_published, build, reference_groups, rows_of
-from agggen.evaluation.report.content import Cell, Table
-from agggen.evaluation.report.folder import FILES
-from agggen.evaluation.report.measures import of_model
-from agggen.evaluation.report.texts import Wanted, protocol_of, text_scores
 from agggen.evaluation.significance import RESAMPLES
+from agggen.evaluation.values import read_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen_platform.config import config_hash, flatten, load_config, overrides_of
 from agggen_platform.local import fingerprint_of, records_of
+from agggen_platform.report import Report, Section
+from agggen_platform.report.build import beside_published, build, reference_groups, rows_of
+from agggen_platform.report.content import Cell, Table
+from agggen_platform.report.folder import FILES
+from agggen_platform.report.sections import TextMetrics, of_model, protocol_of, text_scores
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked_command
 
@@ -52,7 +52,7 @@ class Task:
     whole: int
     """Records of the whole split that have references; more than `records` where only a part is evaluated."""
     config: InferenceConfig
-    wanted: Wanted
+    wanted: TextMetrics
     command: str
     cut: FactSegmenter
     """What cuts references that come without facts."""
@@ -140,7 +140,7 @@ def task_of(
         corpus: a corpus of the catalogue, or a folder of prepared Parquet.
         overrides: inference settings that differ from the bundle's own.
         limit: only the first so many records (0: all).
-        protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `Wanted`.
+        protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
 
     Raises:
@@ -161,7 +161,7 @@ def task_of(
         records=records,
         whole=whole,
         config=config,
-        wanted=Wanted(protocol or protocol_of(named), metrics, meteor),
+        wanted=TextMetrics(protocol or protocol_of(named), metrics, meteor),
         command=command_line(),
         cut=loaded.fact_segmenter(run_archives),
     )
@@ -235,11 +235,11 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     records, generations = written.records, written.generations
     scores = text_scores(task.wanted, records, written.texts, task.seed)
     plans_written = [generation.plan for generation in generations]
-    rows = rows_of(
-        records, written.texts, plans_written, [generation.facts for generation in generations], scores.single
-    )
+    values = read_values(records, written.texts, generator.checker)
+    facts = [generation.facts for generation in generations]
+    rows = rows_of(records, written.texts, values, plans_written, facts, scores.single)
     sections = scores.sections + of_model(
-        written, rows, alignments(generator, records), task.config.ablation, task.seed
+        written, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
     )
     for section in sections:
         for measure in section.measures:

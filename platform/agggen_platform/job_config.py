@@ -42,6 +42,12 @@ class ClusterConfig:
         if self.max_failures < -1:
             raise ConfigError(f"cluster.max_failures must be -1 (no limit) or more, not {self.max_failures}")
 
+    @property
+    def resources_per_worker(self) -> dict[str, float]:
+        """What a worker books, by Ray's names."""
+        books = {"CPU": self.cpus_per_worker, "GPU": self.gpus_per_worker}
+        return {name: amount for name, amount in books.items() if amount}
+
 
 @dataclass(frozen=True)
 class StorageConfig:
@@ -81,7 +87,7 @@ class JobConfig(RunConfig):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    max_reject_share: float = 0.05  # of a split: records that cannot be read, or texts that cannot be cut into facts
+    max_reject_share: float = 0.05  # of a split: records that cannot be read, or texts that are left out
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +24,7 @@ from agggen.errors import AggGenError, ConfigError
 
 OBJECT_STORE_BYTES = 256 << 20
 """Of a local cluster. Ray would take a third of the machine's memory."""
-_KNOCK_SECONDS = 5.0
+_REACH_SECONDS = 5.0
 
 
 class ClusterError(AggGenError):
@@ -43,7 +43,7 @@ class Cluster:
     """Whether this process started it."""
 
     def actors(self, wanted: int | None, work: int) -> tuple[int, float]:
-        """How many actors to start for `work` pieces of work, and the share of a CPU that each one books.
+        """How many actors to start for `work` pieces of work, and the share of a CPU that each of them books.
 
         One a CPU by default. They never book all CPUs: where actors hold everything, Ray Data's other tasks wait for
         ever and nothing says so.
@@ -66,7 +66,8 @@ def connected(
         address: ``local`` for a cluster of one's own, or where one runs (``auto``, ``host:6379``, ``ray://host:10001``).
         cpus: how many CPUs a local cluster offers to tasks and actors; all that the machine has by default.
         gpus: likewise.
-        dashboard: whether a local cluster has one (Ray Tune needs it: without one, stopped trials keep their CPUs).
+        dashboard: whether a local cluster has one (without one, the workers of a trial that died keep
+            their CPUs).
 
     Raises:
         ConfigError: Ray is not installed.
@@ -95,7 +96,7 @@ def connected(
                 log_to_driver=False,
             )
         else:
-            _knock(address or os.environ["RAY_ADDRESS"])
+            check_reachable(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises a bare one where its own processes take too long to start
         where = (
@@ -108,18 +109,30 @@ def connected(
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Raises OSError if nothing listens at the address: Ray itself would try for minutes.
+def check_reachable(address: str) -> None:
+    """Raises OSError where nothing listens at the address: Ray itself would try for minutes.
 
-    Ray remembers where the last cluster was started, and ``auto`` is there, also when that cluster was killed since.
+    ``auto`` is the cluster that ``ray start`` started last on this machine: Ray notes its address in a file, which
+    stays when that cluster is killed.
     """
     if address == "auto":
-        from ray._private.services import canonicalize_bootstrap_address_or_die  # it has no public name
-
-        address = canonicalize_bootstrap_address_or_die(address)
-    host, _, port = address.rpartition("://")[2].rpartition(":")
+        note = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+        address = os.environ.get("RAY_ADDRESS") or (note.read_text(encoding="utf-8") if note.exists() else "")
+    host, _, port = address.strip().rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+
+
+def nodes() -> list[dict[str, float]]:
+    """The resources of each node of the cluster that this process is connected to."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def room_for(worker: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
+    """How many workers that book so much of each resource fit on nodes that have so much; none spans two nodes."""
+    return sum(min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in worker.items()) for node in nodes)
 
 
 def _describe(local: bool) -> Cluster:

@@ -6,17 +6,16 @@ Three experiments; the last line is JSON.
 
 *Plans*: so many records with three triples or more, each under a random plan: its predicates in random order, in
 groups of sizes that are drawn as people group (the facts of the same records' reference texts, aligned by rules; 1 to
-L triples). Of the texts: the triples whose value stands in the fact where the plan put it, and how often the value of
-another triple stands in a fact. A value that shares its words with a triple of that fact, or with its own subject, may
-stand there and is not counted. `unchecked` chooses by probability alone, `verified` searches again (`retries=2
-missing_penalty=10`) for what the same check of mentions finds: its share shows what the search can reach. First it says
-how many triples a group holds, of people and in the likeliest plans.
+L triples). Of the texts: the triples whose value is said whole (strict) in the fact where the plan put it, and how
+often a fact mentions the value of another triple (lenient). A value that shares its words with a triple of that fact,
+or with its own subject, may stand there and is not counted. `free` is unconstrained (`verify=off`). First it says how
+many triples a group holds, of people and in the likeliest plans.
 
 *Levels*: the development records written at aggregation level 1 to L: groups a text, BLEU by the corpus's protocol,
-the triples that are mentioned, and slot errors where the corpus has slots.
+the measures of values (`agggen.evaluation.values`), and slot errors where the corpus has slots.
 
-*Ten triples*: the triples of one subject from several records, where there are ten and more: how many of them the text
-mentions, and the seconds. (E2E has eight slots, so its part is left out.)
+*Ten triples*: the triples of one subject from several records, where there are ten and more: the measures of values,
+and the seconds. (E2E has eight slots, so its part is left out.)
 """
 
 from __future__ import annotations
@@ -34,13 +33,15 @@ import numpy as np
 from agggen.alignment import align
 from agggen.bundle import load_bundle
 from agggen.evaluation.held_out import write
-from agggen.evaluation.report.texts import Wanted, protocol_of, text_scores
+from agggen.evaluation.values import read_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Triple
+from agggen.verification.check import Checker
 from agggen.verification.e2e import slot_error_rate, slot_of
-from agggen.verification.lenient import coverage, mentioned
+from agggen.verification.lenient import mentioned
 from agggen_platform.local import records_of
+from agggen_platform.report.sections import TextMetrics, protocol_of, text_scores
 
 TEN = 10
 
@@ -52,7 +53,7 @@ def group_sizes(records: Sequence[Record], generator: Generator, cut: FactSegmen
     facts = cut.segment([text for _, text in texts])
     for (record, _), pieces in zip(texts, facts, strict=True):
         sizes.update(Counter(align(record, pieces).fact_of).values())
-    largest = generator.model.config.max_state
+    largest = generator.model.config.max_group_size
     return Counter({size: sizes[size] for size in range(1, largest + 1)})
 
 
@@ -69,7 +70,7 @@ def random_plan(record: Record, sizes: Counter[int], rng: np.random.Generator) -
 
 
 def followed(records: Sequence[Record], written: Sequence[Generation]) -> dict[str, float]:
-    """Shares, in percent, of triples said where they belong, said elsewhere, and of texts without either mistake."""
+    """Shares, in percent: triples said whole where they belong, mentioned elsewhere, texts without either mistake."""
     own = foreign = triples = pairs = whole = 0
     for record, generation in zip(records, written, strict=True):
         value = dict(zip(record.predicates, record.triples, strict=True))
@@ -89,28 +90,32 @@ def followed(records: Sequence[Record], written: Sequence[Generation]) -> dict[s
         triples += len(value)
         whole += not wrong
     return {
-        "said_in_its_fact": 100 * own / triples,
-        "said_in_another_fact": 100 * foreign / max(pairs, 1),
+        "said_whole_in_its_fact": 100 * own / triples,
+        "mentioned_in_another_fact": 100 * foreign / max(pairs, 1),
         "texts_as_planned": 100 * whole / len(written),
     }
 
 
-def of_texts(corpus: str, records: Sequence[Record], texts: Sequence[str]) -> dict[str, float]:
+def of_texts(corpus: str, records: Sequence[Record], texts: Sequence[str], checker: Checker) -> dict[str, float]:
     protocol = protocol_of(corpus)
-    (section, *_) = text_scores(Wanted(protocol, ("bleu",)), records, texts).sections
+    (section, *_) = text_scores(TextMetrics(protocol, ("bleu",)), records, texts).sections
     found = {measure.name: measure.score.value for measure in section.measures if measure.score is not None}
-    result = {"bleu": found["bleu"], "mentioned": coverage(records, texts).value}
+    result = {"bleu": found["bleu"]} | values_of(records, texts, checker)
     if all(slot_of(triple.predicate) for record in records for triple in record.triples):
         result |= {"ser": slot_error_rate(records, texts)["ser.ser"].value}
     return result
 
 
+def values_of(records: Sequence[Record], texts: Sequence[str], checker: Checker) -> dict[str, float]:
+    return {name: one.corpus().value for name, one in read_values(records, texts, checker).statistics.items()}
+
+
 def levels(generator: Generator, corpus: str, records: Sequence[Record]) -> dict[str, dict[str, float]]:
     found = {}
-    for level in range(1, generator.model.config.max_state + 1):
+    for level in range(1, generator.model.config.max_group_size + 1):
         written = write(generator, records, replace(generator.config, level=level))
         groups = sum(len(generation.plan.states) for generation in written.generations) / len(written.records)
-        found[str(level)] = {"groups": groups, **of_texts(corpus, written.records, written.texts)}
+        found[str(level)] = {"groups": groups, **of_texts(corpus, written.records, written.texts, generator.checker)}
         say(f"level {level}: {found[str(level)]}")
     return found
 
@@ -133,7 +138,7 @@ def stress(generator: Generator, records: Sequence[Record], config: InferenceCon
     texts = [generation.text for generation in written]
     return {
         "records": len(records),
-        "mentioned": coverage(records, texts).value,
+        **values_of(records, texts, generator.checker),
         "fulfilled": 100 * sum(generation.fulfilled for generation in written) / len(written),
         "facts": sum(len(generation.facts) for generation in written) / len(written),
         "cpu_seconds_a_record": seconds / len(records),
@@ -156,7 +161,7 @@ def main() -> None:
     many = [record for record in records if len(record.triples) >= 3]
     planned = [many[place] for place in sorted(rng.choice(len(many), min(options.plans, len(many)), replace=False))]
     sizes = group_sizes(planned, generator, bundle.fact_segmenter())
-    likeliest = Counter(len(state) for found in generator.plan(planned, 1) for state in found[0].plan.states)
+    likeliest = Counter(len(state) for found in generator.planner.plan(planned, 1) for state in found[0].plan.states)
     say(f"triples a group: people {dict(sizes)}, likeliest plans {dict(sorted(likeliest.items()))}")
     plans = [random_plan(record, sizes, rng) for record in planned]
     result: dict[str, object] = {
@@ -183,9 +188,8 @@ def main() -> None:
 
 def variants(config: InferenceConfig) -> dict[str, InferenceConfig]:
     return {
-        "unchecked": replace(config, missing_penalty=0.0, retries=0),
+        "free": replace(config, verify="off"),
         "default": config,
-        "verified": config.verified(retries=2),
     }
 
 

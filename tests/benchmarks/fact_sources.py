@@ -5,9 +5,9 @@
 
 The release's facts were cut with AllenNLP by the paper's authors; texts that it has no facts for (two of WebNLG's
 training texts) are left out of both trainings, which differ in nothing but the facts. Each model writes about WebNLG's
-development records: BLEU by the challenge's protocol, and the share of triples that the texts mention. A run that was
-cut off goes on where its last checkpoint in DIR is. With `--embedded`, the tagger's side is not trained here, and has
-those two texts more. The last line is JSON.
+development records: BLEU by the challenge's protocol, and the measures of values (`agggen.evaluation.values`). A run
+that was cut off goes on where its last checkpoint in DIR is. With `--embedded`, the tagger's side is not trained here,
+and has those two texts more. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from agggen.corpora.catalogue import data_home
 from agggen.corpora.segmented import attach_release_facts, release_facts
 from agggen.encoding import replace_references
 from agggen.evaluation.held_out import write
-from agggen.evaluation.report.texts import Wanted, text_scores
+from agggen.evaluation.values import read_values
 from agggen.records import Record
 from agggen.run import RunConfig, train
 from agggen.training.callbacks import Silent
 from agggen.training.loop import Trainer
-from agggen.verification.lenient import coverage
 from agggen_platform.config import load_config, resolved
 from agggen_platform.local import records_of
+from agggen_platform.report.sections import TextMetrics, text_scores
 
 CORPUS, PROTOCOL = "webnlg", "webnlg-2017"
 SOURCES = {"release": "corpus", "embedded": "embedded"}
@@ -58,16 +58,18 @@ class Tell(Silent):
 
 
 def scores(bundle: Bundle, records: Sequence[Record]) -> dict[str, object]:
-    written = write(bundle.generator(), records, progress=lambda done: say(f"{done} of {len(records)} texts"))
-    found = text_scores(Wanted(PROTOCOL, ("bleu",)), written.records, written.texts)
+    generator = bundle.generator()
+    written = write(generator, records, progress=lambda done: say(f"{done} of {len(records)} texts"))
+    found = text_scores(TextMetrics(PROTOCOL, ("bleu",)), written.records, written.texts)
     (bleu,) = (measure for measure in found.sections[0].measures if measure.name == "bleu")
     assert bleu.score is not None
-    mentioned = coverage(written.records, written.texts)
+    values = read_values(written.records, written.texts, generator.checker).statistics
+    scored = {name: counted.corpus() for name, counted in values.items()}
     return {
         "bleu": round(bleu.score.value, 2),
         "bleu_interval": bleu.interval and [round(edge, 2) for edge in bleu.interval],
-        "mentioned": round(mentioned.value, 2),
-        "signatures": [bleu.score.signature, mentioned.signature],
+        **{name: round(score.value, 2) for name, score in scored.items()},
+        "signatures": [bleu.score.signature, *(score.signature for score in scored.values())],
     }
 
 

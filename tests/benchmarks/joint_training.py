@@ -42,7 +42,7 @@ def examples_of(share: float, constraints: Constraints = "release") -> tuple[lis
     """Every 1 / share-th training record with all its texts, and an encoder built from all of them."""
     train = [record for record in load("webnlg", "train") if isinstance(record, Record)]
     vocabulary = Vocabulary.build(train)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(train), ModelConfig().max_state)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(train), ModelConfig().max_group_size)
     sample = segmented(train[:: max(round(1 / share), 1)], segmenter("clauses"))
     return list(training_examples(sample, encoder, constraints)), encoder
 
@@ -73,7 +73,7 @@ def new_model(encoder: Encoder, history: History = "shared") -> tuple[JointModel
 
 def batches_of(examples: list[Example], positions: int, updates: int) -> list[list[Example]]:
     """The first batches of an epoch."""
-    costs = joint_costs(examples, ModelConfig().max_state)
+    costs = joint_costs(examples, ModelConfig().max_group_size)
     chosen = epoch_batches(examples, costs, positions, 512, seed=0, epoch=0)[:updates]
     return [[examples[i] for i in batch] for batch in chosen]
 
@@ -81,7 +81,7 @@ def batches_of(examples: list[Example], positions: int, updates: int) -> list[li
 def worst_record() -> dict[str, object]:
     """What one update takes on the text whose lattice is the largest."""
     examples, encoder = examples_of(1.0, "none")
-    costs = joint_costs(examples, ModelConfig().max_state)
+    costs = joint_costs(examples, ModelConfig().max_group_size)
     cost, worst = max(zip(costs, examples, strict=True), key=lambda pair: pair[0])
     model, optimizer = new_model(encoder)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -113,7 +113,7 @@ def main() -> None:
         print(json.dumps(worst_record()))
         return
     examples, encoder = examples_of(options.share)
-    costs = joint_costs(examples, ModelConfig().max_state)
+    costs = joint_costs(examples, ModelConfig().max_group_size)
     batches = batches_of(examples, options.positions, options.updates)
     texts = sum(map(len, batches))
     variants = {history: (*new_model(encoder, history), False) for history in get_args(History)}

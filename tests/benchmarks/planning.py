@@ -17,7 +17,8 @@ from statistics import median
 
 import numpy as np
 
-from agggen.planning import PlanScores, k_best, log_partition, ordered_states, two_stage
+from agggen.model.lattice import ordered_states
+from agggen.planning import PlanScores, k_best, log_partition, two_stage
 
 SEARCHES: dict[str, Callable[[PlanScores], object]] = {
     "exact_1": lambda scores: k_best(scores, 1),
@@ -39,7 +40,7 @@ def random_scores(rng: np.random.Generator, n: int, max_size: int = 3) -> PlanSc
         out=log_softmax(rng.normal(size=(n, n))),
         inside_start=log_softmax(rng.normal(size=n)),
         inside=rng.normal(size=(n, n)),
-        states=states,
+        max_group_size=max_size,
         within=np.array([-len(state) for state in states]) + rng.normal(size=len(states)) * 0.5,
     )
 

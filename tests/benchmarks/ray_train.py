@@ -37,8 +37,8 @@ from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import connected
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import Data, data_of
+from agggen_platform.training.events import EventReporter, SampleWriter, TrainingEvent, WorkerMonitor
 from agggen_platform.training.job import train_job
-from agggen_platform.training.news import News, Reporter, Writer
 from agggen_platform.training.on_ray import workers_of
 from agggen_platform.training.prepared import prepared_in, read_prepared
 
@@ -55,15 +55,17 @@ class Nothing:
 
 
 class Listener:
-    """Collects texts a second, window by window, and ends the run after `updates`."""
+    """Collects texts a second, window by window, and says when `updates` are made."""
 
     def __init__(self, updates: int) -> None:
         self.updates, self.speeds = updates, dict[int, float]()
+        self.done = False
 
-    def __call__(self, news: News) -> bool:
-        if news.kind == "log":
-            self.speeds[news.step] = news.metrics["texts_per_second"]
-        return news.step >= self.updates
+    def __call__(self, event: TrainingEvent) -> bool:
+        if event.kind == "log":
+            self.speeds[event.step] = event.metrics["texts_per_second"]
+        self.done = event.step >= self.updates
+        return self.done
 
 
 def stopped(run: Callable[[], object]) -> None:
@@ -75,8 +77,9 @@ def stopped(run: Callable[[], object]) -> None:
 
 
 def bare(config: JobConfig, prepared: Prepared, updates: int) -> dict[int, float]:
-    listener, writer = Listener(updates), Writer((), prepared.encoder, config.inference)
-    stopped(lambda: fit(result_of(config), prepared, Nothing(), lambda stage: [Reporter(listener, writer)]))
+    listener = Listener(updates)
+    reporter = EventReporter(listener, SampleWriter((), prepared.encoder, config.inference))
+    stopped(lambda: fit(result_of(config), prepared, Nothing(), lambda _: [reporter], stop=lambda: listener.done))
     return listener.speeds
 
 
@@ -88,15 +91,16 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates:
             away.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
     with workers_of(config) as found, TrainingMeter("benchmark", config) as meter:
-        stopped(lambda: found.train(away, place, (), listener, lambda: False, meter))
+        monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
+        stopped(lambda: found.train(away, place, (), monitor, lambda: listener.done))
     return listener.speeds
 
 
 def kept(config: JobConfig, data: Data, runs: Path, updates: int) -> dict[int, float]:
     listener = Listener(updates)
 
-    def show(news: News) -> None:
-        if listener(news):
+    def show(event: TrainingEvent) -> None:
+        if listener(event):
             raise StoppedError("enough")
 
     often = replace(config, storage=replace(config.storage, checkpoint_seconds=0.0))

@@ -24,7 +24,7 @@ import torch
 
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
 from agggen.facts.tagger import store
-from agggen.facts.tagger.evaluate import joined_words
+from agggen_platform.srl.tagger.evaluate import joined_words
 
 CLAUSES = (
     "Alan Bean , who was born in Wheeler , Texas",

@@ -33,15 +33,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records, of which one is a double."""
+    """Records, of which one is a duplicate."""
     records = list(some_records(RECORDS))
     return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", [*records[:-1], records[5]])
 
 
 @pytest.fixture(scope="module")
-def wanted(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a job that nobody disturbs publishes."""
-    out = tmp_path_factory.mktemp("wanted")
+def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The output of a job that is not disturbed."""
+    out = tmp_path_factory.mktemp("undisturbed")
     report = generate(model, str(source), str(out), here(model))
     assert report.progress is not None
     assert (report.progress.total, report.summary.records, report.summary.rejects) == (SHARDS, RECORDS - 1, 1)
@@ -60,7 +60,7 @@ def start(model: Model, source: Path, tmp_path: Path) -> Iterator[Callable[..., 
 
 @pytest.mark.fault("bulk: the driver and an actor are killed")
 def test_the_driver_and_an_actor_are_killed_again_and_again(
-    start: Callable[..., ShardedJob], wanted: dict[str, bytes], observed: Observed
+    start: Callable[..., ShardedJob], undisturbed: dict[str, bytes], observed: Observed
 ) -> None:
     done = 0
     for share in (0.3, 0.6, 0.9):
@@ -81,7 +81,7 @@ def test_the_driver_and_an_actor_are_killed_again_and_again(
     job.wait_until(lambda: len(job.parts()) > there or (job.out / "manifest.json").exists(), "another shard")
     recovery = time.monotonic() - killed
     job.succeed()
-    assert published(job.out) == wanted
+    assert published(job.out) == undisturbed
     report = json.loads((job.out / "report.json").read_text())
     observed(f"same bytes; {report['shards']['redone']} shards done again after 3 + 1 kills", recovery)
     assert report["shards"]["found"] >= done
@@ -132,9 +132,9 @@ def die_between(model: Model, source: Path, out: str, where: str, folder: Path) 
 
 @pytest.mark.fault("bulk: the driver is killed between data and commit")
 def test_the_driver_is_killed_between_data_and_commit(
-    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """The same job dies at every step, and each time goes on from what the one before left."""
+    """The same job dies at every step, and each time resumes from what the one before left."""
     out = tmp_path / "out"
     for where in BETWEEN:
         die_between(model, source, str(out), where, tmp_path)
@@ -143,15 +143,15 @@ def test_the_driver_is_killed_between_data_and_commit(
     assert len(list(parts.glob("*.parquet"))) == SHARDS
     report = generate(model, str(source), str(out), here(model))
     assert report.finished_before
-    assert published(out) == wanted
+    assert published(out) == undisturbed
     assert not list(parts.glob("*"))
-    said = json.loads((out / "report.json").read_text())
-    assert (said["shards"]["found"], said["shards"]["redone"]) == (SHARDS, 1)  # the one whose file had no name yet
+    shards = json.loads((out / "report.json").read_text())["shards"]
+    assert (shards["found"], shards["redone"]) == (SHARDS, 1)  # the one whose file had no name yet
 
 
 @pytest.mark.fault("bulk: the driver is killed between data and commit")
 def test_the_driver_is_killed_before_the_commit_on_s3(
-    model: Model, source: Path, wanted: dict[str, bytes], s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model, source: Path, undisturbed: dict[str, bytes], s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
     out = f"{s3}/out"
@@ -161,13 +161,13 @@ def test_the_driver_is_killed_before_the_commit_on_s3(
     report = generate(model, str(source), out, here(model))
     assert report.progress is not None
     assert (report.progress.found, report.redone) == (SHARDS, 1)
-    assert published(out) == wanted
+    assert published(out) == undisturbed
 
 
 @pytest.mark.fault("bulk: two copies are started")
 @pytest.mark.parametrize("store", ["folder", "s3"])
 def test_two_copies_at_once_give_one_clean_output(
-    store: str, model: Model, source: Path, wanted: dict[str, bytes], s3: str, tmp_path: Path
+    store: str, model: Model, source: Path, undisturbed: dict[str, bytes], s3: str, tmp_path: Path
 ) -> None:
     out = f"{s3}/out" if store == "s3" else str(tmp_path / "out")
     command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), "--out", out, "shard_rows=8"]
@@ -180,4 +180,4 @@ def test_two_copies_at_once_give_one_clean_output(
         assert f"another job works on {out}" in copies[codes.index(6)].output()
     else:
         assert "nothing was done" in said
-    assert published(out) == wanted
+    assert published(out) == undisturbed

@@ -14,17 +14,14 @@ from agggen.errors import AggGenError, BundleError
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.job_config import JobConfig
-from agggen_platform.segmentation.job import segment
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
+from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
-from agggen_platform.training.news import News
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.chaos.report import Observed
-from tests.integration.segment_jobs import HERE
-from tests.integration.segment_jobs import write_corpus as write_elements
 from tests.s3_faults import FaultyS3
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
@@ -36,7 +33,7 @@ REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A claim that could not be given back is taken over after two seconds, and nothing is drawn."""
+    """A claim that was not released is taken over after two seconds, and no figures are drawn."""
     monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
     monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
@@ -99,7 +96,7 @@ def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **
     """The error that ends a training whose store has this fault from the fourth update on, a checkpoint being kept."""
     kept, patience = Folder(f"{config.storage.url}/r/checkpoints"), time.monotonic() + 60
 
-    def break_it(news: News) -> None:
+    def break_it(news: TrainingEvent) -> None:
         if (news.stage, news.kind, news.step) == ("baseline", "log", 4):
             while kept.size("baseline/latest.json") is None and time.monotonic() < patience:
                 time.sleep(0.05)  # it is written beside training
@@ -115,7 +112,7 @@ def went_on(config: JobConfig, runs: Path, trained: str, observed: Observed) -> 
     """The same call, when the store is well, ends in the bundle of an undisturbed run."""
     saved = CheckpointStore(Folder(f"{config.storage.url}/r/checkpoints")).restore("baseline", runs / "restored")
     assert saved is not None
-    news: list[News] = []
+    news: list[TrainingEvent] = []
     seconds = recovered(lambda: train_job(config, "r", runs_dir=runs, show=news.append))
     first = next(one.step for one in news if one.kind == "log")  # an evaluation may be told of again before
     assert first == saved.step + 1, "it went on from the last checkpoint"
@@ -157,15 +154,15 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def wanted(model: Model, source: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    out = tmp_path_factory.mktemp("wanted")
+def undisturbed(model: Model, source: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("undisturbed")
     generate(model, source, str(out), here(model))
     return published(out)
 
 
 @pytest.mark.fault("bulk: S3 answers 500 or 503, or breaks off")
 def test_bulk_generation_outlasts_faults_that_pass(
-    model: Model, source: str, wanted: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
+    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
 ) -> None:
     paths = ("parts/00001.parquet", "parts/00003.parquet", "texts.parquet", "manifest.json", "rejects.jsonl", "input/")
     count = trouble(faulty_s3, *paths)
@@ -173,13 +170,13 @@ def test_bulk_generation_outlasts_faults_that_pass(
     failed = count - faulty_s3.pending
     assert failed >= 2 * len(paths), "the faults were not met"
     faulty_s3.heal()
-    assert published(f"{s3}/out") == wanted
+    assert published(f"{s3}/out") == undisturbed
     observed(f"{failed} requests failed; same bytes")
 
 
 @pytest.mark.fault("bulk: S3 refuses (403)")
 def test_bulk_generation_that_is_refused_goes_on_when_it_may(
-    model: Model, source: str, wanted: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
+    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
 ) -> None:
     out = f"{s3}/out"
     with pytest.raises(StorageError, match=REFUSED):
@@ -195,7 +192,7 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
     found: list[int] = []
     seconds = recovered(lambda: generate(model, source, out, here(model), progress=lambda now: found.append(now.found)))
     assert found[-1] == 3
-    assert published(out) == wanted
+    assert published(out) == undisturbed
     observed("nothing published; the same call found 3 of 6 shards and wrote the same bytes", seconds)
 
 
@@ -218,7 +215,7 @@ def test_bulk_generation_never_publishes_half_a_file(
     said: str,
     model: Model,
     source: str,
-    wanted: dict[str, bytes],
+    undisturbed: dict[str, bytes],
     s3: str,
     faulty_s3: FaultyS3,
     observed: Observed,
@@ -229,95 +226,8 @@ def test_bulk_generation_never_publishes_half_a_file(
         generate(model, source, out, here(model))
     assert "manifest.json" not in published(out)
     seconds = recovered(lambda: generate(model, source, out, here(model)))
-    assert published(out) == wanted
+    assert published(out) == undisturbed
     observed("an error and no manifest; the same call wrote the same bytes", seconds)
-
-
-# --- segmentation ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(write_elements(tmp_path_factory.mktemp("elements")))
-
-
-@pytest.fixture(scope="module")
-def segmented(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The fingerprint of each split where nothing goes wrong."""
-    report = segment(corpus, str(tmp_path_factory.mktemp("segmented")), HERE)
-    return {name: split.fingerprint for name, split in report.splits.items()}
-
-
-@pytest.mark.fault("segmentation: S3 answers 500 or 503, or breaks off")
-def test_segmentation_outlasts_faults_that_pass(
-    corpus: str, segmented: dict[str, str], s3: str, faulty_s3: FaultyS3, observed: Observed
-) -> None:
-    paths = ("facts/train/00001", "facts/dev/00002", "out/train.parquet", "manifest.json")
-    count = trouble(faulty_s3, *paths)
-    report = segment(corpus, f"{s3}/out", HERE)
-    failed = count - faulty_s3.pending
-    assert failed >= 2 * len(paths), "the faults were not met"
-    assert {name: split.fingerprint for name, split in report.splits.items()} == segmented
-    faulty_s3.heal()
-    assert segment(corpus, f"{s3}/out", HERE).finished_before
-    observed(f"{failed} requests failed; same files")
-
-
-@pytest.mark.fault("segmentation: S3 refuses (403)")
-def test_segmentation_that_is_refused_goes_on_when_it_may(
-    corpus: str, segmented: dict[str, str], s3: str, faulty_s3: FaultyS3, observed: Observed
-) -> None:
-    out = f"{s3}/out"
-    with pytest.raises(StorageError, match=REFUSED):
-        segment(corpus, out, HERE, progress=lambda now: faulty_s3.inject("403", -1) if now.shards == 5 else None)
-    faulty_s3.heal()
-    names = Folder(out).names()
-    assert not {"manifest.json", "train.parquet", "dev.parquet"} & set(names)
-    begin = time.monotonic()
-    report = segment(corpus, out, HERE)
-    assert report.progress is not None
-    assert report.progress.found == 5
-    assert {name: split.fingerprint for name, split in report.splits.items()} == segmented
-    observed("nothing published; the same call found 5 of 12 shards; same files", time.monotonic() - begin)
-
-
-@pytest.mark.fault("segmentation: S3 keeps half of a file")
-@pytest.mark.parametrize(
-    ("file", "after", "said", "found"),
-    [
-        # The other shards were not begun when the damaged one was met.
-        ("facts/dev/00001.parquet", 1, r"dev/00001\.parquet is damaged .*the same command does this shard again", 1),
-        (
-            "out/dev.parquet",
-            0,
-            r"the facts in s3://.*/out did not arrive as they were sent, so manifest\.json was not",
-            4,
-        ),
-    ],
-    ids=["shard", "split"],
-)
-def test_segmentation_never_publishes_half_a_file(
-    file: str,
-    after: int,
-    said: str,
-    found: int,
-    corpus: str,
-    segmented: dict[str, str],
-    s3: str,
-    faulty_s3: FaultyS3,
-    observed: Observed,
-) -> None:
-    out = f"{s3}/out"
-    faulty_s3.inject("short upload", after=after, method="PUT", path=file)
-    with pytest.raises(StorageError, match=said):
-        segment(corpus, out, HERE, splits=["dev"])
-    assert "manifest.json" not in Folder(out).names()
-    begin = time.monotonic()
-    report = segment(corpus, out, HERE, splits=["dev"])
-    assert report.progress is not None
-    assert (report.progress.found, report.progress.total) == (found, 4)
-    assert report.splits["dev"].fingerprint == segmented["dev"]
-    observed("an error and no manifest; the same call ended in the same files", time.monotonic() - begin)
 
 
 # --- bundles --------------------------------------------------------------------------------------------------------

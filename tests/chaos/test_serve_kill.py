@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from agggen_platform.serving.deploy import Endpoint
-from serve.idempotency import LEASE_SECONDS
 from tests.chaos.report import Observed
 from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
 from tests.unit.serve.conftest import save_tiny_model
@@ -31,7 +30,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     [
         pytest.param("generator", marks=pytest.mark.fault("serving: a generator is killed")),
         pytest.param("planner", marks=pytest.mark.fault("serving: a planner is killed")),
-        pytest.param("memory of answers", marks=pytest.mark.fault("serving: the memory of answers is killed")),
         pytest.param("ingress", marks=pytest.mark.fault("serving: an ingress is killed")),
         pytest.param("controller", marks=pytest.mark.fault("serving: the controller is killed")),
         pytest.param("proxy", marks=pytest.mark.fault("serving: the proxy is killed")),
@@ -52,34 +50,14 @@ def test_no_answer_is_lost_when_it_is_killed(
         print(f"\n{victim} killed: last failure {seconds:.1f} s later, whole again after {whole:.1f} s; failed: {said}")
     observed(f"first attempts that failed: {said}; whole again after {whole:.1f} s", seconds)
     assert load.lost == []
-    if victim in ("controller", "memory of answers"):
-        assert load.failures() == {}  # nothing of a request's way goes through them
+    if victim == "controller":
+        assert load.failures() == {}  # no request passes through it
     keys = list(load.answers)
-    for key in (keys[-1], keys[-2]):
-        again = ask(served.url, key, load.asked[key])
-        if remembered(again):
-            assert again.content == load.answers[key]
-        else:  # answered, the first time or now, while the memory of answers was out of reach
-            assert_same_writing(again.content, load.answers[key])
+    for key in keys[-2:]:
+        again = httpx.post(f"{served.url}/v1/generate", json=load.asked[key], timeout=60)
+        assert again.status_code == 200, again.text
+        assert_same_writing(again.content, load.answers[key])
     assert all(json.loads(load.answers[key])["answers"][0]["id"] == key for key in keys)
-    until(lambda: remembered(ask(served.url, key, load.asked[key])), "memory of answers that is in use")
-
-
-def ask(url: str, key: str, asked: dict[str, Any]) -> httpx.Response:
-    """The request sent again under its key, which the attempt before may hold a while; it must succeed."""
-
-    def attempt() -> httpx.Response | None:
-        answer = httpx.post(f"{url}/v1/generate", json=asked, headers={"Idempotency-Key": key}, timeout=60)
-        return None if answer.status_code == 409 else answer
-
-    answer = until(attempt, f"answer under {key}", LEASE_SECONDS + 20)
-    assert answer.status_code == 200, answer.text
-    return answer
-
-
-def remembered(answer: httpx.Response) -> bool:
-    """Whether it came out of the memory of answers."""
-    return answer.headers.get("idempotency-replayed") == "true"
 
 
 def assert_same_writing(one: bytes, other: bytes) -> None:

@@ -17,12 +17,14 @@ import pytest
 from optuna.storages.journal import JournalFileBackend
 
 from agggen.bundle import fingerprint
+from agggen.errors import StoppedError
 from agggen_platform.config import resolved
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, open_study
-from agggen_platform.sweep.trial import Conversation, TrialJob
+from agggen_platform.sweep.trials import TrialJob
+from agggen_platform.training.events import TrainingEvent
 from tests.chaos.report import Observed
 from tests.processes import Running
 from tests.unit.training.toy import config_of, write_corpus
@@ -48,17 +50,15 @@ def undisturbed(config: JobConfig, folder: Path) -> Study:
     """The same sweep in one process, one trial after the other, without Ray."""
     space = parse_space(SETTINGS.space)
     study = Study(open_study(folder, "plain", {}), SETTINGS, space, EPOCHS)
-    job = TrialJob(config, "plain", folder, Path.cwd(), SETTINGS.measure)
+    job = TrialJob(config, "plain", folder, Path.cwd())
     while suggestion := study.next():
-        number, params = suggestion.number, suggestion.params
-        talk = Conversation(lambda talk, number=number, params=params: job.run(number, params, talk), job.measure)
-        while not (word := talk.next())["done"]:
-            if study.evaluated(number, word["stage"], word["step"], word["value"]):
-                assert talk.stop()
-                study.stop(number)
-                break
-        else:
-            study.complete(number, word["bundle"], word["run"], word["seconds"])
+        number = suggestion.number
+
+        def evaluated(event: TrainingEvent, number: int = number) -> bool:
+            return study.evaluated(number, event.stage, event.epoch, event.metrics[SETTINGS.measure])
+
+        with suppress(StoppedError):
+            study.complete(number, **job.run(number, suggestion.params, evaluated))
     return study
 
 
@@ -105,7 +105,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
             assert second.finish() == 6
             assert re.search(rf"another job works on {runs} \(process {first.process.pid}", second.output())
         first.wait_until(lambda: reported(runs).count(1) >= 2, "evaluations of the second trial")
-        trials = first.children("Trainable")
+        trials = first.children("_run_trial")
         assert trials
         leftovers += first.children()
         first.signal(signal.SIGKILL)

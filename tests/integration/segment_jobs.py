@@ -1,4 +1,4 @@
-"""What tests of the segmentation job share: a corpus, the plain loop that the job replaces, and a nosy segmenter."""
+"""What tests of the segmentation job share: a corpus, the plain loop that the job replaces, a recording segmenter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agggen_platform.segmentation.config import SegmentConfig
 
 
 def by_clauses(**settings: Any) -> SegmentConfig:
-    """A job by rules in this process, which takes no time."""
+    """A job in this process with the rule-based segmenter, which takes no time."""
     return SegmentConfig(**{"facts": SegmenterConfig(source="clauses"), "actors": 0, "shard_rows": 20} | settings)
 
 
@@ -65,7 +65,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 class Counting(ClauseSegmenter):
-    """Clauses; says what it was asked for, and fails on some texts."""
+    """The rule-based segmenter; records the texts that it gets, and fails on those that contain `bad`."""
 
     def __init__(self, bad: str | None = None) -> None:
         self.bad, self.seen = bad, list[str]()

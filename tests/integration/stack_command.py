@@ -10,22 +10,30 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from infra.stack.errors import StackError
 from infra.stack.postgres import connected, programs
-from infra.stack.processes import marked
 from infra.stack.s3 import rclone
 from tests.processes import Running
 
 REPO = Path(__file__).parents[2]
 PATHS = {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class StackCommand:
@@ -35,8 +43,17 @@ class StackCommand:
         self.state, self.running = state, running
         lines = (shlex.split(line) for line in (state / "env").read_text().splitlines())
         self.env = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
-        self.settings: dict[str, Any] = json.loads((state / "settings.json").read_text())
-        self.secrets: dict[str, str] = json.loads((state / "secrets.json").read_text())
+        content = json.loads((state / "stack.json").read_text())
+        self.ports: dict[str, int] = content["settings"]["ports"]
+        self.secrets: dict[str, str] = content["secrets"]
+        self.processes = psutil.Process(running.process.pid).children(recursive=True)
+
+    def wait_until_gone(self) -> None:
+        """Returns when no process of the stack is left; zombies, which nobody has waited for, do not count."""
+        deadline = time.monotonic() + 60
+        while alive := [process for process in self.processes if is_alive(process)]:
+            assert time.monotonic() < deadline, f"these outlived the stack: {alive}"
+            time.sleep(0.1)
 
     def agggen(self, *words: object, folder: Path, expect: int = 0) -> str:
         """What `agggen` prints, run in `folder` with the stack's environment."""
@@ -63,7 +80,7 @@ class StackCommand:
 
     def sql(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """What PostgreSQL has of MLflow's database."""
-        with connected(self.settings["postgres_port"], "mlflow", self.secrets["mlflow_database"], "mlflow") as cursor:
+        with connected(self.ports["postgres"], "mlflow", self.secrets["mlflow_database"], "mlflow") as cursor:
             cursor.execute(query, values)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
@@ -91,7 +108,7 @@ def skip_without_programs() -> None:
     for package in ("ray", "psycopg2", "flask_wtf", "boto3"):
         pytest.importorskip(package, reason=f"{package} is not installed: pip install -e '.[dev]'")
     try:
-        programs(None)
+        programs()
         rclone()
     except StackError as error:
         pytest.skip(str(error), allow_module_level=True)
@@ -114,8 +131,9 @@ def started(state: Path, *options: str) -> Iterator[StackCommand]:
     words = ["-m", "infra.stack", "up", "--state", str(state), "--free-ports", *options]
     with Running(words, state.parent, PATHS) as running:
         running.wait_until(lambda: "The stack is up" in running.output(), "the stack", 400)
-        yield StackCommand(state, running)
+        stack = StackCommand(state, running)
+        yield stack
         if running.process.poll() is None:  # no test has killed it
             running.signal(signal.SIGTERM)
             assert running.finish(240) == 143, running.output()
-    assert marked(state) == [], "something of the stack outlived it"
+    stack.wait_until_gone()

@@ -22,11 +22,7 @@ from typing import Any
 import pytest
 
 from agggen.corpora.prepared import read_records, write_records
-from agggen.facts.allennlp.config import AllenNLPConfig
-from agggen.facts.allennlp.environment import Environment, find_environment, worker_environment
-from agggen.facts.allennlp.errors import AllenNLPError
-from agggen.facts.allennlp.source import AllenNLPFrames, NoFrames
-from agggen.facts.allennlp.worker import hash_of
+from agggen.facts.config import AllenNLPConfig
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, Phrase, Words, parse_allennlp
 from agggen.records import Record, Reference, Triple
@@ -35,9 +31,13 @@ from agggen_platform.cli.main import main
 from agggen_platform.config import load_config
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
+from agggen_platform.srl.environment import Environment, find_environment, worker_environment
+from agggen_platform.srl.errors import AllenNLPError
+from agggen_platform.srl.source import AllenNLPFrames, NoFrames
+from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES
 from tests.unit.facts.role_notation import joined, sentence, tags_of
-from tests.unit.facts.test_allennlp_process import is_gone, wait_until
+from tests.unit.srl.test_process import is_gone, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -147,14 +147,16 @@ def test_strange_words_are_words(source: AllenNLPFrames) -> None:
 def test_a_worker_killed_while_it_tags_loses_nothing(source: AllenNLPFrames) -> None:
     sentences = training_sentences() * 100
     undisturbed = source.frames(sentences)
-    pid = source.worker["pid"]
     begin = time.monotonic()
-    killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    source.frames(sentences)
+    duration = time.monotonic() - begin  # of a process that is warm; machines differ in speed
+    pid = source.worker["pid"]
+    killer = threading.Timer(duration / 4, os.kill, (pid, signal.SIGKILL))  # machines differ in speed
     killer.start()
     frames = source.frames(sentences)
     killer.join()
     assert frames == undisturbed
-    assert source.worker["pid"] != pid, f"all was tagged in {time.monotonic() - begin:.1f} s, before the kill"
+    assert source.worker["pid"] != pid, f"all was tagged before the kill after {duration / 4:.2f} s"
     assert is_gone(pid)
 
 
@@ -171,8 +173,8 @@ def test_nothing_is_left_behind(trained: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_the_worker_ends_with_the_program(trained: Path) -> None:
     code = (
-        "import os, sys, time\nfrom agggen.facts.allennlp.config import AllenNLPConfig\n"
-        "from agggen.facts.allennlp.source import AllenNLPFrames\n"
+        "import os, sys, time\nfrom agggen.facts.config import AllenNLPConfig\n"
+        "from agggen_platform.srl.source import AllenNLPFrames\n"
         "from tests.integration.test_allennlp import Given, words\n"
         f"source = AllenNLPFrames(AllenNLPConfig({str(trained / 'lstm.tar.gz')!r}, threads=1), Given())\n"
         "source.frames([words('Ada wrote it .')])\nprint(source.worker['pid'], flush=True)\ntime.sleep(600)"
@@ -256,7 +258,7 @@ def test_an_archive_comes_from_s3(
     out, err = capsys.readouterr()
     assert "ok\tmodel\tsrl on cpu" in out
     assert "[V: wrote]" in out
-    assert "it was not loaded but deleted" in err
+    assert "it was not loaded" in err
 
 
 def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

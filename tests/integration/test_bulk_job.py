@@ -1,4 +1,4 @@
-"""The bulk generation job from records to texts: what it writes, refuses, repeats and continues, here and on S3."""
+"""The bulk generation job from records to texts: what it writes, refuses, repeats and resumes, here and on S3."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from agggen.bundle import load_bundle
 from agggen.corpora.prepared import write_records
 from agggen.errors import CorpusError
+from agggen.records import Record, Triple
 from agggen_platform.bulk import job as job_module
 from agggen_platform.bulk import rows as rows_module
 from agggen_platform.bulk.config import BulkError
@@ -45,9 +46,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wanted(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What an undisturbed job of one process publishes."""
-    out = tmp_path_factory.mktemp("wanted")
+def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The output of an undisturbed job of one process."""
+    out = tmp_path_factory.mktemp("undisturbed")
     generate(model, str(source), str(out), here(model))
     return published(out)
 
@@ -56,9 +57,10 @@ def wanted(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_the_texts_are_those_of_the_library(model: Model, source: Path, tmp_path: Path) -> None:
-    report = generate(model, str(source), str(tmp_path), here(model, "n_best=2", "shard_rows=50"))
+    settings = here(model, "n_best=2", "shard_rows=50", "inference.verify=off")
+    report = generate(model, str(source), str(tmp_path), settings)
     records = list(some_records(RECORDS))
-    found = load_bundle(model.address).generator().generate(records, n_best=2)
+    found = load_bundle(model.address).generator().generate(records, n_best=2, config=settings.inference)
     rows = [
         as_row(one, row, rank, model.fingerprint)
         for row, best in enumerate(found)
@@ -83,22 +85,24 @@ def test_the_texts_are_those_of_the_library(model: Model, source: Path, tmp_path
 
 
 def test_actors_write_the_same_bytes(
-    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path, ray_cluster: None
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path, ray_cluster: None
 ) -> None:
     seen: list[Progress] = []
     config = bulk_config(model, ["actors=3", "shard_rows=8"])
     generate(model, str(source), str(tmp_path), config, progress=seen.append)
-    assert published(tmp_path) == wanted
+    assert published(tmp_path) == undisturbed
     assert [one.shards for one in seen] == list(range(1, 7))
     assert seen[-1].counts.records == RECORDS
 
 
 def test_json_lines_hold_the_same_as_parquet(
-    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     generate(model, str(source), str(tmp_path), here(model, "format=jsonl"))
     lines = (tmp_path / "texts.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == pq.read_table(pa.BufferReader(wanted["texts.parquet"])).to_pylist()
+    assert [json.loads(line) for line in lines] == pq.read_table(
+        pa.BufferReader(undisturbed["texts.parquet"])
+    ).to_pylist()
     assert not (tmp_path / "texts.parquet").exists()
 
 
@@ -144,6 +148,7 @@ def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:
     write_records(folder / "c.parquet", [second, third], "x", "y")
     report = generate(model, str(folder), str(tmp_path / "out"), here(model, "max_reject_share=0.5"))
     assert [(text["row"], text["id"]) for text in texts(tmp_path / "out")] == [(0, "r0"), (3, "r1"), (4, "r2")]
+    assert report.summary.unknown_predicates == {}
     rejects = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
     assert [(reject["file"], reject["line"], reject["id"]) for reject in rejects] == [
         (f"{folder}/b.csv", 2, "r0"),
@@ -151,6 +156,22 @@ def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:
     ]
     assert rejects[0]["reason"] == f"the id 'r0' occurs a second time, first in {folder}/a.jsonl, line 1"
     assert (report.summary.records, report.summary.rejects) == (3, 2)
+
+
+def test_predicates_that_training_never_saw_are_counted_by_record(
+    model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strange = (Triple("Neon", "used in", "signs"), Triple("Neon", "used for", "light"))
+    records = [Record(each.id, (*each.triples, *strange[: n % 3])) for n, each in enumerate(some_records(18))]
+    out = tmp_path / "out"
+    arguments = ["bulk", model.address, write_jsonl(tmp_path / "in.jsonl", records), "--out", out, "--actors", 0]
+    code, _, noted = command(capsys)(*arguments, "shard_rows=4", "--runs", tmp_path / "runs")
+    assert code == 0
+    assert "never saw, and how many records have each: used in (12), used for (6)\n" in noted
+    manifest, report = (json.loads((out / name).read_text()) for name in ("manifest.json", "report.json"))
+    assert manifest["summary"]["unknown_predicates"] == {"used for": 6, "used in": 12}
+    assert report["unknown_predicates"] == {"used for": 6, "used in": 12}
+    assert "used in (12), used for (6)" in command(capsys)(*arguments, "--runs", tmp_path / "runs")[2]
 
 
 def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path: Path) -> None:
@@ -180,7 +201,7 @@ def test_input_that_cannot_be_read_leaves_no_trace(model: Model, tmp_path: Path,
 
 
 def test_a_finished_job_is_not_done_again(
-    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate(model, str(source), str(tmp_path), here(model))
     with monkeypatch.context() as patch:
@@ -191,7 +212,7 @@ def test_a_finished_job_is_not_done_again(
     assert not generate(model, str(source), str(tmp_path), here(model), fresh=True).finished_before
     (tmp_path / "texts.parquet").write_bytes(b"half")  # a damaged one is
     assert not generate(model, str(source), str(tmp_path), here(model)).finished_before
-    assert published(tmp_path) == wanted
+    assert published(tmp_path) == undisturbed
 
 
 def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, source: Path, tmp_path: Path) -> None:
@@ -235,7 +256,9 @@ def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, t
 
 
 @pytest.mark.fault("bulk: a finished shard is damaged")
-def test_a_job_that_was_cut_off_goes_on(model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_job_that_was_cut_off_goes_on(
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
     class CutError(Exception):
         pass
 
@@ -251,7 +274,7 @@ def test_a_job_that_was_cut_off_goes_on(model: Model, source: Path, wanted: dict
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
     assert (report.progress.found, report.progress.total, report.redone) == (3, 6, 1)
-    assert published(tmp_path) == wanted
+    assert published(tmp_path) == undisturbed
 
 
 def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Model, tmp_path: Path) -> None:
@@ -294,7 +317,7 @@ def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_p
 
 @pytest.mark.fault("bulk: a worker outlives its job")
 def test_a_worker_that_outlived_another_job_spoils_nothing(
-    model: Model, source: Path, wanted: dict[str, bytes], tmp_path: Path
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     part = tmp_path / "work" / "parts" / "00000.parquet"
 
@@ -312,7 +335,7 @@ def test_a_worker_that_outlived_another_job_spoils_nothing(
         generate(model, str(source), str(tmp_path), here(model), fresh=True, progress=write_late)
     assert not published(tmp_path)
     generate(model, str(source), str(tmp_path), here(model))
-    assert published(tmp_path) == wanted
+    assert published(tmp_path) == undisturbed
 
 
 def test_a_second_job_on_one_folder_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
@@ -324,13 +347,13 @@ def test_a_second_job_on_one_folder_is_refused(model: Model, source: Path, tmp_p
 
 
 def test_from_s3_to_s3(
-    model: Model, source: Path, wanted: dict[str, bytes], s3: str, monkeypatch: pytest.MonkeyPatch
+    model: Model, source: Path, undisturbed: dict[str, bytes], s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
     bucket = Folder(s3)
     bucket.write("in/in.jsonl", source.read_bytes())
     generate(model, f"{s3}/in/in.jsonl", f"{s3}/out", here(model))
-    assert published(f"{s3}/out") == wanted
+    assert published(f"{s3}/out") == undisturbed
     assert not bucket.names("out/work")
     assert generate(model, f"{s3}/in/", f"{s3}/out/", here(model)).finished_before
 

@@ -16,7 +16,8 @@ from tests.unit.serve.conftest import save_tiny_model
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 RECORDS: list[dict[str, Any]] = [
-    {"id": f"r{n}", "triples": [["Aromi", "food", f"dish {n}"], ["Aromi", "area", "city centre"]]} for n in range(120)
+    {"id": f"r{n}", "triples": [["Neon", "discoveredBy", f"person {n}"], ["Neon", "discoveryPlace", "London"]]}
+    for n in range(120)
 ]
 
 

@@ -1,4 +1,4 @@
-"""``ray job submit`` of every job, as the README has it, against a running head whose token is on."""
+"""``ray job submit`` of every job, as jobs/README.md has it, against a running head whose token is on."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Head:
             return None
 
     def submit(self, job: str, *arguments: str | Path, expect: int = 0) -> str:
-        """The job's output, by the command of the README; `expect` is the exit status of the job itself."""
+        """The job's output, by the command of jobs/README.md; `expect` is the exit status of the job itself."""
         command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
         command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
         done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=400)

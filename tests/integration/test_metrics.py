@@ -103,9 +103,11 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
     with serving(model.address) as endpoint, httpx.Client(base_url=endpoint.url, timeout=120) as client:
         until(lambda: client.post("/v1/generate", json={"records": RECORDS}).status_code == 200, "texts")
         assert client.post("/v1/plan", json={"records": RECORDS}).status_code == 200
-        told = {"records": [{**RECORDS[0], "text": "Aromi serves English food."}]}
+        told = {"records": [{**RECORDS[0], "text": "Neon was found by Ramsay."}]}
         assert client.post("/v1/align", json=told).status_code == 200
-        prefixes = "ray_serve", "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_node", "ray_comp"
+        assert client.post("/v1/plan", json={}).status_code == 422
+        ours = "ray_agggen_batch", "ray_agggen_queue", "ray_agggen_worked", "ray_agggen_records", "ray_agggen_problems"
+        prefixes = *ours, "ray_agggen_bundle", "ray_serve", "ray_node", "ray_comp"
         asked = {"ray_serve_num_http_requests_total": {"route": frozenset({"/v1/generate", "/v1/plan", "/v1/align"})}}
         served = seen(merged([asked_for(*prefixes), asked]))
 

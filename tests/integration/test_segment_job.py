@@ -1,4 +1,4 @@
-"""The segmentation job from Parquet to Parquet: what it writes, refuses, repeats and continues, here and on S3."""
+"""The segmentation job from Parquet to Parquet: what it writes, refuses, repeats and resumes, here and on S3."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from agggen.corpora.prepared import read_records, write_records
-from agggen.errors import AggGenError, CorpusError
+from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
 from agggen.facts.config import SegmenterConfig, segmenter
 from agggen.records import Record, Reference
-from agggen_platform.segmentation.config import SegmentationError, SegmentConfig
+from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
 from agggen_platform.segmentation.rows import segmented_schema
-from agggen_platform.segmentation.worker import ATTEMPTS
-from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
 from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, snapshot, use, write_corpus
 
@@ -118,7 +116,7 @@ def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypa
     before = snapshot(tmp_path)
     cut = Counting()
     use(monkeypatch, cut)
-    quicker = by_clauses(shard_rows=50, batch_size=7)  # what changes only the speed is the same job
+    quicker = by_clauses(shard_rows=50, batch_size=7)  # settings of speed do not make another job
     report = segment(str(corpus), str(tmp_path), quicker)
     assert report.finished_before
     assert cut.seen == []
@@ -142,24 +140,6 @@ def test_a_damaged_result_is_done_again(corpus: Path, tmp_path: Path) -> None:
     assert report.progress is not None
     assert report.progress.found == report.progress.total - 1
     assert read_records(tmp_path / "dev.parquet") == good
-
-
-def test_another_jobs_output_is_refused_and_replaced_when_told(corpus: Path, tmp_path: Path) -> None:
-    segment(str(corpus), str(tmp_path), HERE)
-    before = snapshot(tmp_path)
-    sentences = by_clauses(facts=SegmenterConfig(source="sentences"))
-    with pytest.raises(
-        CorpusError, match=r"another job's facts \(facts: clauses-\w+ there, sentences-\w+ now\).*fresh"
-    ):
-        segment(str(corpus), str(tmp_path), sentences)
-    with pytest.raises(CorpusError, match=r"another job's facts \(input/train: \w+ there, none now\)"):
-        segment(str(corpus), str(tmp_path), HERE, splits=["dev"])  # it once said: of another version
-    assert snapshot(tmp_path)["train.parquet"] == before["train.parquet"]
-    (tmp_path / "notes.txt").write_text("mine")
-    segment(str(corpus), str(tmp_path), sentences, splits=["dev"], fresh=True)
-    assert not (tmp_path / "train.parquet").exists()
-    assert not (tmp_path / "facts" / "train" / "00000.parquet").exists()
-    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_what_no_job_wrote_is_never_touched(corpus: Path, tmp_path: Path) -> None:
@@ -194,35 +174,6 @@ def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
         assert read_records(tmp_path / f"{split}.parquet") == expected(read_records(corpus / f"{split}.parquet"))
 
 
-@pytest.mark.fault("segmentation: a row kills every worker")
-def test_a_shard_that_kills_its_workers_ends_the_job(corpus: Path, tmp_path: Path) -> None:
-    out = Folder(str(tmp_path))
-
-    def leave_traces_of_deaths(progress: Progress) -> None:
-        out.write("facts/dev/00001.parquet.attempts", str(ATTEMPTS).encode())
-
-    with pytest.raises(SegmentationError, match=f"{ATTEMPTS} workers died over rows 18 to 35 of .*dev.parquet"):
-        segment(str(corpus), str(tmp_path), HERE, splits=["dev"], progress=leave_traces_of_deaths)
-    assert segment(str(corpus), str(tmp_path), HERE, splits=["dev"]).splits["dev"].records == 72
-
-
-def test_an_error_in_an_actor_reaches_the_user(
-    corpus: Path, tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Newer(ClauseSegmenter):
-        fingerprint = "clauses-of-tomorrow"
-
-    use(monkeypatch, Newer())  # in the driver; the actors load their own
-    with pytest.raises(AggGenError, match="the job's is clauses-of-tomorrow; run the same version of agggen"):
-        segment(str(corpus), str(tmp_path), by_clauses(actors=1), splits=["dev"])
-
-
-def test_a_second_job_on_one_folder_is_refused(corpus: Path, tmp_path: Path) -> None:
-    with claim(Folder(str(tmp_path))), pytest.raises(ClaimedError, match=r"another job works on .*process \d+ on"):
-        segment(str(corpus), str(tmp_path), HERE)
-    assert not segment(str(corpus), str(tmp_path), HERE).finished_before
-
-
 # --- S3 --------------------------------------------------------------------------------------------------------------
 
 
@@ -240,20 +191,6 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     assert "out/.claim" not in bucket.names()
     with pytest.raises(CorpusError, match="is the folder of the input"):
         segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", HERE)
-
-
-def test_claims_on_s3(s3: str) -> None:
-    folder = Folder(f"{s3}/out")
-    with claim(folder, beat=1) as check:
-        with pytest.raises(ClaimedError, match=r"process \d+ on"), claim(folder, beat=1):
-            pass
-        check()
-        folder.write(".claim", json.dumps({"id": "other", "who": "someone", "count": 0}).encode())
-        with pytest.raises(ClaimedError, match="took over"):
-            check()
-    folder.write(".claim", json.dumps({"id": "dead", "who": "someone", "count": 3}).encode())
-    with claim(folder, beat=1) as check:  # it stood still, so its holder is dead
-        check()
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,7 +29,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(bundle: Path, ray_cluster: None) -> Iterator[Endpoint]:
-    with serving(bundle, "limits.send_wait_s=1000") as endpoint:
+    with serving(bundle, "limits.queue=10") as endpoint:
         yield endpoint
 
 
@@ -54,13 +54,22 @@ def test_every_route_answers(client: httpx.Client, bundle: Path) -> None:
         ("a", fingerprint(bundle)),
         ("b", fingerprint(bundle)),
     ]
-    human = [record | {"plan": "[area food]" if record["id"] == "a" else "[category] [symbol]"} for record in RECORDS]
+    strange = RECORDS[1] | {"triples": [*RECORDS[1]["triples"], ["Silicon", "used in", "chips"]]}
+    (answer,) = client.post("/v1/generate", json={"records": [strange]}).json()["answers"]
+    assert answer["texts"][0]["unknown_predicates"] == ["used in"]
+    assert "used in" not in card["predicate_names"] and len(card["predicate_names"]) == card["predicates"]
+    human = [
+        record | {"plan": "[discoveryPlace discoveredBy]" if record["id"] == "a" else "[category] [symbol]"}
+        for record in RECORDS
+    ]
     realised = client.post("/v1/realise", json={"records": human}).json()["answers"]
-    assert [answer["texts"][0]["plan"] for answer in realised] == ["[area food]", "[category] [symbol]"]
-    texts = [{**RECORDS[0], "text": "Aromi serves English food in the city centre."}]
+    assert [answer["texts"][0]["plan"] for answer in realised] == [
+        "[discoveryPlace discoveredBy]",
+        "[category] [symbol]",
+    ]
+    texts = [{**RECORDS[0], "text": "Neon was found by Ramsay in London."}]
     aligned = client.post("/v1/align", json={"records": texts}).json()["answers"]
     assert aligned[0]["status"] == "ok", aligned
-    assert "agggen_requests_total" in client.get("/metrics").text
 
 
 def test_what_is_wrong_is_said_as_problem_json(client: httpx.Client) -> None:
@@ -74,10 +83,7 @@ EVIL = "evil.example"
 PAGES = [
     {"Host": EVIL},
     {"Host": f"{EVIL}:8000"},
-    {"Origin": f"https://{EVIL}"},
-    {"Origin": "null"},
     {"Origin": f"https://{EVIL}", "Content-Type": "text/plain"},
-    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
 ]
 """What a browser sends for a page of another site, or of one whose name was made to lead here (DNS rebinding)."""
 
@@ -85,7 +91,7 @@ PAGES = [
 @pytest.mark.parametrize("headers", PAGES, ids=str)
 def test_a_web_page_gets_nothing_of_an_endpoint_without_keys(client: httpx.Client, headers: dict[str, str]) -> None:
     answer = client.post("/v1/generate", json={"records": RECORDS}, headers=headers)
-    assert answer.status_code == 403
+    assert answer.status_code == (403 if "Host" in headers else 415)
     assert "access-control-allow-origin" not in answer.headers
 
 
@@ -94,7 +100,7 @@ def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx
     values = [f"value {n}" for n in range(24)]
 
     def ask(value: str) -> str:
-        record = {"id": value, "triples": [["Aromi", "food", value], ["Aromi", "area", "city centre"]]}
+        record = {"id": value, "triples": [["Neon", "discoveredBy", value], ["Neon", "discoveryPlace", "London"]]}
         (answer,) = client.post("/v1/generate", json={"records": [record]}).json()["answers"]
         assert answer["id"] == value
         return str(answer["texts"][0]["text"])
@@ -102,21 +108,16 @@ def test_answers_are_those_of_the_library_however_many_ask_at_once(client: httpx
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(ask, values))
     for value, text in zip(values, texts, strict=True):
-        record = Record(value, (Triple("Aromi", "food", value), Triple("Aromi", "area", "city centre")))
+        record = Record(value, (Triple("Neon", "discoveredBy", value), Triple("Neon", "discoveryPlace", "London")))
         assert generator.generate([record])[0][0].text == text
-
-
-def test_a_request_under_a_key_is_answered_once(client: httpx.Client) -> None:
-    asked = {"json": {"records": RECORDS}, "headers": {"Idempotency-Key": "the-same"}}
-    first, second = client.post("/v1/generate", **asked), client.post("/v1/generate", **asked)
-    assert (first.status_code, first.content) == (200, second.content)
-    assert second.headers["idempotency-replayed"] == "true"
-    assert "idempotency-replayed" not in first.headers
 
 
 def _lines(count: int, bad: int | None = None) -> Iterator[bytes]:
     for n in range(count):
-        record = {"id": str(n), "triples": [["Aromi", "food", f"value {n}"], ["Aromi", "area", "x" * (n % 7 + 1)]]}
+        record = {
+            "id": str(n),
+            "triples": [["Neon", "discoveredBy", f"value {n}"], ["Neon", "discoveryPlace", "x" * (n % 7 + 1)]],
+        }
         yield b'{"id": "bad", "triples": 7}\n' if n == bad else json.dumps(record).encode() + b"\n"
 
 
@@ -149,36 +150,29 @@ def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
             read += wire.recv(65536)
 
 
-def _in_flight(client: httpx.Client) -> float:
-    lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("agggen_requests_in_flight{"))
-
-
 @pytest.mark.fault("serving: clients are slow or vanish")
-def test_a_slow_and_a_vanished_client_hold_nobody(served: Endpoint, client: httpx.Client) -> None:
+def test_slow_clients_hold_nobody_and_their_places_are_given_back(served: Endpoint, client: httpx.Client) -> None:
     where = urlsplit(served.url)
-    before = _in_flight(client)
-    slow = []
-    for _ in range(8):  # half a body, and then nothing
+
+    def stalled() -> socket.socket:
         wire = socket.create_connection((where.hostname, where.port), 60)
         wire.sendall(b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-        wire.sendall(b"Content-Length: 1000\r\n\r\n{")
-        slow.append(wire)
-    unread = socket.create_connection((where.hostname, where.port), 60)  # sends a stream, reads nothing
-    body = b"".join(_lines(400))
-    unread.sendall(b"POST /v1/generate:stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n")
-    unread.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-    since = time.monotonic()
-    assert client.post("/v1/generate", json={"records": RECORDS}).status_code == 200
-    assert time.monotonic() - since < 60  # the slow ones may keep their places for much longer
-    assert _in_flight(client) > before + 1
-    for wire in (*slow, unread):
-        wire.close()
-    until(lambda: _in_flight(client) <= before, "end of the requests whose clients went away")
+        wire.sendall(b"Content-Length: 1000\r\n\r\n{")  # and then nothing
+        return wire
+
+    def status() -> int:
+        return client.post("/v1/generate", json={"records": RECORDS}).status_code
+
+    with ExitStack() as wires:
+        for _ in range(9):  # of 10 places
+            wires.enter_context(stalled())
+        assert status() == 200
+        until(lambda: wires.enter_context(stalled()) and status() == 429, "refusal", 30)
+    until(lambda: status() == 200, "place that a vanished client gave back", 30)
 
 
 def test_the_same_bundle_again_changes_nothing(served: Endpoint) -> None:
-    before = {name: replicas(name) for name in ("Ingress", "Planner", "Generator", "Answers")}
+    before = {name: replicas(name) for name in ("Ingress", "Planner", "Generator")}
     assert all(before.values())
     assert served.target is not None
     served.deploy(served.target)

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from agggen.bundle import fingerprint
+from agggen_platform.ray_private import deploy_applications
 from tests.command import Run, command
 from tests.processes import Running, free_ports
 from tests.serve_app import RECORDS, until
@@ -165,7 +166,7 @@ def test_it_listens_where_it_says_finishes_what_it_does_and_leaves_nothing(bundl
 
         def slowly() -> Iterator[bytes]:
             for n in range(20):
-                yield json.dumps({"id": str(n), "triples": [["Aromi", "food", f"value {n}"]]}).encode() + b"\n"
+                yield json.dumps({"id": str(n), "triples": [["Neon", "discoveredBy", f"value {n}"]]}).encode() + b"\n"
                 begun.set()
                 if n == 10:
                     go_on.wait(120)
@@ -229,8 +230,6 @@ def test_what_serve_build_and_print_config_write_can_be_deployed(
     run: Run, bundle: Path, tmp_path: Path, ray_cluster: None
 ) -> None:
     from ray import serve
-    from ray.serve.context import _get_global_client
-    from ray.serve.schema import ServeDeploySchema
 
     settings = {"bundle": str(bundle)} | {name: {"cpus": 0.2} for name in ("ingress", "planner", "generator")}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
@@ -251,7 +250,7 @@ def test_what_serve_build_and_print_config_write_can_be_deployed(
     serve.start(http_options={"host": "127.0.0.1", "port": port})
     try:
         for file, name in ((built, "app1"), (yaml.safe_load(printed), "agggen")):
-            _get_global_client().deploy_apps(ServeDeploySchema.model_validate(file))  # what `serve deploy` sends
+            deploy_applications(file["applications"])  # what `serve deploy` sends
             until(lambda name=name: _status(name) == "RUNNING", f"{name} ({serve.status().applications})")
             until(lambda: list(serve.status().applications) == [name], "the application alone")  # noqa: B023
             answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -80,9 +79,3 @@ def test_a_fault_that_passes_does_not_cost_the_claim(s3: str, faulty_s3: FaultyS
             while faulty_s3.count("PUT") < asked + 3 and time.monotonic() < deadline:
                 time.sleep(0.02)
             check()
-
-
-def test_a_folder_that_cannot_be_is_no_claim(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match="cannot claim"), claim(Folder(str(tmp_path / "file" / "run"))):
-        pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import boto3
@@ -12,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agggen.errors import ConfigError
 from agggen_platform.storage.errors import DamagedError, StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.storage.s3_client import Policy, connect
+from agggen_platform.storage.s3_client import Policy
 from tests.processes import free_ports
 from tests.s3_faults import FaultyS3
 
@@ -60,15 +58,6 @@ def test_it_does_what_a_local_folder_does(folder: Folder, s3: str, tmp_path: Pat
     assert folder.read("new") == b"56"
     folder.delete("new")
     assert Folder(s3).names() == ["some/where-else/x", "some/where/x", "some/where/x y/ü+%.z"]
-
-
-def test_more_names_than_a_page_holds(folder: Folder, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(7):
-        folder.write(str(number), b"")
-    client = connect(QUICK)
-    monkeypatch.setattr(client, "list_objects_v2", partial(client.list_objects_v2, MaxKeys=3))
-    assert folder.names() == [str(number) for number in range(7)]
-    assert faulty_s3.count("GET", "list-type") == 3
 
 
 def test_parquet_is_read_where_it_is_asked_for(folder: Folder, faulty_s3: FaultyS3) -> None:
@@ -169,18 +158,6 @@ def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, larg
     assert (folder.size("x"), folder.read("x")) == (len(LARGE), LARGE)
 
 
-def test_an_upload_that_somebody_took_back_is_not_taken_for_done(
-    folder: Folder, faulty_s3: FaultyS3, large: Path
-) -> None:
-    for old in (None, b"old"):
-        if old:
-            folder.write("x", old)
-        faulty_s3.inject("no upload", -1, method="POST", path="uploadId")
-        with pytest.raises(StorageError, match="another process took the upload back"):
-            folder.upload("x", large)
-        assert folder.read("x") == old
-
-
 @pytest.mark.fault("storage: an upload in parts fails")
 @pytest.mark.parametrize(("method", "path"), [("PUT", "partNumber=3"), ("POST", "uploadId")])
 def test_an_upload_that_fails_is_taken_back(
@@ -267,26 +244,9 @@ def test_nothing_at_the_endpoint(s3: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert time.monotonic() - begin < 10
 
 
-def test_a_store_that_is_restarted_is_waited_for(s3: str, faulty_s3: FaultyS3) -> None:
-    folder = Folder(s3, Policy(attempts=3, pause=0.01))
-    folder.write("x", b"1")
-    faulty_s3.close()
-    with pytest.raises(StorageError, match="failed 3 times"):
-        folder.read("x")
-
-
 @pytest.mark.fault("storage: S3 falls silent")
 def test_a_store_that_falls_silent(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(s3, Policy(attempts=2, pause=0.01, read_timeout=0.3))
     faulty_s3.bytes_per_second = 100_000.0  # 0.65 s between two pieces
     with pytest.raises(StorageError, match=r"failed 2 times .* Read timed? ?out|ReadTimeout"):
         folder.write("y", bytes(200_000))
-
-
-def test_an_environment_that_is_none(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "no url")
-    with pytest.raises(ConfigError, match=r"the environment describes no S3 store: .*no url"):
-        Folder(s3)
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    with pytest.raises(ConfigError, match="Invalid bucket name"):
-        Folder("s3://a@b/c").read("x")

@@ -132,7 +132,7 @@ def test_no_room_is_refused_at_once(config: JobConfig, tmp_path: Path) -> None:
 
 def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"'{RATE}' is set by an override and searched"):
-        run(config, SETTINGS, tmp_path, given=[f"{RATE}=1"])
+        run(config, SETTINGS, tmp_path, overrides=[f"{RATE}=1"])
     none = replace(config, training=replace(config.training, joint=replace(config.training.joint, epochs=0)))
     with pytest.raises(ConfigError, match=r"no trial can report joint/dev_loss: training\.joint\.epochs is 0"):
         run(none, SETTINGS, tmp_path)

@@ -126,7 +126,7 @@ def test_a_server_that_is_frozen_for_the_middle_third(
         log(tracker, range(200, 300))
     assert slowest < 1.0
     assert curve(server.uri, tracker.run_id) == expected(300)
-    assert curve(server.uri, tracker.run_id, "system/memory_mib")[0][1] > 10
+    assert curve(server.uri, tracker.run_id, "system/system_memory_usage_megabytes")[0][1] > 10
     assert "takes nothing: Read timed out" in said[0]
     assert "has all of run frozen again" in said[-1]
 

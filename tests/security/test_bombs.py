@@ -5,28 +5,19 @@ from __future__ import annotations
 import json
 import resource
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from agggen.bundle import load_bundle
-from agggen.errors import BundleError, ConfigError, TrainingError
-from agggen.facts.tagger.store import load_tagger, save_tagger
-from agggen.training.checkpoints import load_checkpoint
+from agggen.errors import BundleError, ConfigError
 from agggen_platform.config import load_config
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle, put_bundle
-from agggen_platform.storage.checkpoints import CheckpointStore
-from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
-from tests.unit.facts.toy_tagger import untrained
 from tests.unit.registry.examples import save_model
 from tests.unit.registry.test_admission import fix_manifest
-from tests.unit.toy_training import trainer
 
 DEEP = "[" * 200_000
 ROOM = 2 << 30  # bytes
@@ -60,27 +51,6 @@ def test_deep_json_in_the_manifest_of_a_stored_bundle(tmp_path: Path, s3: str, m
         get_bundle(address)
 
 
-def test_deep_json_in_a_role_tagger(tmp_path: Path) -> None:
-    save_tagger(tmp_path, untrained())
-    (tmp_path / "tagger.json").write_text(DEEP)
-    hashes = {
-        name: sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("tagger.json", "weights.safetensors")
-    }
-    (tmp_path / "manifest.json").write_text(json.dumps(hashes))
-    with pytest.raises(BundleError, match=r"tagger\.json is not valid JSON"):
-        load_tagger(tmp_path)
-
-
-def test_deep_json_in_a_mark_and_in_a_checkpoint(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path / "run"))
-    folder.write("joint/latest.json", DEEP.encode())
-    with pytest.raises(DamagedError, match=r"latest\.json is damaged"):
-        CheckpointStore(folder).restore("joint", tmp_path / "restored")
-    save_file({"a": torch.zeros(1)}, tmp_path / "checkpoint", metadata={"agggen": DEEP})
-    with pytest.raises(TrainingError, match="is no readable checkpoint"):
-        load_checkpoint(tmp_path / "checkpoint", trainer("joint"))
-
-
 @pytest.mark.parametrize("text", ["[" * 20_000, "{a: " * 20_000, "- " * 20_000], ids=["lists", "mappings", "lines"])
 def test_deep_yaml(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
@@ -93,7 +63,7 @@ SIZES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "layers": lambda model: model | {"layers": 10**7},
     "feed_forward": lambda model: model | {"feed_forward": 10**10},
     "predicate_dim": lambda model: model | {"predicate_dim": 10**9},
-    "max_state": lambda model: model | {"max_state": 10**9},
+    "max_group_size": lambda model: model | {"max_group_size": 10**9},
 }
 
 

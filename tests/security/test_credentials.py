@@ -33,7 +33,7 @@ SECRETS = {
 }
 
 Call = Callable[..., str]
-"""Runs a command; gives all that it said, after a look for secrets in it."""
+"""Runs a command and returns its output, after a search for secrets in it."""
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def call(
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
         captured = capsys.readouterr()
-        said = captured.out + captured.err
-        assert ended.value.code == code, said
-        assert MARK not in said
-        return said
+        output = captured.out + captured.err
+        assert ended.value.code == code, output
+        assert MARK not in output
+        return output
 
     with caplog.at_level(logging.DEBUG):
         yield run
@@ -107,8 +107,8 @@ def test_a_server_that_is_down(call: Call, tmp_path: Path) -> None:
     """Its address holds a password and goes through configuration, run log, messages and the command that is noted."""
     (port,) = free_ports(1)
     uri = f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}/?token={MARK}-in-the-query"
-    said = call("train", "elements", *TINY, "--name", "tiny", f"tracking.uri={uri}")
-    assert "agggen runs sync" in said
+    output = call("train", "elements", *TINY, "--name", "tiny", f"tracking.uri={uri}")
+    assert "agggen runs sync" in output
     assert f"127.0.0.1:{port}" in (tmp_path / "runs" / "tiny" / "tracking.jsonl").read_text()
     call("runs", "sync", "--patience", "1", code=6)
 
@@ -139,8 +139,8 @@ def test_a_store_that_refuses(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, SECRETS[name])
     faulty_s3.inject("403", times=1000)
-    said = call(*words, code=code)
-    assert "refuses these credentials" in said
+    output = call(*words, code=code)
+    assert "refuses these credentials" in output
 
 
 @pytest.mark.parametrize("database", [f"postgresql://ann:{MARK}@127.0.0.1:1/x", f"nonsense:{MARK}"])
@@ -170,6 +170,6 @@ def test_an_unexpected_error_shows_neither_values_nor_passwords(secrets: None, t
     """A fault of ours ends in a traceback of places and a message, without variables (as Typer's has) or passwords."""
     with Running(["-c", FAULTY], tmp_path) as process:
         assert process.finish(120) == 1
-        said = process.output()
-    assert "ZeroDivisionError: http://***@h/x failed after" in said
-    assert MARK not in said
+        output = process.output()
+    assert "ZeroDivisionError: http://***@h/x failed after" in output
+    assert MARK not in output

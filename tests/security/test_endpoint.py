@@ -56,17 +56,9 @@ def test_strangers_wrong_and_revoked_keys(guarded: httpx.Client, keys: Path, ali
     assert status(guarded, {}) == 401
     assert status(guarded, {"Authorization": "Bearer nonsense"}) == 401
     assert status(guarded, {"X-API-Key": alice[:-1]}) == 401
-    for path in (
-        "/v1/plan",
-        "/v1/realise",
-        "/v1/align",
-        "/v1/generate:stream",
-        "/metrics",
-        "/openapi.json",
-        "/nowhere",
-    ):
+    for path in ("/v1/plan", "/v1/realise", "/v1/align", "/v1/generate:stream"):
         assert guarded.post(path, json=ASKED).status_code == 401, path
-        assert guarded.get(path).status_code == 401, path
+    assert guarded.get("/v1/model").status_code == 401
     keys.write_text(before)  # bob's line is gone
     until(lambda: status(guarded, {"X-API-Key": bob}) == 401, "the end of the revoked key", 60)
     assert status(guarded, {"Authorization": f"Bearer {alice}"}) == 200

@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ from agggen import bundle as bundle_module
 from agggen.bundle import FILES, Bundle, check_bundle, describe_bundle, fingerprint, load_bundle, save_bundle
 from agggen.encoding import Encoder
 from agggen.errors import BundleError
-from agggen.facts.allennlp.config import AllenNLPConfig
-from agggen.facts.config import SegmenterConfig
+from agggen.facts.config import AllenNLPConfig, SegmenterConfig
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary
+from agggen.verification.learning import learn
+from agggen.verification.lexicon import Lexicon
 
 RECORDS = [
     Record(
@@ -37,10 +37,10 @@ RECORDS = [
 EVERY_FILE = (*FILES, "manifest.json")
 
 
-def small_bundle(unit: str = "word") -> Bundle:
-    vocabulary = Vocabulary.build(RECORDS, unit, min_count=1, merges=10)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(RECORDS), max_state=2)
-    config = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, dropout=0.1, predicate_dim=3, max_state=2)
+def small_bundle() -> Bundle:
+    vocabulary = Vocabulary.build(RECORDS, min_count=1)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(RECORDS), max_group_size=2)
+    config = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, dropout=0.1, predicate_dim=3, max_group_size=2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
         model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
@@ -53,6 +53,7 @@ def small_bundle(unit: str = "word") -> Bundle:
         {"made-up/train": "0f"},
         "allennlp",
         SegmenterConfig(source="allennlp", level="paper", allennlp=AllenNLPConfig("srl.tar.gz", sha256="0" * 64)),
+        learn(RECORDS),
     )
 
 
@@ -72,9 +73,8 @@ def own(saved: Path, tmp_path: Path) -> Path:
 # --- round trip ---
 
 
-@pytest.mark.parametrize("unit", ["word", "subword"])
-def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path, unit: str) -> None:
-    given = small_bundle(unit)
+def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    given = small_bundle()
     name = save_bundle(tmp_path / "runs" / "model", given)
     assert name == fingerprint(tmp_path / "runs" / "model")
     found = load_bundle(str(tmp_path / "runs" / "model"))
@@ -82,10 +82,11 @@ def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path, unit: str) -> None:
     assert before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
     assert found.model.config == given.model.config and not found.model.training
     assert found.encoder.vocabulary.to_json() == given.encoder.vocabulary.to_json()
-    assert (found.encoder.predicates, found.encoder.max_state) == (given.encoder.predicates, 2)
+    assert (found.encoder.predicates, found.encoder.max_group_size) == (given.encoder.predicates, 2)
     assert found.inference == given.inference
     assert (found.config, found.metrics, found.sources) == (given.config, given.metrics, given.sources)
     assert (found.facts, found.segmenter) == ("allennlp", given.segmenter)
+    assert found.lexicon == given.lexicon != Lexicon()
     for record in RECORDS:
         assert found.encoder.source(record) == given.encoder.source(record)
         assert found.encoder.example(record, [record.references[0].text]) == given.encoder.example(
@@ -99,7 +100,7 @@ def test_a_loaded_model_plans_and_writes_like_the_saved_one(saved: Path) -> None
     assert [[g.as_dict() for g in found] for found in there.generate(RECORDS, n_best=3)] == [
         [g.as_dict() for g in found] for found in here.generate(RECORDS, n_best=3)
     ]
-    assert there.plan(RECORDS) == here.plan(RECORDS)
+    assert there.planner.plan(RECORDS) == here.planner.plan(RECORDS)
 
 
 def test_a_fingerprint_names_the_content(saved: Path, tmp_path: Path) -> None:
@@ -158,24 +159,14 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", EVERY_FILE)
-@pytest.mark.parametrize("place", [0, 1 / 3, 2 / 3, 1])
 @pytest.mark.parametrize("load", [check_bundle, describe_bundle, load_bundle])
-def test_one_flipped_byte_in_any_file_is_refused(
-    own: Path, name: str, place: float, load: Callable[[Path], object]
-) -> None:
+def test_one_flipped_byte_in_any_file_is_refused(own: Path, name: str, load: Callable[[Path], object]) -> None:
     content = bytearray((own / name).read_bytes())
-    content[round(place * (len(content) - 1))] ^= 1
+    content[len(content) // 2] ^= 1
     (own / name).write_bytes(content)
     with pytest.raises(BundleError, match=name) as raised:
         load(own)
     assert raised.value.exit_code == 3
-
-
-def test_another_line_end_in_the_manifest_is_a_change(own: Path) -> None:
-    manifest = own / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes().replace(b"\n", b"\r", 1))
-    with pytest.raises(BundleError, match=r"manifest\.json was changed after the bundle was saved"):
-        check_bundle(own)
 
 
 @given(data=st.data())
@@ -200,13 +191,6 @@ def test_any_change_of_any_byte_is_refused(
 def test_a_missing_file_is_named(own: Path, name: str) -> None:
     (own / name).unlink()
     with pytest.raises(BundleError, match=f"{name}"):
-        load_bundle(own)
-
-
-@pytest.mark.parametrize("name", EVERY_FILE)
-def test_a_truncated_file_is_named(own: Path, name: str) -> None:
-    (own / name).write_bytes((own / name).read_bytes()[:-1])
-    with pytest.raises(BundleError, match=name):
         load_bundle(own)
 
 
@@ -239,8 +223,8 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("bundle.json", lambda d: d | {"format": 1}, "has bundle format 1; this version reads 2"),
-        ("bundle.json", lambda d: [d], "has bundle format None; this version reads 2"),
+        ("bundle.json", lambda d: d | {"format": 1}, "has bundle format 1; this version reads 3"),
+        ("bundle.json", lambda d: [d], "has bundle format None; this version reads 3"),
         ("bundle.json", lambda d: {k: v for k, v in d.items() if k != "inference"}, r"bundle\.json lacks 'inference'"),
         (
             "bundle.json",
@@ -252,7 +236,7 @@ def rewrite(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("predicates.json", lambda p: [*p, "more"], r"weights\.safetensors does not fit"),
         ("predicates.json", lambda p: p[1:], r"must begin with \[unknown\]"),
         ("vocabulary.json", lambda v: v | {"words": v["words"][:-1]}, "n_output must lie between|does not fit"),
-        ("vocabulary.json", lambda v: {"words": v["words"]}, "a vocabulary has unit, n_output, words and merges"),
+        ("vocabulary.json", lambda v: {"words": v["words"]}, "a vocabulary has n_output and words"),
         ("weights.safetensors", lambda w: {k: v for k, v in w.items() if k != "output_bias"}, "output_bias"),
     ],
 )
@@ -263,13 +247,10 @@ def test_content_that_does_not_fit_is_refused(own: Path, name: str, change: Call
         load_bundle(own)
 
 
-@pytest.mark.parametrize("value", [False, True])
-def test_settings_that_are_no_more_are_forgiven_where_they_changed_nothing(own: Path, value: bool) -> None:
-    before = load_bundle(own).inference
-    beam = {"beam": {"whole_values": value} | asdict(before.beam)}
-    rewrite(own, "bundle.json", lambda d: d | {"inference": d["inference"] | beam})
-    if value:
-        with pytest.raises(BundleError, match=r"'whole_values', which .* BeamConfig does not know"):
-            load_bundle(own)
-    else:
-        assert load_bundle(own).inference == before
+def test_a_generator_on_another_device_leaves_the_first_one_alone(saved: Path) -> None:
+    bundle = load_bundle(saved)
+    first = bundle.generator()
+    expected = first.generate(RECORDS)
+    second = bundle.generator("meta")
+    assert {parameter.device.type for parameter in second.model.parameters()} == {"meta"}
+    assert first.generate(RECORDS) == expected

@@ -63,16 +63,6 @@ def test_prepare_writes_parquet_and_counts_rejects(
     assert len(read_records(tmp_path / "out" / "dev.parquet")) == 2
 
 
-def test_prepare_fails_when_too_much_is_rejected(
-    toy_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(
-        capsys, "corpora", "prepare", "e2e", "--split", "dev", "--out", str(tmp_path), "--max-reject-share", "0.1"
-    )
-    assert (code, out) == (2, "")
-    assert err.startswith("error: e2e dev: 1 of 3 records were rejected")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -130,24 +120,11 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert err.splitlines()[-1].startswith("error: no corpus 'e2f'")
 
 
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*_: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(corpora.console, "print_table", crash)
-    with pytest.raises(RuntimeError, match="a bug"):
-        main(["corpora", "list"])
-
-
 def test_help_shows_commands_and_keeps_the_brackets_of_plans() -> None:
     done = agggen("--help")
     assert done.returncode == 0
     assert "corpora" in done.stdout
     assert "[eatType] [near customerRating]" in done.stdout
-
-
-def test_version_is_printed() -> None:
-    assert agggen("--version").stdout.startswith("agggen")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -14,6 +14,7 @@ import pytest
 from agggen.corpora.e2e import read_e2e
 from agggen.corpora.prepared import write_records
 from agggen.evaluation.protocols import PROTOCOLS, score_texts
+from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
 from tests.command import Run
 from tests.unit.score_files import rounded, run, scores_of, write
@@ -40,8 +41,11 @@ def test_texts_are_scored_and_written(system: Run) -> None:
     assert (code, err) == (0, "")
     rows = [line.split("\t") for line in out.splitlines()]
     assert rows[0] == ["score", "value", "signature"]
-    assert [row[0] for row in rows[1:]] == ["bleu", "chrf", "ter"]
-    scores = score_texts("plain", Path("texts.txt").read_text().splitlines(), [one["references"] for one in RECORDS])
+    assert [row[0] for row in rows[1:]] == ["bleu", "chrf", "ter", *VALUES]
+    texts = Path("texts.txt").read_text().splitlines()
+    scores = score_texts("plain", texts, [one["references"] for one in RECORDS])
+    values = read_values([Record.of(record) for record in RECORDS], texts).statistics
+    scores |= {name: found.corpus() for name, found in values.items()}
     written = json.loads(Path("out.json").read_text(encoding="utf-8"))
     assert written == {name: {"score": score.value, "signature": score.signature} for name, score in scores.items()}
     assert rows[1][1:] == [f"{scores['bleu'].value:.4f}", scores["bleu"].signature]
@@ -208,7 +212,7 @@ def test_golden_baseline_of_the_e2e_challenge(run: Run, data_home: Path) -> None
     code, _, err = run(*SCORE, "--protocol", "e2e", "--json", "out.json")
     assert (code, err) == (0, "")
     scores = scores_of("out.json")
-    assert list(scores) == [*PROTOCOLS["e2e"], "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
+    assert list(scores) == [*PROTOCOLS["e2e"], *VALUES, "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
     assert rounded(scores, 2, "bleu", "nist", "meteor", "rouge_l", "cider") == [65.93, 8.61, 44.83, 68.50, 2.23]
 
 

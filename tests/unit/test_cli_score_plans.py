@@ -36,7 +36,7 @@ def test_plans_are_scored_and_written(run: Run) -> None:
         name: rest for name, *rest in rows[1:]
     }
     scores = scores_of("out.json")
-    assert (scores["exact_match"], scores["exact_partition"], scores["coverage"]) == (0.5, 1, 1)
+    assert (scores["exact_match"], scores["exact_partition"], scores["placed"]) == (0.5, 1, 1)
     assert (scores["groups"], scores["reference_groups"]) == (2, pytest.approx(7 / 3))
     assert scores["tau_max"] == pytest.approx(0)
     assert sorted(os.listdir()) == ["gold.jsonl", "out.json", "plans.jsonl"]

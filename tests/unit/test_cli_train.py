@@ -20,7 +20,7 @@ from agggen.run import RunConfig
 from agggen_platform.cli import progress
 from agggen_platform.cli.main import main
 from agggen_platform.config import config_hash, load_config
-from agggen_platform.training.news import News
+from agggen_platform.training.events import TrainingEvent
 
 REPO = Path(__file__).parents[2]
 
@@ -207,7 +207,7 @@ def test_a_finished_run_that_was_changed_is_exit_code_3(run: Run, folder: Path, 
 def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest.CaptureFixture[str]) -> None:
     """Regression: a stage shorter than log_every said `train loss nan`."""
     show = progress._Lines()
-    news = News("evaluation", "joint", 2, 2, 1, 3.0, {"dev_loss": 3.0})
+    news = TrainingEvent("evaluation", "joint", 2, 2, 1, 3.0, {"dev_loss": 3.0})
     show(news)
     show(replace(news, kind="log", metrics={"train_loss": 2.5, "epoch": 1.5, "texts_per_second": 10.0}))
     show(replace(news, metrics={"dev_loss": 2.75}))

@@ -236,3 +236,15 @@ def test_a_resolved_configuration_is_read_back_unchanged(
     path = tmp_path_factory.mktemp("config") / "config.json"
     path.write_text(json.dumps(resolved(config)), encoding="utf-8")
     assert load_config(Toy, path) == config
+
+
+@dataclass(frozen=True)
+class WithOwnDefaults:
+    model: Model = field(default_factory=lambda: Model(width=256, heads=8))
+    toy: Toy = field(default_factory=lambda: Toy(model=Model(dropout=0.0), rate=2.0))
+
+
+def test_setting_one_key_of_a_section_keeps_the_defaults_of_its_parent() -> None:
+    config = load_config(WithOwnDefaults, None, ["model.width=512", "toy.model.heads=2"])
+    assert config.model == Model(width=512, heads=8)
+    assert config.toy == Toy(model=Model(dropout=0.0, heads=2), rate=2.0)

@@ -172,7 +172,7 @@ def test_constraints_are_those_of_the_aligner_on_the_words_of_the_facts(
 
 
 def test_the_size_of_states_is_capped_by_the_model(encoder: Encoder) -> None:
-    small = Encoder(encoder.vocabulary, encoder.predicates, max_state=2)
+    small = Encoder(encoder.vocabulary, encoder.predicates, max_group_size=2)
     assert encoder.example(record(), [TEXT], "paper").max_size == 3
     assert small.example(record(), [TEXT], "paper").max_size == 2
 
@@ -230,3 +230,10 @@ def test_every_reference_is_an_example(encoder: Encoder) -> None:
     assert [example.id for example in examples] == ["oda", "two", "two"]
     assert [len(example.facts) for example in examples] == [3, 3, 1]
     assert examples[0] == encoder.example(record(), FACTS, "release")
+
+
+def test_a_predicate_that_occurs_more_often_than_in_training_shares_the_first_ones_id() -> None:
+    predicates = ("[unknown]", "isPartOf", "isPartOf_2", "population")
+    encoder = Encoder(Vocabulary.build([record()], 1), predicates)
+    triples = [Triple("Voss", "isPartOf", place) for place in ("Vestland", "Norway", "Europe")]
+    assert encoder.predicate_ids(Record("voss", (*triples, Triple("Voss", "altitude", "57")))) == (1, 2, 1, 0)

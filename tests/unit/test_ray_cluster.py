@@ -67,7 +67,6 @@ def test_an_address_where_nobody_listens_says_so_fast(scheme: str, monkeypatch: 
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.slow
 def test_a_cluster_that_is_too_slow_to_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
@@ -84,6 +83,7 @@ def test_a_cluster_that_is_too_slow_to_start_says_so(monkeypatch: pytest.MonkeyP
         pass
 
 
+@pytest.mark.slow
 def test_a_local_cluster_has_a_token_of_its_own() -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     code = """

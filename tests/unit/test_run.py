@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from agggen.bundle import Bundle, load_bundle
-from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
+from agggen.errors import ConfigError, CorpusError, RecordError, StoppedError, TrainingError
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import ModelConfig
 from agggen.records import Fact, Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig, RunConfig, TextConfig, TrainingConfig, device_of, prepare, train
+from agggen.text.tokenise import JOINER
 from agggen.training.callbacks import Callback, Metrics, Silent
 from agggen.training.loop import StageConfig, Trainer
 from agggen.training.objectives import ObjectiveName
@@ -103,7 +104,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, dict[str, i
 def test_a_run_writes_the_bundle_that_it_returns(whole: tuple[Bundle, dict[str, int], Path]) -> None:
     bundle, updates, folder = whole
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == [
-        *(f"bundle/{name}" for name in ("bundle.json", "manifest.json", "predicates.json", "vocabulary.json")),
+        *(
+            f"bundle/{name}"
+            for name in ("bundle.json", "lexicon.json", "manifest.json", "predicates.json", "vocabulary.json")
+        ),
         "bundle/weights.safetensors",
         "checkpoints/baseline.safetensors",
         "checkpoints/joint.safetensors",
@@ -264,10 +268,35 @@ def test_facts_that_the_corpus_does_not_have_are_refused() -> None:
         prepare(CONFIG, [*TRAIN, bare], DEV)
 
 
-def test_a_record_of_forty_triples_is_refused_by_its_id() -> None:
-    many = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (Reference("x", (Fact("x"),)),))
-    with pytest.raises(RecordError, match="record 'vast' has 40 triples; at most 24 can be planned at once"):
-        prepare(CONFIG, [*TRAIN, many], DEV)
+VAST = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (Reference("x", (Fact("x"),)),) * 2)
+MUTE = Record("mute", TRAIN[0].triples, (Reference(JOINER, (Fact(JOINER),)), *TRAIN[0].references))
+
+
+def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split() -> None:
+    data = prepare(CONFIG, [VAST, *TRAIN, MUTE], [*DEV, MUTE], max_reject_share=0.2)
+    assert [(reject.file, reject.id) for reject in data.rejects["people/train"]] == [
+        ("people/train", name) for name in ("vast", "vast", "mute")
+    ]
+    first, _, last = map(str, data.rejects["people/train"])
+    assert "record 'vast': has 40 triples; at most 24 can be planned at once" in first
+    assert last == f"people/train: record 'mute': the text {JOINER!r} holds no words"
+    assert [reject.id for reject in data.rejects["people/dev"]] == ["mute"]
+    assert [example.id for example in data.train] == [r.id for r in TRAIN for _ in range(2)] + ["mute"] * 2
+    assert not any(name.startswith("p1") for name in data.encoder.predicates), (
+        "nothing is learned from what is left out"
+    )
+    assert not prepare(CONFIG, TRAIN, DEV).rejects
+
+
+def test_what_is_left_out_of_training_counts_against_the_share() -> None:
+    with pytest.raises(
+        CorpusError, match=r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0% allowed\)"
+    ):
+        prepare(CONFIG, [*TRAIN, VAST], DEV)
+    with pytest.raises(CorpusError, match=r"people/dev: 1 of 9 texts were rejected .* holds no words"):
+        prepare(CONFIG, TRAIN, [*DEV, MUTE])
+    with pytest.raises(TrainingError, match=r"no text of people/dev can be used; the first: .* has 40 triples"):
+        prepare(CONFIG, TRAIN, [VAST], max_reject_share=1)
 
 
 def test_a_negative_limit_is_refused() -> None:
@@ -298,3 +327,12 @@ def test_a_device_that_is_not_here_is_refused() -> None:
 def test_settings_out_of_range_are_refused(kind: type, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         kind(**values)
+
+
+def test_training_gives_back_threads_and_random_state(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    config = replace(CONFIG, training=replace(CONFIG.training, threads=threads + 1, joint=replace(STAGE, epochs=0)))
+    state = torch.random.get_rng_state()
+    train(config, TRAIN, DEV, tmp_path / "run")
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.random.get_rng_state(), state)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agggen.errors import BundleError, ConfigError, CorpusError, RecordError
 from agggen.records import Record
-from agggen.text import Vocabulary, detokenise, fact_spans, tokenise
+from agggen.text import Vocabulary, fact_spans, tokenise
 from agggen.text.vocabulary import SPECIALS
 
 
@@ -89,12 +89,11 @@ def test_a_reference_without_facts_is_one_fact() -> None:
     assert fact_spans(TRAIN[0].references[0]) == [(0, len("The symbol of Neon is Ne."))]
 
 
-@pytest.mark.parametrize("unit", ["word", "subword"])
-@given(st.lists(st.text("abcXY1.,'-é (", min_size=1, max_size=25), min_size=1, max_size=4), st.integers(0, 20))
-def test_training_texts_come_back_from_their_ids(unit: str, texts: list[str], merges: int) -> None:
+@given(st.lists(st.text("abcXY1.,'-é (", min_size=1, max_size=25), min_size=1, max_size=4))
+def test_training_texts_come_back_from_their_ids(texts: list[str]) -> None:
     texts = [text for text in texts if text.strip()] or ["a"]
     item = record(1, [["a", "b", "c"]], *texts)
-    vocabulary = Vocabulary.build([item], unit=unit, min_count=1, merges=merges)
+    vocabulary = Vocabulary.build([item], min_count=1)
     source = vocabulary.encode_source(item)
     assert not source.extras
     for text in texts:
@@ -104,53 +103,29 @@ def test_training_texts_come_back_from_their_ids(unit: str, texts: list[str], me
         assert vocabulary.decode(target.ids) == [token.text for token in tokenise(text, normalise=True)]
 
 
-def test_subwords_spell_new_words_and_map_their_pieces_to_facts() -> None:
-    vocabulary = Vocabulary.build(TRAIN, unit="subword", merges=20)
-    assert vocabulary.n_output == len(vocabulary)
-    source = vocabulary.encode_source(record(6, [["Bono", "symbol", "Ne"]]))
-    target = vocabulary.encode_target("yes, Nero.", [(0, 4), (4, 10)], source)
-    assert detokenise(vocabulary.decode(target.ids, source.extras)) == "yes, Nero."
-    first = vocabulary.encode_target("yes,", None, source).ids
-    assert len(first) > 2
-    assert target.fact == [0] * len(first) + [1] * (len(target.ids) - len(first))
-
-
-def test_a_word_with_a_character_never_seen_is_copied_whole_in_subwords() -> None:
-    vocabulary = Vocabulary.build(TRAIN, unit="subword", merges=20)
-    source = vocabulary.encode_source(record(7, [["Zł", "symbol", "Ne"]]))
-    assert source.extras == ["Zł"]
-    target = vocabulary.encode_target("Zł is ŻŻ", None, source)
-    assert target.ids[0] == len(vocabulary)
-    assert target.ids[-1] == Vocabulary.UNK
-    assert vocabulary.decode(target.ids, source.extras) == ["Zł", "is"]
-
-
-@pytest.mark.parametrize("unit", ["word", "subword"])
-def test_json_is_lossless_and_the_order_of_records_does_not_matter(unit: str) -> None:
-    vocabulary = Vocabulary.build(TRAIN, unit=unit, merges=5)
+def test_json_is_lossless_and_the_order_of_records_does_not_matter() -> None:
+    vocabulary = Vocabulary.build(TRAIN)
     again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
     assert again.to_json() == vocabulary.to_json()
-    assert again.fingerprint == vocabulary.fingerprint == Vocabulary.build(TRAIN[::-1], unit=unit, merges=5).fingerprint
+    assert again.fingerprint == vocabulary.fingerprint == Vocabulary.build(TRAIN[::-1]).fingerprint
     assert again.encode_source(NEW) == vocabulary.encode_source(NEW)
-    assert Vocabulary.build(TRAIN[:1], unit=unit, merges=5).fingerprint != vocabulary.fingerprint
+    assert Vocabulary.build(TRAIN[:1]).fingerprint != vocabulary.fingerprint
 
 
 def changed(**parts: Any) -> dict[str, Any]:
-    return {"unit": "word", "n_output": 8, "words": [*SPECIALS, "a"], "merges": []} | parts
+    return {"n_output": 8, "words": [*SPECIALS, "a"]} | parts
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (["a"], "must be an object, not list"),
-        ({"words": []}, "has unit, n_output, words and merges, not words"),
+        ({"words": []}, "has n_output and words, not words"),
         (changed(words=[*SPECIALS, 5]), "words must be a list of strings"),
         (changed(words=["a"]), r"must begin with \[PAD\]"),
         (changed(words=[*SPECIALS, "a", "a"]), "lists 'a' twice"),
         (changed(n_output=9), "between 7 and 8, not at 9"),
         (changed(n_output="8"), "n_output must be a whole number, not '8'"),
-        (changed(unit="character"), "word or subword, not 'character'"),
-        (changed(merges=[["a"]]), "merges must be a list of pairs"),
     ],
 )
 def test_bad_json_is_refused(data: object, message: str) -> None:
@@ -159,9 +134,7 @@ def test_bad_json_is_refused(data: object, message: str) -> None:
 
 
 def test_bad_settings_are_refused() -> None:
-    with pytest.raises(ConfigError, match="word or subword, not 'bpe'"):
-        Vocabulary.build(TRAIN, unit="bpe")
-    with pytest.raises(ConfigError, match=r"min_count must be at least 1 .*, not 0"):
+    with pytest.raises(ConfigError, match="min_count must be at least 1, not 0"):
         Vocabulary.build(TRAIN, min_count=0)
     with pytest.raises(CorpusError, match="training records need references"):
         Vocabulary.build([NEW])

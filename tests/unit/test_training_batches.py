@@ -36,23 +36,23 @@ def members(mask: int) -> frozenset[int]:
     return frozenset(index for index in range(8) if mask >> index & 1)
 
 
-def cost_twin(example: Example, max_state: int) -> int:
+def cost_twin(example: Example, max_group_size: int) -> int:
     """What `joint_costs` counts, a fact at a time."""
     total = 0
     for fact, tokens in enumerate(example.facts):
         required = members(example.required[fact]) if example.required else frozenset()
         forbidden = members(example.forbidden[fact]) if example.forbidden else frozenset()
-        sets = kept_sets(len(example.predicates), max_state, example.max_size, required, forbidden)
+        sets = kept_sets(len(example.predicates), max_group_size, example.max_size, required, forbidden)
         total += (len(sets) + 1) * (len(tokens) + 1)
     return total
 
 
 @given(corpora(), st.integers(1, 3))
 @settings(max_examples=40)
-def test_joint_costs_equal_enumeration_whatever_the_company(examples: list[Example], max_state: int) -> None:
-    assert joint_costs(examples, max_state) == [cost_twin(example, max_state) for example in examples]
-    assert [cost for example in examples for cost in joint_costs([example], max_state)] == joint_costs(
-        examples, max_state
+def test_joint_costs_equal_enumeration_whatever_the_company(examples: list[Example], max_group_size: int) -> None:
+    assert joint_costs(examples, max_group_size) == [cost_twin(example, max_group_size) for example in examples]
+    assert [cost for example in examples for cost in joint_costs([example], max_group_size)] == joint_costs(
+        examples, max_group_size
     )
 
 
@@ -125,8 +125,6 @@ def test_a_fingerprint_tells_texts_and_their_order_apart() -> None:
     [
         ("noam", 50**-1.5, 50**-0.5, 125**-0.5, 200**-0.5),
         ("linear", 1 / 50, 1.0, 0.5, 0.01),
-        ("cosine", 1 / 50, 1.0, 0.5, 0.01),
-        ("constant", 1 / 50, 1.0, 1.0, 1.0),
     ],
 )
 def test_schedules_at_their_first_update_warmup_middle_and_end(
@@ -149,7 +147,7 @@ def test_noam_peaks_where_the_original_did(factor: float, warmup: int, peak: flo
     assert rate(warmup) == pytest.approx(warmup**-0.5)
 
 
-@pytest.mark.parametrize("name", ["noam", "linear", "cosine", "constant"])
+@pytest.mark.parametrize("name", ["noam", "linear"])
 @given(warmup=st.integers(0, 40), total=st.integers(0, 40))
 def test_a_rate_is_positive_and_finite_even_beyond_the_end(name: ScheduleName, warmup: int, total: int) -> None:
     rate = schedule(name, warmup, total)

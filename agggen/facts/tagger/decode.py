@@ -6,10 +6,19 @@ In valid tags I-x comes only after B-x or I-x; B-V stands at the predicate and n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 IMPOSSIBLE = -1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One predicate's frame: `tags` are BIO tags ("B-ARG0"), one a word, with B-V at the word `predicate`."""
+
+    predicate: int
+    tags: tuple[str, ...]
 
 
 def tags_of(roles: Sequence[str]) -> tuple[str, ...]:

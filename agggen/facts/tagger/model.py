@@ -106,15 +106,6 @@ class Both(nn.Module):
         return torch.cat((ahead, _reorder(back, turned)), -1)
 
 
-class SideTasks(nn.Module):
-    """What training also asks of the sentence layers: parts of speech and syntax. Not shipped."""
-
-    def __init__(self, config: TaggerConfig, n_pos: int, n_syntax: int) -> None:
-        super().__init__()
-        self.pos = nn.Linear(2 * config.hidden, n_pos)
-        self.syntax = nn.Linear(2 * config.hidden, n_syntax)
-
-
 def _turned(lengths: Tensor, width: int) -> Tensor:
     """For each place of padded rows (B, `width`), flattened, the place that holds its word when rows are turned."""
     places = torch.arange(width, device=lengths.device).unsqueeze(0)

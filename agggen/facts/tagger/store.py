@@ -20,8 +20,7 @@ import torch
 
 from agggen.errors import BundleError
 from agggen.facts.tagger.batches import collate_words, groups
-from agggen.facts.tagger.data import Role
-from agggen.facts.tagger.decode import best_frames, tags_of
+from agggen.facts.tagger.decode import Role, best_frames, tags_of
 from agggen.facts.tagger.features import Features
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
 from agggen.tensors import save_tensors

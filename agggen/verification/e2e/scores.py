@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.errors import AggGenError, RecordError
-from agggen.records import Record
+from agggen.records import NO_SUBJECT, Record
 from agggen.score import Score
 from agggen.verification.e2e.matching import Mention, canonical, mentions
 from agggen.verification.e2e.patterns import Reading
@@ -67,7 +67,7 @@ class SlotErrors:
     missed: tuple[SlotError, ...]
     wrong: tuple[SlotError, ...]
     slots: int
-    """How many slots the record has, its name among them."""
+    """How many slots the record has, its name among them if it has one."""
 
     @property
     def all(self) -> tuple[SlotError, ...]:
@@ -75,7 +75,7 @@ class SlotErrors:
 
 
 def slots_of(record: Record) -> dict[str, tuple[str, ...]]:
-    """The values of each slot of an E2E record; the subject is its name.
+    """The values of each slot of an E2E record; the subject, if there is one, is its name.
 
     Predicates may be written as in the corpus (``customerRating``) or like ``customer rating``, ``customer_rating``.
 
@@ -89,7 +89,7 @@ def slots_of(record: Record) -> dict[str, tuple[str, ...]]:
             raise RecordError(
                 f"record {record.id!r}: {triple.predicate!r} is no slot of E2E; its slots are {', '.join(SLOTS)}"
             )
-        for key, value in (("name", triple.subject), (slot, triple.object)):
+        for key, value in (("name", triple.subject), (slot, triple.object))[triple.subject == NO_SUBJECT :]:
             values = slots.setdefault(key, [])
             if (value := canonical(key, value)) not in values:
                 values.append(value)

@@ -13,7 +13,7 @@ from agggen.generation.config import InferenceConfig
 from agggen_platform.config import flatten
 from agggen_platform.sharded.config import JobError, ShardedConfig
 
-FORMAT = 1  # of the output and of the rules behind it
+FORMAT = 3  # of the output and of the rules behind it
 
 
 class BulkError(JobError):

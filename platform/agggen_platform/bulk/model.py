@@ -44,7 +44,7 @@ def open_model(address: str) -> Model:
     place = Folder(resolve(address) if is_model_address(address) else address).address
     path = get_bundle(place)
     bundle = load_bundle(path)
-    return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_state)
+    return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)
 
 
 def load_generator(address: str, wanted: str, device: str) -> Generator:

@@ -38,9 +38,11 @@ class Summary:
     texts: int = 0
     rejects: int = 0
     fulfilled: int = 0
-    """Records whose best text fulfils its plan."""
+    """Records whose best text says every value whole, and nothing else."""
     plan_lengths: dict[str, int] = field(default_factory=dict)
     """How many records' best text has a plan of so many facts."""
+    unknown_predicates: dict[str, int] = field(default_factory=dict)
+    """How many records have each predicate that training never saw."""
     seconds: float = 0.0
     """That the generator worked on them, by whichever run."""
 
@@ -154,6 +156,8 @@ def _add(output: Output, shard: Shard, file: ReadyFile, before: int, sinks: _Sin
     summary.texts += part.num_rows
     summary.fulfilled += pc.sum(best["fulfilled"]).as_py() or 0
     summary.seconds += pc.sum(best["seconds"]).as_py() or 0.0
+    unknown = Counter(name for names in best["unknown_predicates"].to_pylist() for name in set(names))
+    summary.unknown_predicates = dict(sorted((unknown + Counter(summary.unknown_predicates)).items()))
     lengths = Counter(pc.list_value_length(best["facts"]).to_pylist())
     lengths.update({int(length): count for length, count in summary.plan_lengths.items()})
     summary.plan_lengths = {str(length): lengths[length] for length in sorted(lengths)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +27,11 @@ def text_schema() -> pa.Schema:
     rank         1 for the best text of the record
     *probability natural logarithms; of the plan: log p(z | x), null where the model assigns none (groups beyond L)
     score        what the joint choice maximises
-    fulfilled    whether every fact mentions the values of all triples that the plan put into it
-    facts        pieces text[start:end] and the predicates of each; `missing` are those whose values it does not mention
+    fulfilled    whether every fact says the values of its triples whole, and the strict check finds no fault
+    faults       what it finds, in words
+    unknown_predicates  predicates that training never saw; plain clauses say them
+    facts        pieces text[start:end] and the predicates of each; `missing` are those whose values it does not say
+                 whole; a `fallback` is a wording of the training texts or a plain clause
     bundle       the fingerprint of the model
     """
     names = pa.list_(pa.field("element", pa.string(), nullable=False))
@@ -38,6 +41,7 @@ def text_schema() -> pa.Schema:
             pa.field("end", pa.int32(), nullable=False),
             pa.field("predicates", names, nullable=False),
             pa.field("missing", names, nullable=False),
+            pa.field("fallback", pa.bool_(), nullable=False),
         ]
     )
     return pa.schema(
@@ -48,9 +52,12 @@ def text_schema() -> pa.Schema:
             pa.field("text", pa.string(), nullable=False),
             pa.field("plan", pa.string(), nullable=False),
             pa.field("plan_log_probability", pa.float64()),
+            pa.field("plan_search", pa.string(), nullable=False),
             pa.field("text_log_probability", pa.float64(), nullable=False),
             pa.field("score", pa.float64(), nullable=False),
             pa.field("fulfilled", pa.bool_(), nullable=False),
+            pa.field("faults", names, nullable=False),
+            pa.field("unknown_predicates", names, nullable=False),
             pa.field("facts", pa.list_(fact), nullable=False),
             pa.field("bundle", pa.string(), nullable=False),
         ]
@@ -126,7 +133,7 @@ class RowWriter:
             return self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
         try:
             record, plan = read_record(row)
-            self.generator.check(record, plan, self.config.complete)
+            self.generator.planner.check(record, plan, self.config.complete, self.config.inference)
         except AggGenError as error:
             return self._reject(row, number, str(error))
         return _Task(number, row, record, plan)
@@ -167,13 +174,13 @@ class RowWriter:
                 "text": one.text,
                 "plan": str(one.plan),
                 "plan_log_probability": one.plan_log_probability,
+                "plan_search": one.plan_search,
                 "text_log_probability": one.text_log_probability,
                 "score": one.score,
                 "fulfilled": one.fulfilled,
-                "facts": [
-                    {"start": fact.start, "end": fact.end, "predicates": fact.predicates, "missing": fact.missing}
-                    for fact in one.facts
-                ],
+                "faults": one.faults,
+                "unknown_predicates": one.unknown_predicates,
+                "facts": [asdict(fact) for fact in one.facts],
                 "bundle": self.bundle,
                 "line": task.row.get("line"),
                 "seconds": task.seconds if rank == 1 else None,

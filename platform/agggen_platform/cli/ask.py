@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,8 +22,9 @@ def ask(
     complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
     level: Annotated[int | None, typer.Option(min=1, help="The largest number of triples in one fact.")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
-    verify: Annotated[bool, typer.Option(help="Reject records of which no text mentions all values.")] = False,
-    retry: Annotated[bool, typer.Option(help="Search once more for texts that miss a value.")] = False,
+    verify: Annotated[
+        Literal["strict", "off"] | None, typer.Option(help="strict: values whole, no fault found; off: free.")
+    ] = None,
     deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
 ) -> None:
     """Write texts for records by an endpoint (`agggen serve`).
@@ -44,9 +45,9 @@ def ask(
         raise ConfigError("--complete goes with --plan")
     if human and level is not None:
         raise ConfigError("--level does not go with --plan, which leaves nothing to choose")
-    if verify and retry:
-        raise ConfigError("--verify does not go with --retry: a text that still misses a value says so (fulfilled)")
-    options: GenerateOptions = {"n_best": n_best, "verify": "refuse" if verify else "retry" if retry else "flag"}
+    options: GenerateOptions = {"n_best": n_best}
+    if verify is not None:
+        options["verify"] = verify
     if complete:
         options["complete"] = True
     if level is not None:
@@ -68,6 +69,7 @@ def ask(
             if answer["status"] == "error":
                 rejected.refuse(input, answer["id"], answer["error"]["detail"])
                 continue
+            rejected.note_unknown(answer["texts"][0].get("unknown_predicates", ()))
             for rank, text in enumerate(answer["texts"], start=1):
                 write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)

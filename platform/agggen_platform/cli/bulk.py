@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.records import BundleAddress
+from agggen_platform.cli.records import BundleAddress, name_unknown
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -66,6 +66,7 @@ def bulk(
         (found.records, found.texts, f"{found.fulfilled_share:.1%}", f"{found.mean_plan_length:.2f}", found.rejects)
     ]
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), rows)
+    name_unknown(found.unknown_predicates)
     if report.finished_before:
         console.note(f"{out} has the texts of this job already: nothing was done; --fresh does it anew")
         return

@@ -52,15 +52,21 @@ def demo(
     console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:
         generator = finished.bundle.generator()
-        scores = evaluate(generator, write(generator, test))
+        written = write(generator, test)
+        scores = evaluate(generator, written)
         tracker.log_metrics({f"test/{name}": float(value) for name, value in scores.items()})
         _print_scores(scores)
         shown = _show(finished.bundle, test)
         tracker.log_text(shown, "samples.txt")
         console.say(shown)
-    console.say(f"The model:         {finished.path}")
-    console.say(f"Write with it:     agggen generate {finished.path} -i records.jsonl")
-    console.say(f"Look at the run:   {finished.ui_command}")
+    right = sum(generation.fulfilled for generation in written.generations)
+    console.say(f"{right} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
+    console.say(f"The model: {finished.path}. What next?")
+    console.say(f"  agggen inspect {finished.path}")
+    console.say(f"  agggen generate {finished.path} -i records.jsonl    # texts of your own records, with their plans")
+    console.say(f"  agggen evaluate {finished.path} --corpus elements --split test    # a report, with every text")
+    console.say(f"  agggen serve {finished.path}    # answers over HTTP")
+    console.say(f"  agggen runs ui --runs {runs}    # the run in MLflow")
 
 
 def _print_scores(scores: Mapping[str, Score]) -> None:
@@ -91,8 +97,17 @@ def _show(bundle: Bundle, records: Sequence[Record]) -> str:
 def _described(title: str, generation: Generation) -> list[str]:
     probability = generation.plan_log_probability
     certainty = "" if probability is None else f"   log p(plan) = {probability:.2f}"
-    lines = [f"  {title}: {generation.plan}{certainty}", f"    {generation.text}"]
-    for fact in generation.facts:
-        missing = f"   MISSING {', '.join(fact.missing)}" if fact.missing else ""
-        lines.append(f"      [{' '.join(fact.predicates)}] {generation.text[fact.start : fact.end].strip()}{missing}")
-    return lines
+    missing = [f"{name} is missing" for fact in generation.facts for name in fact.missing]
+    fallbacks = sum(fact.fallback for fact in generation.facts)
+    check = "; ".join((*missing, *generation.faults)) or "every value whole, no fault found"
+    instead = f" ({fallbacks} of the facts in the corpus's own wording)" if fallbacks else ""
+    facts = [
+        f"      [{' '.join(fact.predicates)}] {generation.text[fact.start : fact.end].strip()}"
+        for fact in generation.facts
+    ]
+    return [
+        f"  {title}: {generation.plan}{certainty}",
+        f"    {generation.text}",
+        *facts,
+        f"    check: {check}{instead}",
+    ]

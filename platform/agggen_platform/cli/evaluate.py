@@ -12,7 +12,7 @@ from agggen_platform.cli.folders import on_this_machine
 from agggen_platform.cli.records import BundleAddress, RunArchives, bundle_folder, is_elsewhere
 
 if TYPE_CHECKING:
-    from agggen.evaluation.report import Report
+    from agggen_platform.report import Report
 
 
 def evaluate(
@@ -69,9 +69,9 @@ def evaluate(
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
     """
     from agggen.errors import ConfigError
-    from agggen.evaluation.report import check_target, write_report
     from agggen_platform import evaluation
     from agggen_platform.cli.progress import writing_progress
+    from agggen_platform.report import check_target, write_report
 
     if str(out) == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
@@ -107,12 +107,12 @@ def _names(given: str) -> tuple[str, ...]:
 def _print_scores(report: Report) -> None:
     rows = []
     for section in report.sections:
-        for name, value, interval, signature in section.table().rows:
+        for name, value, interval, signature in (row.values() for row in section.table().rows):
             rows.append((f"{section.key}/{name}", _shown(value), interval or "-", signature))
     console.print_table(("score", "value", "95 % interval", "signature"), rows)
 
 
 def _shown(value: object) -> str:
-    from agggen.evaluation.report.content import shown
+    from agggen_platform.report.content import shown
 
     return shown(value)  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def inspect(
     sentences = frames.sentences([text for text, _ in chosen]) if frames else [()] * len(chosen)
     level = frames.level if frames else "full"
     if html:
-        from agggen.facts.drawing import draw_svg
+        from agggen_platform.cli.drawing import draw_svg
 
         drawings = [
             draw_svg(text, some, level) if some else "" for (text, _), some in zip(chosen, sentences, strict=True)
@@ -101,7 +101,7 @@ def inspect(
         console.note(f"{len(found)} texts by {cut.fingerprint}")
         console.say(str(html))
         return
-    from agggen.facts.drawing import bracketed
+    from agggen_platform.cli.drawing import bracketed
 
     for (text, of, said), some in zip(found, sentences, strict=True):
         console.say(f"{of.id}: {text}" if of else text)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agggen.training.objectives import ObjectiveName
 from agggen_platform.cli import console
-from agggen_platform.training.news import News
+from agggen_platform.training.events import TrainingEvent
 
 _TITLES = {"baseline": "Transformer", "joint": "joint model"}
 _SECONDS_BETWEEN_LINES = 30.0
@@ -22,19 +22,19 @@ class _Lines:
     def __init__(self) -> None:
         self.said, self.train_loss = time.monotonic(), ""
 
-    def __call__(self, news: News) -> None:
-        if news.kind == "log":
-            self.train_loss = f"  train loss {news.metrics['train_loss']:.3f}"
+    def __call__(self, event: TrainingEvent) -> None:
+        if event.kind == "log":
+            self.train_loss = f"  train loss {event.metrics['train_loss']:.3f}"
             if time.monotonic() - self.said >= _SECONDS_BETWEEN_LINES:
-                self._say(news, f"epoch {news.metrics['epoch']:.2f}{self.train_loss}")
-        elif news.kind == "evaluation":
-            self._say(news, f"epoch {news.epoch}{self.train_loss}  dev loss {news.metrics['dev_loss']:.3f}")
+                self._say(event, f"epoch {event.metrics['epoch']:.2f}{self.train_loss}")
+        elif event.kind == "evaluation":
+            self._say(event, f"epoch {event.epoch}{self.train_loss}  dev loss {event.metrics['dev_loss']:.3f}")
         else:
             self.train_loss = ""
 
-    def _say(self, news: News, line: str) -> None:
-        speed = f"  {news.metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in news.metrics else ""
-        console.note(f"{_TITLES[news.stage]}: update {news.step} of {news.total_steps}  {line}{speed}")
+    def _say(self, event: TrainingEvent, line: str) -> None:
+        speed = f"  {event.metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in event.metrics else ""
+        console.note(f"{_TITLES[event.stage]}: update {event.step} of {event.total_steps}  {line}{speed}")
         self.said = time.monotonic()
 
 
@@ -46,23 +46,23 @@ class _Bars:
         self.tasks: dict[ObjectiveName, Any] = {}
         self.numbers = ""
 
-    def __call__(self, news: News) -> None:
-        if news.stage not in self.tasks:
-            self.tasks[news.stage] = self.display.add_task(_TITLES[news.stage], total=news.total_steps, numbers="")
+    def __call__(self, event: TrainingEvent) -> None:
+        if event.stage not in self.tasks:
+            self.tasks[event.stage] = self.display.add_task(_TITLES[event.stage], total=event.total_steps, numbers="")
             self.numbers = ""
-        step, now = news.step, f"epoch {news.epoch}"
-        if news.kind == "log":
-            now = f"train {news.metrics['train_loss']:.3f}  {news.metrics['texts_per_second']:.0f} texts/s"
-        elif news.kind == "evaluation":
-            self.numbers = f"  dev {news.metrics['dev_loss']:.3f} (best {news.best_dev_loss:.3f})"
+        step, now = event.step, f"epoch {event.epoch}"
+        if event.kind == "log":
+            now = f"train {event.metrics['train_loss']:.3f}  {event.metrics['texts_per_second']:.0f} texts/s"
+        elif event.kind == "evaluation":
+            self.numbers = f"  dev {event.metrics['dev_loss']:.3f} (best {event.best_dev_loss:.3f})"
         else:
-            step, now = news.total_steps, "done"
-        self.display.update(self.tasks[news.stage], completed=step, numbers=now + self.numbers)
+            step, now = event.total_steps, "done"
+        self.display.update(self.tasks[event.stage], completed=step, numbers=now + self.numbers)
 
 
 @contextmanager
-def training_progress() -> Iterator[Callable[[News], None]]:
-    """Yields what shows the news of one run."""
+def training_progress() -> Iterator[Callable[[TrainingEvent], None]]:
+    """Yields what shows the events of a run."""
     if not console.stderr().is_terminal:
         yield _Lines()
         return

@@ -7,7 +7,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -38,6 +39,7 @@ Input = Annotated[
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where JSON lines go, or -.")]
 
 _BLOCK = 256  # records that are worked on together
+_NAMED = 20  # unknown predicates that one message names
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -88,11 +90,13 @@ def read_records(source: str) -> Iterator[Record | Reject]:
 
 
 class Rejected:
-    """Collects what could not be used; a run that used nothing fails with the first reason."""
+    """Collects what could not be used, and what training never saw; a run that used nothing fails with a reason."""
 
     def __init__(self) -> None:
         self.rejects: list[Reject] = []
         self.used = 0
+        self.unknown: Counter[str] = Counter()
+        """In how many records each predicate is that training never saw."""
 
     def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
         """The records of `source` that `check` passes, in blocks; all others are set aside with the reason."""
@@ -119,12 +123,17 @@ class Rejected:
         self.used -= 1
         self.rejects.append(Reject(source, None, record, reason))
 
+    def note_unknown(self, predicates: Iterable[str]) -> None:
+        """Counts a record's predicates that training never saw."""
+        self.unknown.update(set(predicates))
+
     def report(self, output: str) -> None:
-        """Says how many were rejected and where they are written.
+        """Says what training never saw, and how many were rejected and where they are written.
 
         Raises:
             CorpusError: nothing was used at all; gives the first reason.
         """
+        name_unknown(self.unknown)
         beside = _rejects_file(output)
         if not self.rejects:
             if not self.used:
@@ -144,6 +153,16 @@ class Rejected:
             raise CorpusError(f"no record could be used: {first.reason} ({place}){where}")
         count = f"{len(self.rejects):,} of {len(self.rejects) + self.used:,} records rejected"
         console.note(f"{count}, first: {first.reason} ({place}){where}")
+
+
+def name_unknown(predicates: Mapping[str, int]) -> None:
+    """Names the predicates that training never saw, each with how many records have it; the most frequent of many."""
+    if not predicates:
+        return
+    often = sorted(predicates.items(), key=lambda each: (-each[1], each[0]))
+    named = ", ".join(f"{name} ({count:,})" for name, count in often[:_NAMED])
+    more = f" and {len(often) - _NAMED:,} more" if len(often) > _NAMED else ""
+    console.note(f"Predicates that training never saw, and how many records have each: {named}{more}")
 
 
 def _rejects_file(output: str) -> Path | None:

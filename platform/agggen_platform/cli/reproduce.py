@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.folders import on_this_machine
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agggen_platform.reproduction.records import RunRecord
-    from agggen_platform.reproduction.tables import Table
-
 
 def reproduce(
-    table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="A table. [default: say which there are]")
-    ] = None,
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="A table. [default: list them]")] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Settings of all trainings, say training.threads=1"),
@@ -43,11 +35,11 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a README.")] = False,
 ) -> None:
-    """Make a table of the paper again, with our numbers beside the published ones.
+    """Show a table of the paper with our numbers beside the published ones.
 
-    The numbers are those of run records, which ship with agggen. With --runs and --seeds they are made: a Transformer
-    and AggGen are trained for each seed, and each system is evaluated on the table's test split, once. The same
-    command continues what was cut off, and does nothing twice.
+    Our numbers come from run records, which ship with agggen. With --runs and --seeds they are made: a Transformer and
+    AggGen are trained for each seed, and each system is evaluated once on the table's test split. The same command
+    resumes after a kill and repeats nothing.
 
     \b
         agggen reproduce
@@ -59,15 +51,16 @@ def reproduce(
 
     from agggen.errors import ConfigError
     from agggen_platform.cli.progress import training_progress, writing_progress
-    from agggen_platform.reproduction import show, work
-    from agggen_platform.reproduction.comparison import compare
+    from agggen_platform.reproduction import comparison, work
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import table_called
 
     if as_json and markdown:
         raise ConfigError("--json and --markdown exclude each other")
     if table is None:
-        _overview(runs, as_json, markdown)
+        if as_json or markdown:
+            raise ConfigError("--json and --markdown need the name of a table")
+        _list_tables(runs)
         return
     chosen = table_called(table)
     if seeds is not None and runs is not None:
@@ -77,68 +70,45 @@ def reproduce(
         raise ConfigError("--seeds trains and evaluates; say where runs and records go with --runs DIR")
     elif fresh or overrides:
         raise ConfigError("nothing is trained or evaluated without --runs DIR and --seeds SEED,...")
-    comparison = compare(chosen, records_of(chosen, runs))
-    where = _where(runs)
+    made = comparison.compare(chosen, records_of(chosen, runs))
     if as_json:
-        console.say(json.dumps(show.to_json(comparison), indent=2, ensure_ascii=False))
+        console.say(json.dumps(comparison.to_json(made), indent=2, ensure_ascii=False))
     elif markdown:
-        console.say(show.to_markdown(comparison, where))
+        console.say(comparison.to_markdown(made, _where(runs)))
     else:
-        console.print_table(show.columns_of(comparison), show.rows_of(comparison), chosen.title)
-        for note in show.notes_of(comparison, where):
+        header, *rows = comparison.rows_of(made)
+        console.print_table(header, rows, chosen.title)
+        for note in comparison.notes_of(made, _where(runs)):
             console.say(note)
 
 
-def _overview(runs: Path | None, as_json: bool, markdown: bool) -> None:
-    """Which tables there are, what each needs, and which runs of each are on record."""
-    import json
-
-    from agggen.errors import ConfigError
+def _list_tables(runs: Path | None) -> None:
+    """Prints the tables, what each needs, and which runs of each have records."""
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import TABLES
 
-    if markdown:
-        raise ConfigError("--markdown needs the name of a table")
-    found = [(table, records_of(table, runs)) for table in TABLES.values()]
-    if as_json:
-        tables = [
-            {
-                "table": table.name,
-                "title": table.title,
-                "trained_on": table.recipe.corpus,
-                "tested_on": f"{table.corpus} {table.split}",
-                "records": [{"system": record.system, "seed": record.seed} for record in records],
-            }
-            for table, records in found
-        ]
-        console.say(json.dumps({"schema": "agggen.reproduce.tables/1", "tables": tables}, indent=2))
-        return
-    rows = [(table.name, table.title, _needs(table), _on_record(table, records)) for table, records in found]
-    console.print_table(("table", "what", "needs, to be made", "on record"), rows)
+    rows = []
+    for table in TABLES.values():
+        seeds: dict[str, list[str]] = {}
+        for record in records_of(table, runs):
+            seeds.setdefault(record.system, []).append(str(record.seed))
+        records = "; ".join(f"{system} {', '.join(numbers)}" for system, numbers in seeds.items()) or "none"
+        corpora = ", ".join(dict.fromkeys((table.recipe.corpus, table.corpus)))
+        needs = f"corpora {corpora}; a Transformer and AggGen for each seed, trained by {table.recipe.preset}"
+        rows.append((table.name, table.title, needs, records))
+    console.print_table(("table", "what", "needs", "records"), rows)
     console.note(f"Records {_where(runs)}; agggen reproduce TABLE shows a table")
-
-
-def _needs(table: Table) -> str:
-    corpora = dict.fromkeys((table.recipe.corpus, table.corpus))
-    return f"corpora {', '.join(corpora)}; a Transformer and AggGen a seed, trained by {table.recipe.preset}"
-
-
-def _on_record(table: Table, records: Sequence[RunRecord]) -> str:
-    seeds: dict[str, list[str]] = {}
-    for record in records:
-        seeds.setdefault(record.system, []).append(str(record.seed))
-    return "; ".join(f"{system} {', '.join(of)}" for system, of in seeds.items()) or "none"
 
 
 def _where(runs: Path | None) -> str:
     return "that ship with agggen" if runs is None else f"in {runs / 'records'}"
 
 
-def _seeds(given: str) -> list[int]:
+def _seeds(text: str) -> list[int]:
     """The seeds of ``1,2,3``."""
     from agggen.errors import ConfigError
 
-    parts = [part.strip() for part in given.split(",")]
+    parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or len({int(part) for part in parts}) < len(parts):
-        raise ConfigError(f"--seeds takes different whole numbers, say 1,2,3, not {given!r}")
+        raise ConfigError(f"--seeds takes different whole numbers, say 1,2,3, not {text!r}")
     return [int(part) for part in parts]

@@ -38,7 +38,7 @@ def list_runs(runs: Runs = Path("runs")) -> None:
             run.status,
             run.entries - run.unsent,
             run.unsent,
-            run.refused,
+            run.rejected,
             _shown(run),
         )
         for run in find_runs(runs)

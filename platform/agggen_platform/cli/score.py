@@ -32,7 +32,10 @@ def score(
         Path, typer.Option(metavar="FILE", help="Records with references: .jsonl, or .csv or .parquet by its ending.")
     ],
     hypotheses: Annotated[
-        Path, typer.Option(metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text, say a report's."
+        ),
     ],
     protocol: Annotated[
         str, typer.Option(metavar="plain|e2e|webnlg-2017", help="Whose scorer: numbers compare within one.")
@@ -54,10 +57,13 @@ def score(
     """Score any system's texts against references, as published numbers were computed.
 
     plain is sacreBLEU's BLEU, chrF and TER. e2e has bleu, nist, meteor, rouge_l, cider and, for records with E2E's
-    predicates, ser (slot errors). webnlg-2017 has bleu, meteor and ter. Percent, but for nist and cider. METEOR,
-    ROUGE-L and CIDEr need Java; --metrics leaves them out.
+    predicates, ser (slot errors). webnlg-2017 has bleu, meteor and ter. All have values_whole (strict: triples whose
+    value the text says whole), values_lenient (triples of whose value at least 60 % of the words are there),
+    texts_without_faults (strict) and invented (values that no triple has, per 100 texts). Percent, but for nist, cider
+    and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics leaves them out.
 
     \b
+        agggen score --records records.jsonl --hypotheses REPORT/records.jsonl --metrics bleu,values_whole,invented
         agggen score --records records.jsonl --hypotheses texts.txt --protocol e2e
         agggen score --records records.jsonl --hypotheses texts.txt --against other.txt --metrics bleu,ter
     """
@@ -125,7 +131,7 @@ def score_alignments(
     if read.repeated:
         first = f"first: id {read.repeated[0]!r}"
         console.note(f"In {len(read.repeated):,} texts two facts say one predicate; the last counts ({first})")
-    report(_entries(alignment_scores(read.predicted, read.gold).percentages()), json)
+    report(_entries(alignment_scores(read.predicted, read.gold)), json)
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:

@@ -12,8 +12,8 @@ from agggen_platform.cli import console, srl_setup
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agggen.facts.tagger.data import Sentence
-    from agggen.facts.tagger.evaluate import Agreement
+    from agggen_platform.srl.tagger.data import Sentence
+    from agggen_platform.srl.tagger.evaluate import Agreement
 
 app = typer.Typer(
     no_args_is_help=True, help="Semantic role labelling: our tagger, and AllenNLP's models.", rich_markup_mode=None
@@ -42,10 +42,10 @@ def train(
 
     import torch
 
-    from agggen.facts.tagger.evaluate import evaluate_annotated
     from agggen.facts.tagger.store import RoleTagger, save_tagger
-    from agggen.facts.tagger.train import TrainConfig, train_tagger
     from agggen_platform.config import load_config
+    from agggen_platform.srl.tagger.evaluate import evaluate_annotated
+    from agggen_platform.srl.tagger.train import TrainConfig, train_tagger
 
     config = load_config(TrainConfig, None, overrides or ())
     sentences, test = [*_sentences("train"), *_sentences("dev")], _sentences("test")
@@ -87,8 +87,8 @@ def evaluate(
     """
     from agggen.errors import ConfigError
     from agggen.facts.embedded import SHIPPED, EmbeddedFrames
-    from agggen.facts.tagger.evaluate import evaluate_annotated, evaluate_source, read_allennlp
     from agggen.facts.tagger.store import load_tagger
+    from agggen_platform.srl.tagger.evaluate import evaluate_annotated, evaluate_source, read_allennlp
 
     if split == "none" and allennlp is None:
         raise ConfigError("nothing to score: give --split one of train, dev, test, or --allennlp a file")
@@ -107,7 +107,7 @@ def _sentences(split: str) -> list[Sentence]:
     """A split of PropBank EWT; says how many lines could not be read."""
     from agggen.corpora.catalogue import data_home
     from agggen.corpora.rejects import Reject
-    from agggen.facts.tagger.data import read_split
+    from agggen_platform.srl.tagger.data import read_split
 
     items = list(read_split(data_home(), split))
     rejects = [item for item in items if isinstance(item, Reject)]

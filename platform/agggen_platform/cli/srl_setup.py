@@ -23,10 +23,9 @@ _SENTENCE = "Ada wrote the first program , which the engine never ran ."
 def setup(
     folder: Dir = None,
     python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10 or 3.9. [default: the best there is]")
+        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10 or 3.9. [default: the best on the PATH]")
     ] = None,
     lock: Annotated[bool, typer.Option(help="Install the very versions that were tested (with Python 3.10).")] = True,
-    recreate: Annotated[bool, typer.Option("--recreate", help="Delete what is there and begin anew.")] = False,
 ) -> None:
     """Make the environment in which AllenNLP's semantic role labellers run: 2.5 GB, some minutes, once.
 
@@ -38,9 +37,9 @@ def setup(
         agggen srl setup
         agggen srl check --archive srl-model.tar.gz
     """
-    from agggen.facts.allennlp.install import set_up
+    from agggen_platform.srl.environment import set_up
 
-    environment = set_up(folder, python, locked=lock, recreate=recreate, say=console.note)
+    environment = set_up(folder, python, locked=lock, say=console.note)
     console.say(str(environment.folder))
 
 
@@ -70,12 +69,11 @@ def check(
     \b
         agggen srl check --archive https://example.org/srl.tar.gz --sha256 6f1c...
     """
-    from agggen.facts.allennlp.archives import get_archive
-    from agggen.facts.allennlp.config import AllenNLPConfig
-    from agggen.facts.allennlp.environment import find_environment
-    from agggen.facts.allennlp.install import worker_versions
-    from agggen.facts.allennlp.source import AllenNLPFrames
+    from agggen.facts.config import AllenNLPConfig
     from agggen.facts.frames import Words
+    from agggen_platform.srl.archives import get_archive
+    from agggen_platform.srl.environment import find_environment, worker_versions
+    from agggen_platform.srl.source import AllenNLPFrames
 
     environment = find_environment(folder)
     _ok("environment", str(environment.folder))

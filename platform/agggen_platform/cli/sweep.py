@@ -71,7 +71,7 @@ def sweep(
             settings,
             name,
             runs_dir=runs,
-            given=overrides or (),
+            overrides=overrides or (),
             database=database,
             model=None if no_register else model,
             show=_show,
@@ -96,9 +96,10 @@ def sweep(
 def _say_registered(report: SweepReport, model: str) -> None:
     """Which version the best bundle is; raises what the registry said against it."""
     from agggen_platform.registry.address import CANDIDATE
-    from agggen_platform.registry.client import registry_uri, shown
+    from agggen_platform.registry.client import registry_uri
+    from agggen_platform.tracking.origin import masked
 
-    where = "" if report.registry == registry_uri() else f" --registry {shlex.quote(shown(report.registry))}"
+    where = "" if report.registry == registry_uri() else f" --registry {shlex.quote(masked(report.registry))}"
     trial = f"Trial {report.best.number}"
     if report.refused:
         command = f"agggen models register {shlex.quote(report.bundle)} --name {model}{where}"

@@ -31,6 +31,12 @@ Level = Annotated[
     ),
 ]
 
+TopP = Annotated[
+    float | None,
+    typer.Option(help="Of sampling: draw among the most probable groups, whose probabilities sum to this."),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Of sampling and random-order.")]
+
 
 def generate(
     bundle: BundleAddress,
@@ -43,20 +49,25 @@ def generate(
     level: Level = None,
     n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
     plans: Annotated[int | None, typer.Option(min=1, help="Plans to write out before choosing.")] = None,
-    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="How plans are searched.")] = None,
+    planner: Annotated[
+        str | None, typer.Option(metavar="exact|two-stage|sample", help="How plans are searched.")
+    ] = None,
     ablation: Annotated[
         str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
     ] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a plan.")] = None,
-    retries: Annotated[
-        int | None, typer.Option(min=0, help="Times to search again, wider, for a text that drops or invents nothing.")
+    verify: Annotated[
+        str | None,
+        typer.Option(metavar="strict|off", help="Whether texts must say their values whole, and no others."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of random-order.")] = None,
+    top_p: TopP = None,
+    seed: Seed = None,
 ) -> None:
     """Write texts for records.
 
-    Each output line has text, plan, log-probabilities, the span and predicates of each fact, and whether the plan was
-    fulfilled. Records that cannot be used go to OUTPUT.rejects.jsonl.
+    Each output line has text, plan, log-probabilities, the span and predicates of each fact, whether every value is
+    said whole and nothing else (fulfilled), what is at fault (faults), and predicates that training never saw
+    (unknown_predicates). Records that cannot be used go to OUTPUT.rejects.jsonl.
 
     \b
         agggen generate BUNDLE -i records.jsonl -o texts.jsonl
@@ -72,20 +83,20 @@ def generate(
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
         raise ConfigError("--complete goes with --plan")
-    choices = {"plans": plans, "planner": planner, "ablation": ablation, "level": level, "seed": seed}
+    choices: dict[str, object] = {"plans": plans, "planner": planner, "ablation": ablation, "level": level}
+    choices |= {"top_p": top_p, "seed": seed}
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
     loaded = load_bundle(bundle_folder(bundle))
-    wanted = choices | {"beam.beam": beam}
+    wanted = choices | {"beam.beam": beam, "verify": verify}
     settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
-    if retries is not None:
-        config = config.verified(retries) if retries else replace(config, retries=0)
     generator = loaded.generator()
     rejected = Rejected()
     with output_lines(output, input) as file:
-        for block in rejected.blocks(input, lambda record: generator.check(record, human, complete)):
+        for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
             for found in generator.generate(block, [human] * len(block), complete, n_best, config):
+                rejected.note_unknown(found[0].unknown_predicates)
                 for rank, generation in enumerate(found, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)
@@ -97,25 +108,36 @@ def plan(
     output: Output = "-",
     k: Annotated[int, typer.Option("-k", min=1, help="Plans a record, best first.")] = 5,
     level: Level = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw the plans by their probabilities instead.")] = False,
+    top_p: TopP = None,
+    seed: Seed = None,
 ) -> None:
-    """Find the most likely plans of records, with their probabilities; exact up to 12 triples.
+    """Find the most probable plans of records under the bundle's settings; or draw plans, for varied texts.
+
+    Each output line says how its plans were found: exact are certainly the most probable ones; beam are the best that a
+    beam search found, where a record has too many plans to be certain, and their probabilities are not known.
 
     \b
         agggen plan BUNDLE -i records.jsonl -k 3
+        agggen plan BUNDLE -i records.jsonl -k 3 --sample --top-p 0.9 --seed 1
     """
     from agggen.bundle import load_bundle
-    from agggen.errors import PlanError
+    from agggen.generation.generator import InferenceConfig
+    from agggen_platform.config import load_config, overrides_of
 
-    generator = load_bundle(bundle_folder(bundle)).generator()
-    largest = generator.model.config.max_state
-    if level and level > largest:
-        raise PlanError(f"aggregation level {level} exceeds this model's largest group of {largest} predicates")
+    loaded = load_bundle(bundle_folder(bundle))
+    choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
+    settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    planner = loaded.generator().planner
+    planner.check_level(config.level)
     rejected = Rejected()
     with output_lines(output, input) as file:
-        for block in rejected.blocks(input, generator.check):
-            for record, planned in zip(block, generator.plan(block, k, level or 0), strict=True):
-                found = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
-                write_line(file, {"id": record.id, "plans": found})
+        for block in rejected.blocks(input, lambda record: planner.check(record, config=config)):
+            for record, planned in zip(block, planner.plan(block, k, config), strict=True):
+                rejected.note_unknown(planner.encoder.unknown(record))
+                plans = [{"plan": str(p.plan), "log_probability": p.log_probability} for p in planned]
+                write_line(file, {"id": record.id, "search": planned[0].search, "plans": plans})
         rejected.report(output)
 
 
@@ -140,7 +162,7 @@ def align(
     generator, cut = loaded.generator(), loaded.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
-        generator.check(record)
+        generator.planner.check(record)
         if not record.references:
             raise RecordError(f"record {record.id!r} has no reference text to align")
 
@@ -168,12 +190,16 @@ def inspect(bundle: BundleAddress) -> None:
     described = describe_bundle(folder)
     loaded = load_bundle(folder)
     parameters = sum(p.numel() for p in loaded.model.parameters())
-    vocabulary = loaded.encoder.vocabulary
+    vocabulary, lexicon = loaded.encoder.vocabulary, loaded.lexicon
     rows = [
         ("fingerprint", fingerprint(folder)),
         ("parameters", f"{parameters:,}"),
-        ("vocabulary", f"{len(vocabulary):,} {vocabulary.unit}s, {vocabulary.n_output:,} of them writable"),
+        ("vocabulary", f"{len(vocabulary):,} words, {vocabulary.n_output:,} of them writable"),
         ("predicates", f"{len(loaded.encoder.predicates) - 1:,}"),
+        ("predicate names", ", ".join(loaded.encoder.predicates[1:])),
+        ("wordings of values", f"{sum(map(len, lexicon.variants.values())):,} of {len(lexicon.variants):,} values"),
+        ("truth values of", ", ".join(lexicon.booleans)),
+        ("templates", f"{len(lexicon.templates):,}"),
         ("facts", loaded.facts),
         ("new texts are cut by", loaded.segmenter.source),
     ]
@@ -186,26 +212,38 @@ def inspect(bundle: BundleAddress) -> None:
 
 def adjust(
     bundle: BundleAddress,
-    settings: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE...", help="Inference settings, say level=2 beam.mention_all=true.")
-    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The new bundle's folder, which must not exist yet.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE...]", help="Inference settings, say level=2 planner=exact."),
+    ] = None,
+    wordings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.'),
+    ] = None,
 ) -> None:
     """Write a bundle with the same weights that searches and chooses otherwise, wherever it is used or served.
 
-    It is another bundle, to be evaluated and registered as such; the old one's fingerprint stands among its sources.
+    With --wordings its strict check takes these wordings for the values, too, and it may write them. It is another
+    bundle, to be evaluated and registered as such; the old one's fingerprint stands among its sources.
 
     \b
-        agggen adjust BUNDLE level=2 plan_weight=0.5 beam.mention_all=true -o tuned
+        agggen adjust BUNDLE --wordings wordings.json -o reworded
+        agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
     from agggen.bundle import fingerprint, load_bundle, save_bundle
+    from agggen.errors import ConfigError
     from agggen.generation.generator import InferenceConfig
+    from agggen.verification.lexicon import read_wordings
     from agggen_platform.config import load_config, overrides_of
 
+    if not settings and wordings is None:
+        raise ConfigError("nothing to adjust; give settings (level=2) or --wordings FILE")
+    given = read_wordings(wordings) if wordings else {}
     folder = bundle_folder(bundle)
     loaded = load_bundle(folder)
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *(settings or [])])
     loaded.generator().planner.check_level(config.level)
     sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
-    save_bundle(output, replace(loaded, inference=config, sources=sources))
+    save_bundle(output, replace(loaded, inference=config, sources=sources, lexicon=loaded.lexicon.with_variants(given)))
     console.say(str(output))

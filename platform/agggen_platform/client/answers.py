@@ -1,4 +1,4 @@
-"""What the endpoint takes and answers, as plain dictionaries: its OpenAPI document (`/openapi.json`) in types.
+"""What the endpoint takes and answers, as plain dictionaries. Its OpenAPI document is made of the same types.
 
 An answer to a record has ``status`` "ok" or "error"; asking for it narrows the type:
 
@@ -11,8 +11,10 @@ An answer to a record has ``status`` "ok" or "error"; asking for it narrows the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 RecordLike = Mapping[str, Any]
 """``{"id": "1", "triples": [["Aromi", "food", "English"]]}``; with ``plan`` where one is to be followed, and ``text``
@@ -25,9 +27,7 @@ class RealiseOptions(TypedDict, total=False):
     n_best: int
     beam: int
     complete: bool  # let the model add the predicates that a plan omits
-    # retry: a text that misses a value is searched for once more. refuse: a record of which no text mentions all values
-    # is an error.
-    verify: Literal["flag", "retry", "refuse"]
+    verify: Literal["strict", "off"]  # strict: each fact says its triples' values whole, and nothing else; off: freely
 
 
 class GenerateOptions(RealiseOptions, total=False):
@@ -35,9 +35,10 @@ class GenerateOptions(RealiseOptions, total=False):
 
     level: int  # the largest number of triples in a fact; 1: no aggregation
     plans: int  # that are written out for each record
-    planner: Literal["exact", "two-stage"]
+    planner: Literal["exact", "two-stage", "sample"]
+    top_p: float  # of sampling
     ablation: Literal["none", "random-order", "no-aggregation", "plain"]
-    seed: int  # of random-order
+    seed: int  # of sampling and random-order
 
 
 class PlanOptions(TypedDict, total=False):
@@ -45,10 +46,17 @@ class PlanOptions(TypedDict, total=False):
 
     k: int  # plans for each record, best first
     level: int
+    planner: Literal["exact", "two-stage", "sample"]
+    top_p: float  # of sampling
+    seed: int  # of sampling
 
 
 class ProblemDict(TypedDict):
-    """Why there is no answer (RFC 9457)."""
+    """Why there is no answer: problem+json (RFC 9457).
+
+    `type` is urn:agggen:problem:CODE. `retryable`: the same request may succeed later. `record`, `index` (from 0) and
+    `field` (triples.2.object) say where it went wrong. `errors` has one for each record, where all failed.
+    """
 
     type: str
     title: str
@@ -63,33 +71,48 @@ class ProblemDict(TypedDict):
 
 
 class FactDict(TypedDict):
-    """A piece ``text[start:end]`` and the predicates that the plan put there."""
+    """A piece text[start:end] and the predicates that the plan put there.
+
+    `missing`: predicates whose values the piece does not say whole. `fallback`: true for a wording of the training
+    texts or a plain clause, not the model's words.
+    """
 
     start: int
     end: int
     text: str
     predicates: list[str]
-    missing: NotRequired[list[str]]  # predicates whose values the piece does not mention
+    missing: NotRequired[list[str]]
+    fallback: NotRequired[bool]
 
 
 class TextDict(TypedDict):
-    """A text and the plan it follows; log-probabilities are natural."""
+    """A text and the plan it follows; log-probabilities are natural.
+
+    `plan_log_probability` is over the plans of the settings, null where it is not known; `plan_search` is how the plan
+    was found (exact, beam, given, ...). `fulfilled`: each fact says the values of its triples whole, and the strict
+    check finds no fault; `faults` are what it finds. `unknown_predicates`: training never saw them; plain clauses say
+    them.
+    """
 
     text: str
     plan: str
     plan_log_probability: float | None
+    plan_search: str
     text_log_probability: float
     score: float
     fulfilled: bool
+    faults: NotRequired[list[str]]
+    unknown_predicates: NotRequired[list[str]]
     facts: list[FactDict]
 
 
 class PlanDict(TypedDict):
-    """A plan and its probability among all plans of the record at this level."""
+    """A plan and its probability among the plans of the settings, null where it is not known."""
 
     plan: str
     log_probability: float | None
     probability: float | None
+    search: str  # how it was found: exact, beam, two-stage, sample, ...
 
 
 class AlignedFactDict(TypedDict):
@@ -111,48 +134,64 @@ class ErrorAnswer(TypedDict):
 
 
 class TextsAnswer(TypedDict):
-    """The texts of a record, best first."""
+    """The texts of a record, best first; `model` is the fingerprint of the bundle that wrote them."""
 
     index: int
     id: str
     status: Literal["ok"]
-    model: str  # fingerprint of the bundle that gave it
+    model: str
     texts: list[TextDict]
 
 
 class PlansAnswer(TypedDict):
-    """The plans of a record, most likely first."""
+    """The plans of a record, most likely first; `model` is the fingerprint of the bundle that found them."""
 
     index: int
     id: str
     status: Literal["ok"]
-    model: str  # fingerprint of the bundle that gave it
+    model: str
     plans: list[PlanDict]
 
 
 class AlignedAnswer(TypedDict):
-    """The facts of a text, in its order."""
+    """The facts of a text, in its order; the log-likelihood is log p(text | record), over all plans."""
 
     index: int
     id: str
     status: Literal["ok"]
-    model: str  # fingerprint of the bundle that gave it
+    model: str
     facts: list[AlignedFactDict]
     log_likelihood: float
 
 
+class TextsResponse(TypedDict):
+    """An answer for each record, in the order of the request."""
+
+    answers: list[TextsAnswer | ErrorAnswer]
+
+
+class PlansResponse(TypedDict):
+    """An answer for each record, in the order of the request."""
+
+    answers: list[PlansAnswer | ErrorAnswer]
+
+
+class AlignedResponse(TypedDict):
+    """An answer for each record, in the order of the request."""
+
+    answers: list[AlignedAnswer | ErrorAnswer]
+
+
 class ModelDict(TypedDict):
-    """What is served, its settings, and what a request may ask for."""
+    """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts."""
 
     fingerprint: str
     address: str
     facts: str
     largest_group: int
     predicates: int
+    predicate_names: list[str]  # that training saw
     metrics: dict[str, float | None]
     model: dict[str, Any]
     inference: dict[str, Any]
     limits: dict[str, float]
-
-
-Records = Sequence[RecordLike]

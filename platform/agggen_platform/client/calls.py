@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,19 +17,20 @@ from agggen_platform.client.transport import Request, Transport
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
-Answer = dict[str, Any]
+Answer = Any
+"""The JSON object of a record; `Client` knows its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of a stream's records as lines, and the place of the first in the whole stream."""
+    """Successive records of a stream as lines, and the position of the first in the whole stream."""
 
     start: int
     lines: list[bytes]
-    nameless: set[int]  # places in the piece of records without an id
+    nameless: set[int]  # positions in the piece of records without an id
 
-    def told(self, answer: Answer, place: int) -> Answer:
-        """The answer to the record at `place`, with its place in the whole stream."""
+    def placed(self, answer: Answer, place: int) -> Answer:
+        """The answer to the record at `place`, with its position in the whole stream."""
         return _placed(answer, self.start + place, place in self.nameless)
 
 
@@ -60,7 +60,6 @@ class Calls:
         path: str,
         records: Iterable[Mapping[str, Any]],
         options: Mapping[str, Any],
-        key: str | None,
         deadline: float | None,
     ) -> list[Answer]:
         """An answer for each record, in their order. Those with a retryable error are asked for again.
@@ -70,12 +69,12 @@ class Calls:
         """
         asked = [_object(record, place) for place, record in enumerate(records)]
         attempts = self._transport.attempts(deadline)
-        answers = await self._once(path, asked, options, key or new_key(), attempts)
+        answers = await self._once(path, asked, options, attempts)
         while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
             cause = _unavailable(answers[failed[0]])
             try:
                 await self._transport.pause(attempts, cause)
-                again = await self._once(path, [asked[place] for place in failed], options, new_key(), attempts)
+                again = await self._once(path, [asked[place] for place in failed], options, attempts)
             except EndpointError:
                 break  # the errors that the records have stay theirs
             for place, answer in zip(failed, again, strict=True):
@@ -83,21 +82,19 @@ class Calls:
         return answers
 
     async def _once(
-        self, path: str, records: Sequence[Any], options: Mapping[str, Any], key: str, attempts: Attempts
+        self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts
     ) -> list[Answer]:
         body = _json({"records": records, "options": options}, "the request")
-        headers = {"content-type": JSON, "idempotency-key": key}
-        found = await self._transport.answer(Request("POST", path, body, headers), attempts)
-        answers = found.get("answers")
+        response = await self._transport.answer(Request("POST", path, body, {"content-type": JSON}), attempts)
+        answers = response.get("answers")
+        what = f"POST {self._transport.settings.url}{path}"
         if not isinstance(answers, list) or len(answers) != len(records):
             count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
-            raise AnswerError(f"POST {self._transport.settings.url}{path}: {count} to {len(records)} records")
+            raise AnswerError(f"{what}: {count} to {len(records)} records")
         if not all(map(_is_answer, answers)):
-            raise AnswerError(
-                f"POST {self._transport.settings.url}{path}: answers without a status or an error's reason"
-            )
+            raise AnswerError(f"{what}: answers without a status or an error's reason")
         if [answer.get("index") for answer in answers] != list(range(len(answers))):
-            raise AnswerError(f"POST {self._transport.settings.url}{path}: answers out of order")
+            raise AnswerError(f"{what}: answers out of order")
         return answers
 
     # --- any number of records ----------------------------------------------------------------------------------------
@@ -131,8 +128,8 @@ class Calls:
         self, records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
     ) -> AsyncGenerator[Piece, None]:
         piece, size = Piece(0, [], set()), 0
-        async with aclosing(_each(records)) as each:
-            async for record in each:
+        async with aclosing(_iterated(records)) as iterated:
+            async for record in iterated:
                 place = piece.start + len(piece.lines)
                 line = _json(_object(record, place), f"record {place}")
                 if piece.lines and (len(piece.lines) == self._piece_records or size + len(line) > self._piece_bytes):
@@ -162,7 +159,7 @@ class Calls:
                         final[place] = answer
                         attempts.restart()
                         while emitted in final:
-                            yield piece.told(final.pop(emitted), emitted)
+                            yield piece.placed(final.pop(emitted), emitted)
                             emitted += 1
             except UnavailableError as error:
                 cause = error
@@ -177,7 +174,7 @@ class Calls:
                 final |= {place: failed[place] for place in open_places}
                 open_places = []
         for place in sorted(final):
-            yield piece.told(final[place], place)
+            yield piece.placed(final[place], place)
 
     async def _lines(
         self, address: str, piece: Piece, places: Sequence[int], attempts: Attempts
@@ -208,18 +205,13 @@ class Calls:
         if end is None:
             raise UnavailableError(f"{what}: cut off after {count} of {len(places)} answers")
         if (problem := end.get("error")) is not None:
-            found = Problem.of(problem)
-            raise (UnavailableError if found.retryable else RefusedError)(f"{what}: {found}", found)
+            why = Problem.of(problem)
+            raise (UnavailableError if why.retryable else RefusedError)(f"{what}: {why}", why)
         if count < len(places):
             raise AnswerError(f"{what}: {count} answers to {len(places)} records")
 
 
-def new_key() -> str:
-    """An Idempotency-Key that nobody has used."""
-    return uuid.uuid4().hex
-
-
-async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+async def _iterated(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
     if isinstance(records, AsyncIterable):
         async for record in records:
             yield record
@@ -251,7 +243,7 @@ def _line(line: bytes, what: str) -> Answer:
     except ValueError:
         answer = None
     if not _is_answer(answer) and not _is_end(answer):
-        raise AnswerError(f"{what}: no answer but {line[:60]!r}; is this the endpoint?")
+        raise AnswerError(f"{what}: expected an answer, not {line[:60]!r}; is this the endpoint?")
     return answer
 
 

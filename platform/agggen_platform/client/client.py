@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Generic, TypeVar, Unpack, cast
+from typing import Generic, TypeVar, Unpack
 
 import httpx
 
@@ -58,10 +58,10 @@ class _Base(Generic[AnyTransport]):
             retry: how often and how fast failed attempts are repeated.
             piece_records: records that `stream` sends by one request; it keeps at most so many in memory.
             piece_bytes: likewise; a longer record goes alone.
-            transport: httpx's, for certificates, proxies or sockets of one's own.
+            transport: httpx transport for certificates, proxies or sockets.
 
         Raises:
-            RefusedError: the address is none, or the key cannot be sent.
+            RefusedError: the address is invalid, or the key cannot be sent.
             ValueError: a number is out of range.
         """
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
@@ -81,8 +81,8 @@ class _Base(Generic[AnyTransport]):
 class Client(_Base[httpx.BaseTransport]):
     """Calls the endpoint and waits. Safe to share between threads; a context manager that closes its connections.
 
-    Calls are repeated as `Retry` says when the endpoint cannot be reached, is busy, or lost the work, under one
-    Idempotency-Key each, so that a repeated call has one answer. Every call raises:
+    Calls are repeated as `Retry` says when the endpoint cannot be reached, is busy, or lost the work; generation is
+    deterministic, so a repeated call has the same texts. Every call raises:
 
     - RefusedError: the request is wrong; `error.problem` says which record and field.
     - UnavailableError: there was no answer at any attempt; the same call may succeed later.
@@ -98,70 +98,42 @@ class Client(_Base[httpx.BaseTransport]):
         return Blocking(self._http)
 
     def generate(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
     ) -> list[TextsAnswer | ErrorAnswer]:
         """Texts for records by one request; `stream` takes any number. A record may carry a ``plan`` to follow."""
-        found = self._do.batch("/v1/generate", records, options, idempotency_key, deadline)
-        return cast(list[TextsAnswer | ErrorAnswer], completed(found))
+        return completed(self._do.batch("/v1/generate", records, options, deadline))
 
     def plan(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
-        **options: Unpack[PlanOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[PlanOptions]
     ) -> list[PlansAnswer | ErrorAnswer]:
         """The k most likely plans of each record, with their probabilities."""
-        found = self._do.batch("/v1/plan", records, options, idempotency_key, deadline)
-        return cast(list[PlansAnswer | ErrorAnswer], completed(found))
+        return completed(self._do.batch("/v1/plan", records, options, deadline))
 
     def realise(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
-        **options: Unpack[RealiseOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[RealiseOptions]
     ) -> list[TextsAnswer | ErrorAnswer]:
         """Texts for records by the ``plan`` that each carries."""
-        found = self._do.batch("/v1/realise", records, options, idempotency_key, deadline)
-        return cast(list[TextsAnswer | ErrorAnswer], completed(found))
+        return completed(self._do.batch("/v1/realise", records, options, deadline))
 
     def align(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
+        self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[AlignedAnswer | ErrorAnswer]:
         """The triples behind each fact of the ``text`` that each record carries."""
-        found = self._do.batch("/v1/align", records, {}, idempotency_key, deadline)
-        return cast(list[AlignedAnswer | ErrorAnswer], completed(found))
+        return completed(self._do.batch("/v1/align", records, {}, deadline))
 
     def stream(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        deadline: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records, in their order, each answered exactly once, as they come.
 
         Records are read as they are needed, `piece_records` at a time. A stream that breaks is resumed behind its last
         answer. Close the iterator (or read it to its end) to give its connection back.
         """
-        found = self._do.stream("/v1/generate:stream", records, options, deadline)
-        return cast(Generator[TextsAnswer | ErrorAnswer, None, None], iterated(found))
+        return iterated(self._do.stream("/v1/generate:stream", records, options, deadline))
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
         """What is served, its settings, and what a request may ask for."""
-        return cast(ModelDict, completed(self._do.get("/v1/model", deadline)))
+        return completed(self._do.get("/v1/model", deadline))
 
     def ready(self) -> bool:
         """Whether the endpoint answers and its model is loaded; asked once."""
@@ -186,51 +158,28 @@ class AsyncClient(_Base[httpx.AsyncBaseTransport]):
         return Suspending(self._http)
 
     async def generate(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
     ) -> list[TextsAnswer | ErrorAnswer]:
         """As `Client.generate`."""
-        found = await self._do.batch("/v1/generate", records, options, idempotency_key, deadline)
-        return cast(list[TextsAnswer | ErrorAnswer], found)
+        return await self._do.batch("/v1/generate", records, options, deadline)
 
     async def plan(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
-        **options: Unpack[PlanOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[PlanOptions]
     ) -> list[PlansAnswer | ErrorAnswer]:
         """As `Client.plan`."""
-        found = await self._do.batch("/v1/plan", records, options, idempotency_key, deadline)
-        return cast(list[PlansAnswer | ErrorAnswer], found)
+        return await self._do.batch("/v1/plan", records, options, deadline)
 
     async def realise(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
-        **options: Unpack[RealiseOptions],
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[RealiseOptions]
     ) -> list[TextsAnswer | ErrorAnswer]:
         """As `Client.realise`."""
-        found = await self._do.batch("/v1/realise", records, options, idempotency_key, deadline)
-        return cast(list[TextsAnswer | ErrorAnswer], found)
+        return await self._do.batch("/v1/realise", records, options, deadline)
 
     async def align(
-        self,
-        records: Iterable[RecordLike],
-        *,
-        idempotency_key: str | None = None,
-        deadline: float | None = None,
+        self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[AlignedAnswer | ErrorAnswer]:
         """As `Client.align`."""
-        found = await self._do.batch("/v1/align", records, {}, idempotency_key, deadline)
-        return cast(list[AlignedAnswer | ErrorAnswer], found)
+        return await self._do.batch("/v1/align", records, {}, deadline)
 
     def stream(
         self,
@@ -240,12 +189,11 @@ class AsyncClient(_Base[httpx.AsyncBaseTransport]):
         **options: Unpack[GenerateOptions],
     ) -> AsyncGenerator[TextsAnswer | ErrorAnswer, None]:
         """As `Client.stream`; the records may come asynchronously too."""
-        found = self._do.stream("/v1/generate:stream", records, options, deadline)
-        return cast(AsyncGenerator[TextsAnswer | ErrorAnswer, None], found)
+        return self._do.stream("/v1/generate:stream", records, options, deadline)
 
     async def model(self, *, deadline: float | None = None) -> ModelDict:
         """As `Client.model`."""
-        return cast(ModelDict, await self._do.get("/v1/model", deadline))
+        return await self._do.get("/v1/model", deadline)
 
     async def ready(self) -> bool:
         """As `Client.ready`."""
@@ -269,7 +217,7 @@ def _checked(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise RefusedError(f"this is no address: {error}") from None
+        raise RefusedError(f"not a valid address: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise RefusedError("the endpoint's address is like http://127.0.0.1:8000 or https://texts.example.org")
     if parsed.userinfo or parsed.query or parsed.fragment:

@@ -116,8 +116,8 @@ class Transport:
         except httpx.DecodingError as error:
             raise AnswerError(f"{what}: the answer cannot be decompressed: {error}") from error
         except httpx.TimeoutException as error:
-            attempts.check(UnavailableError(f"{what}: no word for {patience:.3g} s"))
-            raise UnavailableError(f"{what}: no word for {patience:.3g} s") from error
+            attempts.check(UnavailableError(f"{what}: no data for {patience:.3g} s"))
+            raise UnavailableError(f"{what}: no data for {patience:.3g} s") from error
         except httpx.TransportError as error:
             raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
 
@@ -148,14 +148,10 @@ class Transport:
         status, request_id = response.status_code, response.headers.get("x-request-id")
         problem = _problem(response, bytes(body))
         retry_after = seconds_of(response.headers.get("retry-after"))
-        message = f"{what}: {problem}" if problem else f"{what}: status {status} of no problem document"
-        # A 5xx that is no problem document comes from a proxy, whose application died; a 409 with Retry-After says that
-        # the first request under this Idempotency-Key is still worked on.
+        message = f"{what}: {problem}" if problem else f"{what}: status {status} without a problem document"
+        # A 5xx without a problem document comes from a proxy, whose application died.
         again = (
-            status in _TRY_AGAIN
-            or (problem is not None and problem.retryable)
-            or (problem is None and status >= 500)
-            or (status == 409 and retry_after is not None)
+            status in _TRY_AGAIN or (problem is not None and problem.retryable) or (problem is None and status >= 500)
         )
         if again:
             return UnavailableError(message, problem, request_id, retry_after)
@@ -172,7 +168,9 @@ class Transport:
             start = body[:60].decode(errors="replace")
             what = f"{request.method} {self.settings.url}{request.path}"
             request_id = response.headers.get("x-request-id")
-            raise AnswerError(f"{what}: no JSON object but {start!r}; is this the endpoint?", request_id=request_id)
+            raise AnswerError(
+                f"{what}: expected a JSON object, not {start!r}; is this the endpoint?", request_id=request_id
+            )
         return value
 
 

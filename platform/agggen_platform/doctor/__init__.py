@@ -1,5 +1,6 @@
-"""Looks whether a machine can do what it is meant for, and says what to do where it cannot.
+"""Checks that a job can run on this machine, and says how to fix what would stop it.
 
-`settings` is what a job would use, `areas` lists the checks (a module an area), `running` runs them side by side,
-`report` makes one thing of what they said. `agggen doctor` is the command.
+`settings` is what the job would use. Each area (`packages`, `accelerator`, `cluster`, `tracking`, `store`, `data`,
+`disk`) is a module with a function `check` that yields findings; `areas` runs each area in a child process with a time
+limit; `report` combines the findings. The command is `agggen doctor`.
 """

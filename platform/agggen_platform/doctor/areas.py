@@ -1,57 +1,75 @@
-"""The areas that a doctor knows, and the checks of each. An area whose code cannot be imported is a finding too."""
+"""Runs the checks of each area in a child process with a time limit.
+
+A library that crashes, hangs or prints costs only the findings of its own area. The child is
+``python -m agggen_platform.doctor AREA``: it reads the settings as JSON from its standard input, and the last line of
+its standard output is a JSON list of findings.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 from agggen.errors import ConfigError
-from agggen_platform.doctor.findings import Check, Finding
+from agggen_platform.doctor.findings import Finding, Level, error
 from agggen_platform.doctor.settings import Settings
 
-_CHECKS = {  # the function that lists an area's checks
-    "python": "interpreter.checks",
-    "torch": "accelerator.checks",
-    "java": "java.checks",
-    "ray": "cluster.checks",
-    "mlflow": "tracking.checks",
-    "storage": "store.checks",
-    "data": "data.checks",
-    "caches": "data.cache_checks",
-    "allennlp": "srl.checks",
-    "ports": "ports.checks",
-    "disk": "disk.checks",
-    "system": "system.checks",
+AREAS = {  # the module of each area
+    "python": "packages",
+    "torch": "accelerator",
+    "ray": "cluster",
+    "mlflow": "tracking",
+    "storage": "store",
+    "data": "data",
+    "disk": "disk",
 }
-AREAS = tuple(_CHECKS)
+SECONDS = 120.0
+"""Time limit of an area."""
 
 
-def checks_of(settings: Settings, only: Sequence[str] = ()) -> list[Check]:
-    """The checks of all areas, or of those in `only`.
+def chosen(only: Sequence[str]) -> list[str]:
+    """The areas in `only`, or all of them.
 
     Raises:
-        ConfigError: there is no such area.
+        ConfigError: an area does not exist.
     """
     for area in only:
         if area not in AREAS:
             near = difflib.get_close_matches(area, AREAS, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigError(f"no area is called {area!r}; {hint}There are {', '.join(AREAS)}")
-    return [check for area in AREAS if not only or area in only for check in _checks(area, settings)]
+            raise ConfigError(f"unknown area {area!r}; {hint}The areas are {', '.join(AREAS)}")
+    return [area for area in AREAS if not only or area in only]
 
 
-def _checks(area: str, settings: Settings) -> list[Check]:
-    module, _, function = _CHECKS[area].rpartition(".")
+def examine(settings: Settings, areas: Sequence[str]) -> dict[str, list[Finding]]:
+    """The findings of each area; the areas are checked in parallel."""
+    with ThreadPoolExecutor(max_workers=len(AREAS)) as pool:
+        return dict(zip(areas, pool.map(lambda area: _in_child(area, settings), areas), strict=True))
+
+
+def _in_child(area: str, settings: Settings) -> list[Finding]:
+    command = [sys.executable, "-P", "-m", "agggen_platform.doctor", area]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    stdin = json.dumps(asdict(settings))
     try:
-        listed: Callable[[Settings], list[Check]] = getattr(import_module(f"{__package__}.{module}"), function)
-        return listed(settings)
-    except Exception as broken:
-        return [Check(area, area, _raises(broken), 1)]
-
-
-def _raises(broken: Exception) -> Callable[[], Iterable[Finding]]:
-    def look() -> Iterable[Finding]:
-        raise broken
-
-    return look
+        child = subprocess.run(
+            command, input=stdin, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        message = f"no answer within {SECONDS:g} s: a server or disk hangs, or this machine is overloaded"
+        return [error(area, message, f"agggen doctor --only {area}")]
+    if child.returncode == 0:
+        findings = json.loads(child.stdout.splitlines()[-1])
+        return [Finding(Level(finding.pop("level")), **finding) for finding in findings]
+    if child.returncode < 0:
+        reason = f"the process was killed by {signal.Signals(-child.returncode).name}"
+    else:
+        reason = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+    return [error(area, f"the check failed: {reason[:500]}", f"agggen doctor --only {area} --json")]

@@ -1,13 +1,10 @@
-"""What a doctor found, as rows for people and as JSON for programs. No secret is in either.
+"""The findings as rows for people and as JSON for programs, without secrets.
 
-The JSON has one shape; keys are added, never renamed or removed, while `schema` is ``agggen.doctor/1``::
+The JSON has one shape, and keys are only ever added while `schema` is ``agggen.doctor/2``::
 
-    {"schema": "agggen.doctor/1", "version": "0.1.0", "time": "2026-11-22T06:00:00+00:00", "worst": "warning",
+    {"schema": "agggen.doctor/2", "version": "0.1.0", "time": "2026-11-22T06:00:00+00:00", "worst": "warning",
      "counts": {"ok": 20, "note": 3, "warning": 1, "error": 0}, "exit_code": 0,
-     "findings": [{"area": "ray", "check": "token", "about": "token", "level": "ok", "found": "...", "remedy": null,
-                   "seconds": 0.01}, ...]}
-
-`check` is what ran and `about` what it looked at; `seconds` are those of the whole check.
+     "findings": [{"area": "ray", "level": "ok", "subject": "token", "message": "...", "remedy": null}, ...]}
 """
 
 from __future__ import annotations
@@ -15,64 +12,47 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from agggen_platform.doctor.findings import Level
-from agggen_platform.doctor.running import Examined
-from agggen_platform.doctor.versions import installed
+from agggen_platform.doctor.findings import Finding, Level
+from agggen_platform.doctor.packages import installed_version
 from agggen_platform.tracking.origin import is_secret, masked
 
-SCHEMA = "agggen.doctor/1"
-FOUND_AN_ERROR = 11
-"""The exit code; 1 is a fault of agggen's own."""
+EXIT_CODE = 11
+"""Of the command where a finding is an error."""
 _NO_SECRETS = {"PWD"}  # the working folder
-_SHORTEST_SECRET = 6  # shorter values would hide words that are none
+_SHORTEST_SECRET = 6  # a shorter value would mask ordinary words
 
 
-def report(examined: Sequence[Examined]) -> dict[str, Any]:
-    """All findings in the shape of the module's docstring."""
-    findings: list[dict[str, Any]] = [
-        {
-            "area": one.check.area,
-            "check": one.check.name,
-            "about": finding.about,
-            "level": finding.level.value,
-            "found": finding.found,
-            "remedy": finding.remedy,
-            "seconds": round(one.seconds, 3),
-        }
-        for one in examined
-        for finding in one.findings
-    ]
-    levels = [finding.level for one in examined for finding in one.findings]
-    worst = max(levels, key=lambda level: level.rank, default=Level.OK)
-    hidden = without_secrets(findings, os.environ)
+def report(findings: Mapping[str, Sequence[Finding]]) -> dict[str, Any]:
+    """The findings of each area in the shape of the module's docstring."""
+    levels = [finding.level for area in findings.values() for finding in area]
+    worst = max(levels, key=list(Level).index, default=Level.OK)
     return {
-        "schema": SCHEMA,
-        "version": installed("agggen"),
+        "schema": "agggen.doctor/2",
+        "version": installed_version("agggen"),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "worst": worst.value,
         "counts": {level.value: levels.count(level) for level in Level},
-        "exit_code": FOUND_AN_ERROR if worst is Level.ERROR else 0,
-        "findings": hidden,
+        "exit_code": EXIT_CODE if worst is Level.ERROR else 0,
+        "findings": [
+            {"area": area} | {name: without_secrets(value, os.environ) for name, value in asdict(finding).items()}
+            for area, of_area in findings.items()
+            for finding in of_area
+        ],
     }
 
 
-def without_secrets(findings: Sequence[dict[str, Any]], environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The findings without credentials in addresses, and without the values of variables named like secrets.
+def without_secrets(text: str | None, environment: Mapping[str, str]) -> str | None:
+    """`text` without credentials in addresses and without the values of variables whose names are those of secrets.
 
-    Messages of servers and libraries are in findings, and nobody knows what they quote.
+    Findings quote messages of servers and libraries, which may quote anything.
     """
+    if text is None:
+        return None
     named = {name: value for name, value in environment.items() if is_secret(name) and name not in _NO_SECRETS}
-    secrets = {value for value in named.values() if len(value) >= _SHORTEST_SECRET}
-    pattern = re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))) if secrets else None
-
-    def shown(text: object) -> object:
-        if not isinstance(text, str):
-            return text
-        text = masked(text)
-        return pattern.sub("***", text) if pattern else text
-
-    texts = ("check", "about", "found", "remedy")
-    return [finding | {name: shown(finding[name]) for name in texts} for finding in findings]
+    secrets = sorted({value for value in named.values() if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    text = masked(text)
+    return re.sub("|".join(map(re.escape, secrets)), "***", text) if secrets else text

@@ -38,7 +38,7 @@ def parse_address(address: str) -> ModelAddress:
     """Reads an address; ``models:/`` may be left out.
 
     Raises:
-        RegistryError: it is none.
+        RegistryError: it is not an address.
     """
     text = address.removeprefix(SCHEME)
     name, at, alias = text.partition("@")
@@ -67,7 +67,7 @@ def check_alias(alias: str) -> str:
     """`alias`, if it may be one.
 
     Raises:
-        RegistryError: it is not a lower-case word, or would be read as a version (``v2``, ``latest``).
+        RegistryError: it is not a lower-case word, or could be taken for a version (``v2``, ``latest``).
     """
     if not _ALIAS.fullmatch(alias):
         raise RegistryError(

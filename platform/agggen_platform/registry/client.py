@@ -1,11 +1,7 @@
-"""The MLflow model registry: which one, and calls that answer within seconds or say why not.
-
-Only names, versions, tags and aliases are used. MLflow's model flavours would unpickle what they load, so none is.
-"""
+"""The MLflow model registry: which one, and calls that answer within seconds or say why not."""
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -14,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.errors import RegistryError
 from agggen_platform.tracking.cursor import locked
 from agggen_platform.tracking.origin import masked
@@ -21,50 +18,33 @@ from agggen_platform.tracking.origin import masked
 _SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _PATIENCE = 5.0  # seconds that a database server may take to accept a connection
-# Without these a dead server blocks each call for minutes; a user's own values win.
-_ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-}
 
 
-def registry_uri(given: str | None = None, runs_dir: Path = Path("runs")) -> str:
-    """`given`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file in `runs_dir`."""
-    for uri in (given, os.environ.get("MLFLOW_REGISTRY_URI"), os.environ.get("MLFLOW_TRACKING_URI")):
-        if uri:
-            return uri
+def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
+    """`uri`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file in `runs_dir`."""
+    for address in (uri, os.environ.get("MLFLOW_REGISTRY_URI"), os.environ.get("MLFLOW_TRACKING_URI")):
+        if address:
+            return address
     return f"{_SQLITE}{runs_dir.resolve() / 'mlflow.db'}"
-
-
-def shown(uri: str) -> str:
-    """`uri` without credentials."""
-    return masked(uri)
 
 
 def connect(uri: str, create: bool = False) -> Any:
     """An ``MlflowClient`` of the registry at `uri`.
 
     Args:
-        create: make a SQLite file that is not there yet, which takes seconds; otherwise that is an error.
+        create: create an SQLite file that does not exist, which takes seconds; otherwise that is an error.
 
     Raises:
-        RegistryError: there is none, or it does not answer.
+        RegistryError: there is no registry, or it does not answer.
     """
     if uri.startswith("sqlite:"):
         _check_file(uri, create)
     elif not uri.startswith(("http://", "https://")):
         _check_server(uri)
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     with answered(uri):
-        from mlflow import MlflowClient
-
-        for noisy in ("mlflow", "alembic"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)
-        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        client = mlflow_client(uri, uri)
         if create and (path := _file_of(uri)):
-            # Two processes that make the schema of one file at once break each other's.
+            # Two processes that create the schema of one file at once break each other's.
             with locked(Path(f"{path}.lock")):
                 client.search_registered_models(max_results=1)
         return client
@@ -80,8 +60,8 @@ def answered(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError) as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        reason = "it does not answer" if "HTTPConnectionPool" in line else shown(line)[:300]
-        raise RegistryError(f"the registry {shown(uri)} cannot be used: {reason}") from error
+        reason = "it does not answer" if "HTTPConnectionPool" in line else masked(line)[:300]
+        raise RegistryError(f"the registry {masked(uri)} cannot be used: {reason}") from error
 
 
 def absent(error: Exception) -> bool:
@@ -96,10 +76,10 @@ def _file_of(uri: str) -> Path | None:
 
 
 def _check_file(uri: str, create: bool) -> None:
-    """MLflow would retry for an hour on a file that is no database."""
+    """MLflow would retry for an hour on a file that is not a database."""
     path = _file_of(uri)
     if path is None:
-        raise RegistryError(f"{uri!r} is no registry: write {_SQLITE}FILE")
+        raise RegistryError(f"{uri!r} is not a registry: write {_SQLITE}FILE")
     if not path.exists():
         if create:
             return
@@ -113,7 +93,7 @@ def _check_file(uri: str, create: bool) -> None:
     except OSError as error:
         raise RegistryError(f"the registry {path} cannot be read: {error.strerror}") from error
     if begin and begin != b"SQLite format 3\0":
-        raise RegistryError(f"the registry {path} is no SQLite database")
+        raise RegistryError(f"the registry {path} is not an SQLite database")
 
 
 def _check_server(uri: str) -> None:
@@ -121,8 +101,10 @@ def _check_server(uri: str) -> None:
     parts = urlsplit(uri)
     kind = parts.scheme.partition("+")[0]
     if kind not in _PORTS or not parts.hostname:
-        raise RegistryError(f"{shown(uri)!r} is no registry: use http(s)://, {', '.join(_PORTS)}:// or {_SQLITE}FILE")
+        raise RegistryError(
+            f"{masked(uri)!r} is not a registry: use http(s)://, {', '.join(_PORTS)}:// or {_SQLITE}FILE"
+        )
     try:
         socket.create_connection((parts.hostname, parts.port or _PORTS[kind]), _PATIENCE).close()
     except OSError as error:
-        raise RegistryError(f"the registry {shown(uri)} cannot be reached: {error.strerror or error}") from error
+        raise RegistryError(f"the registry {masked(uri)} cannot be reached: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""What can go wrong between a bundle and its alias."""
+"""Errors of the registry."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from agggen.errors import AggGenError
 
 
 class RegistryError(AggGenError):
-    """The registry does not hold what was asked for, refuses a change, or cannot be reached."""
+    """The registry lacks what was asked for, refuses a change, or cannot be reached."""
 
     exit_code = 8
 
 
 class PromotionRefused(AggGenError):
-    """A version may not have the alias; `failures` says each reason."""
+    """A version may not get the alias; `failures` lists the reasons."""
 
     exit_code = 9
 

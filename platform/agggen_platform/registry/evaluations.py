@@ -1,7 +1,7 @@
 """Evaluations of versions, and the metric gate: a candidate is compared with the champion on the same evaluation only.
 
-`agggen evaluate` leaves a report; `read_evaluation` takes its numbers for a version, with all that must be the same for
-two of them to compare: corpus, split, the records' fingerprint, protocol, and each metric's signature.
+`agggen evaluate` writes a report; `read_evaluation` takes its numbers for a version, with all that two evaluations must
+share to be compared: corpus, split, the records' fingerprint, protocol, and each metric's signature.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from typing import Any
 
 from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
+from agggen.score import method
 from agggen_platform.config import flatten
 from agggen_platform.registry.store import EVALUATION, Version
 
 _HIGHER = {
-    "bleu", "chrf", "nist", "meteor", "rouge_l", "cider", "coverage", "fulfilled", "nmi_max", "nmi_avg", "tau_max",
-    "tau_avg", "ami", "ari", "exact_match", "exact_partition", "viterbi_accuracy", "viterbi_precision",
+    "bleu", "chrf", "nist", "meteor", "rouge_l", "cider", "values_whole", "values_lenient", "texts_without_faults",
+    "fulfilled", "nmi_max", "nmi_avg", "tau_max", "tau_avg", "ami", "ari", "exact_match", "exact_partition",
+    "viterbi_accuracy", "viterbi_precision",
 }  # fmt: skip
-_LOWER = {"ter", *(f"{kind}.{part}" for kind in ("ser", "ser_plain") for part in ("add", "miss", "wrong", "ser"))}
+_SER = (f"{kind}.{part}" for kind in ("ser", "ser_plain") for part in ("add", "miss", "wrong", "ser"))
+_LOWER = {"ter", "invented", *_SER}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of a version on some records."""
+    """The scores of a version on a set of records."""
 
     corpus: str
     split: str
@@ -45,13 +48,13 @@ class Evaluation:
 
     @property
     def key(self) -> str:
-        """The tag's name; an evaluation of the same records by the same protocol takes its place."""
+        """The tag's name; a newer evaluation of the same records by the same protocol replaces it."""
         digest = hashlib.sha256(f"{self.corpus}\0{self.split}\0{self.records}\0{self.protocol}".encode()).hexdigest()
         return f"{EVALUATION}{digest[:12]}"
 
     @property
     def options(self) -> str:
-        """The options of `agggen evaluate` that make another one like it."""
+        """The options of `agggen evaluate` that repeat it."""
         limit = f" --limit {self.count}" if self.partial else ""
         return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
@@ -71,8 +74,8 @@ class Evaluation:
 
 
 def evaluations_of(version: Version) -> list[Evaluation]:
-    """What is recorded at a version, newest last."""
-    return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda found: found.at)
+    """The evaluations of a version, newest last."""
+    return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda evaluation: evaluation.at)
 
 
 def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) -> Evaluation:
@@ -89,14 +92,16 @@ def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) 
     try:
         report = json.loads(file.read_text(encoding="utf-8"))
         identity, run, sections = report["identity"], report["run"], report["scores"]
-        about = identity["bundle"]
-        measures = {f"{key}/{one['name']}": one for key, section in sections.items() for one in section["measures"]}
-        scores = {
-            name: (float(one["value"]), str(one["signature"]))
-            for name, one in measures.items()
-            if one["value"] is not None and _leaf(name) in _HIGHER | _LOWER
+        bundle = identity["bundle"]
+        measures = {
+            f"{key}/{measure['name']}": measure for key, section in sections.items() for measure in section["measures"]
         }
-        found = Evaluation(
+        scores = {
+            name: (float(measure["value"]), str(measure["signature"]))
+            for name, measure in measures.items()
+            if measure["value"] is not None and _leaf(name) in _HIGHER | _LOWER
+        }
+        evaluation = Evaluation(
             identity["corpus"],
             identity["split"],
             identity["records"],
@@ -109,12 +114,12 @@ def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) 
     except OSError as error:
         raise ConfigError(f"{folder} holds no report of `agggen evaluate`: {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{file} is no report of `agggen evaluate` ({type(error).__name__}: {error})") from error
-    if about != fingerprint:
-        raise ConfigError(f"the report in {folder} is about another bundle: {about}, not {fingerprint}")
+        raise ConfigError(f"{file} is not a report of `agggen evaluate` ({type(error).__name__}: {error})") from error
+    if bundle != fingerprint:
+        raise ConfigError(f"the report in {folder} is about another bundle: {bundle}, not {fingerprint}")
     if differs := _other_settings(run, inference):
         raise ConfigError(f"the report in {folder} is not about the bundle as it writes by itself: {differs}")
-    return found
+    return evaluation
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:
@@ -132,11 +137,11 @@ def _leaf(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Gate:
-    """What a candidate must not be worse at than the champion, on each evaluation that both have."""
+    """The metric by which a candidate must not be worse than the champion, on each evaluation that both have."""
 
     metric: str = "plain/bleu"
     tolerance: float = 0.0
-    """So much worse, in the metric's own points, is still accepted."""
+    """By how much, in the metric's own points, the candidate may be worse."""
     corpus: str | None = None
     """Only evaluations of this corpus count; None: all. `split` likewise."""
     split: str | None = None
@@ -145,7 +150,7 @@ class Gate:
         if _leaf(self.metric) not in _HIGHER | _LOWER or "/" not in self.metric:
             raise ConfigError(
                 f"no gate by {self.metric!r}: write a section and a metric of a report, say plain/bleu, plain/ter or "
-                "faithfulness/coverage; one that is neither better high nor better low cannot decide"
+                "faithfulness/values_whole; a metric without a better direction cannot decide"
             )
         if not self.tolerance >= 0:
             raise ConfigError(f"the tolerance must be a number of 0 or more, not {self.tolerance}")
@@ -172,25 +177,27 @@ class Gate:
 
     def _counting(self, version: Version) -> list[Evaluation]:
         return [
-            found
-            for found in evaluations_of(version)
-            if self.metric in found.scores and self.corpus in (None, found.corpus) and self.split in (None, found.split)
+            evaluation
+            for evaluation in evaluations_of(version)
+            if self.metric in evaluation.scores
+            and self.corpus in (None, evaluation.corpus)
+            and self.split in (None, evaluation.split)
         ]
 
     def _comparable(self, ours: Evaluation, other: Evaluation) -> bool:
-        return (ours.key, ours.scores[self.metric][1]) == (other.key, other.scores[self.metric][1])
+        return ours.key == other.key and method(ours.scores[self.metric][1]) == method(other.scores[self.metric][1])
 
     def _missing(
         self, candidate: Version, champion: Version, mine: Sequence[Evaluation], theirs: Sequence[Evaluation]
     ) -> str:
-        """Who must be evaluated on what, and how."""
+        """The evaluations that are missing, as commands."""
         asked = self.metric + "".join(f" on {part}" for part in (self.corpus, self.split) if part)
         if known := theirs or mine:
             options = known[-1].options
         else:
             options = f"--corpus {self.corpus or 'CORPUS'} --split {self.split or 'SPLIT'}"
         both = [(candidate, mine), (champion, theirs)]
-        lacking = [version for version, found in both if not found] or [candidate, champion]
+        lacking = [version for version, evaluations in both if not evaluations] or [candidate, champion]
         why = (
             "their evaluations differ in records, protocol or signature"
             if mine and theirs
@@ -206,7 +213,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate says."""
+    """The decision of the gate."""
 
     passed: bool
     note: str

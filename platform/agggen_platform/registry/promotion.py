@@ -1,10 +1,10 @@
 """Moving an alias to a version that passes its checks, and back.
 
     (a) the bundle is where it was registered and its hashes are right
-    (b) it is not worse than the version that has the alias, on the same evaluation
+    (b) it scores no worse than the version that has the alias, on the same evaluation
     (c) it writes: texts that are not empty, by plans that fit their records
 
-All three are looked at before anything moves, and every failure is named. `rollback` looks at (a) again.
+All three are checked before anything moves, and every failure is named. `rollback` checks (a) again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agggen_platform.registry.store import Move, Registry, Version
 
 @dataclass(frozen=True)
 class Promotion:
-    """A version that has an alias now, the one that had it before, and what the gate said."""
+    """The version that got an alias, the one that had it before, and the note of the gate."""
 
     version: Version
     alias: str
@@ -47,8 +47,8 @@ def promote(
 
     Args:
         version: its number.
-        gate: what decides whether it is good enough; by default BLEU, not worse at all.
-        force: let it pass the gate in any case, which the history then says. The other checks stay.
+        gate: the metric gate; by default BLEU must not be worse at all.
+        force: skip the gate, which the history notes. The other checks stay.
         records: what it must be able to write about; see `smoke`.
         uri: of the registry; see `registry_uri`.
 
@@ -117,7 +117,7 @@ def version_of(model: str, *, uri: str | None = None) -> Version:
 
 
 def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
-    """The version's bundle, or why there is none."""
+    """The version's bundle, or why it cannot be used."""
     if not version.fingerprint:
         return None, [f"bundle: {version} was not registered by agggen: it has no fingerprint"]
     try:

@@ -12,12 +12,13 @@ from agggen.errors import AggGenError
 from agggen_platform.config import config_hash
 from agggen_platform.registry.address import CANDIDATE, check_name, parse_address
 from agggen_platform.registry.admission import Admitted, admit
-from agggen_platform.registry.client import registry_uri, shown
+from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.errors import RegistryError
 from agggen_platform.registry.evaluations import Evaluation, read_evaluation
 from agggen_platform.registry.store import CONFIG_HASH, DATA, FINGERPRINT, METRIC, RUN, Registry, Version
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
+from agggen_platform.tracking.origin import masked
 
 _REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
 _KEY_CHARACTERS = 250  # MLflow's limit
@@ -34,8 +35,8 @@ def register(
 ) -> Version:
     """Makes the bundle at `bundle_address` a version of the model `name`, and a new version its candidate.
 
-    The same bundle again is the version that it was before, unless that one's bundle is no longer where it was; then
-    the candidate stays what it is. `Version.new` says which it was.
+    A bundle that is registered already keeps its version, unless that version's bundle was moved or changed, and the
+    candidate stays as it is. `Version.new` tells the two apart.
 
     Args:
         bundle_address: a folder or ``s3://...``; a server of MLflow takes no folder.
@@ -45,7 +46,7 @@ def register(
         uri: of the registry; see `registry_uri`.
 
     Raises:
-        BundleError: it is no bundle that can be loaded, or holds what does not belong to one.
+        BundleError: it cannot be loaded, or holds files that do not belong to a bundle.
         ConfigError: a report is about another bundle.
         RegistryError: the registry cannot be reached, or refuses.
     """
@@ -54,8 +55,8 @@ def register(
     uri = registry_uri(uri)
     if not takes(uri, address):
         raise RegistryError(
-            f"the registry {shown(uri)} takes no folder of this machine ({address}): others could not read it; put the "
-            "bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
+            f"the registry {masked(uri)} takes no folder of this machine ({address}): others could not read it; put "
+            "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
     reports = [read_evaluation(folder, admitted.fingerprint, admitted.bundle.inference) for folder in evaluations]
@@ -82,22 +83,22 @@ def record(model: str, folder: Path, *, uri: str | None = None) -> Evaluation:
 
     Raises:
         RegistryError: there is no such version.
-        ConfigError: it is no report, or about another bundle.
+        ConfigError: it is not a report, or about another bundle.
         BundleError: the version's bundle cannot be read.
     """
     registry = Registry(uri)
     version = registry.version(parse_address(model))
     admitted = admit(version.source, version.fingerprint)
-    found = read_evaluation(folder, version.fingerprint, admitted.bundle.inference)
-    registry.tag(version, found.key, found.to_json())
-    return found
+    evaluation = read_evaluation(folder, version.fingerprint, admitted.bundle.inference)
+    registry.tag(version, evaluation.key, evaluation.to_json())
+    return evaluation
 
 
 def resolve(address: str, *, uri: str | None = None) -> str:
     """The address of the bundle that ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION`` stands for.
 
     Raises:
-        RegistryError: there is no such model, version or alias (says which there are), or no registry.
+        RegistryError: there is no such model, version or alias (the message lists those that exist), or no registry.
     """
     return Registry(uri).version(parse_address(address)).source
 

@@ -1,14 +1,9 @@
-"""What the registry holds, as plain data: versions of a model with their tags, aliases, and the moves of an alias."""
+"""The registry's content as plain data: versions of a model with their tags, aliases, and the history of an alias."""
 
 from __future__ import annotations
 
 import json
-import random
-import socket
-import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from textwrap import shorten
@@ -26,11 +21,8 @@ METRIC = "metric."  # then a metric's name
 EVALUATION = "evaluation."
 
 _MOVES = "moves."  # then an alias
-_MOVING = "moving."  # then an alias and who moves it
 _MOVES_LENGTH = 5000  # characters that MLflow's column for a tag of a model holds; SQLite alone would take more
 _NOTE_LENGTH = 240
-_STALE = 120.0  # seconds after which one who moves an alias is taken for dead; a move takes less than one
-_PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
@@ -46,11 +38,11 @@ class Version:
     """Seconds since 1970."""
     aliases: tuple[str, ...] = ()
     new: bool = field(default=False, compare=False)
-    """Whether the call that gave this made the version."""
+    """Whether the call that returned this created the version."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the bundle; empty where somebody else made this version."""
+        """Of the bundle; empty if the version was not registered by agggen."""
         return self.tags.get(FINGERPRINT, "")
 
     def tagged(self, prefix: str) -> dict[str, str]:
@@ -75,7 +67,7 @@ class Move:
     gate: str = ""
     """What the metric gate said."""
     done: bool = False
-    """Whether the alias is known to have gone there; a move is noted before it is made."""
+    """Whether the alias was moved; a move is noted before it is made."""
 
     def __str__(self) -> str:
         how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
@@ -86,7 +78,7 @@ class Registry:
     """The registered models at one URI. Every call may raise `RegistryError`."""
 
     def __init__(self, uri: str | None = None, create: bool = False) -> None:
-        """`uri` as in `registry_uri`; `create` makes a SQLite file that is not there yet."""
+        """`uri` as in `registry_uri`; `create` creates an SQLite file that does not exist."""
         self.uri = registry_uri(uri)
         self._client = connect(self.uri, create)
 
@@ -104,10 +96,10 @@ class Registry:
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
         """The versions of a model, or those of one bundle, oldest first."""
         aliases = self.aliases(name)
-        wanted = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
+        condition = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
         with answered(self.uri):
-            found = _all(self._client.search_model_versions, filter_string=wanted)
-        return sorted((_version(one, aliases) for one in found), key=lambda version: int(version.number))
+            versions = _all(self._client.search_model_versions, filter_string=condition)
+        return sorted((_version(version, aliases) for version in versions), key=lambda version: int(version.number))
 
     def version(self, address: ModelAddress) -> Version:
         """The version that an address names."""
@@ -128,15 +120,15 @@ class Registry:
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {known}")
 
     def holder(self, name: str, alias: str) -> Version | None:
-        """The version that has an alias, None where none has."""
+        """The version that has an alias, None if no version has it."""
         number = self.aliases(name).get(check_alias(alias))
         return None if number is None else self.version(ModelAddress(name, version=number))
 
     def moves(self, name: str, alias: str) -> list[Move]:
         """The newest moves of an alias, as many as a tag holds, oldest first, ending where the alias is now.
 
-        A last move that was announced and never made (its process was killed) is left out; one that was made elsewhere
-        (by hand, in MLflow's pages) is added.
+        A last move that was noted and never made (its process was killed) is left out; one that was made by hand, in
+        MLflow's pages, is added.
         """
         model = self._model(name)
         moves = [Move(**move) for move in json.loads(model.tags.get(_MOVES + alias, "[]"))]
@@ -163,7 +155,7 @@ class Registry:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def add_version(self, name: str, source: str, tags: Mapping[str, str]) -> Version:
-        """A new version of a model, which is made where there is none."""
+        """Adds a version to a model, which is created if it does not exist."""
         with answered(self.uri):
             try:
                 self._client.create_registered_model(check_name(name))
@@ -173,7 +165,7 @@ class Registry:
             return _version(self._client.create_model_version(name, source, tags=dict(tags)), {})
 
     def remove_version(self, version: Version) -> None:
-        """Takes a version out again; its number is not given again unless it was the last."""
+        """Deletes a version; its number is not used again unless it was the last."""
         with answered(self.uri):
             self._client.delete_model_version(version.name, version.number)
 
@@ -183,74 +175,42 @@ class Registry:
             self._client.set_model_version_tag(version.name, version.number, key, value)
 
     def set_alias(self, name: str, alias: str, number: str) -> None:
-        """Lets an alias name a version, without a word in its history: for aliases that are not promoted to."""
+        """Sets an alias without adding to its history: for aliases that versions are not promoted to."""
         with answered(self.uri):
             self._client.set_registered_model_alias(name, check_alias(alias), number)
 
     def move(self, name: str, alias: str, move: Move) -> None:
         """Moves an alias if it still is where the move begins; the move is noted before it is made.
 
-        MLflow has no compare-and-set, so all who move an alias say so first, and go on only where nobody else does.
+        MLflow has no compare-and-set: of two people who move an alias in the same second, the later one wins, and the
+        other is told.
 
         Raises:
-            RegistryError: somebody else moves the alias or has moved it.
+            RegistryError: somebody else has moved the alias.
         """
-        with self._alone(name, alias):
-            moves = self.moves(name, alias)
-            self._expect(name, alias, move.from_version)
-            self._note(name, alias, [*moves, move])
-            self.set_alias(name, alias, str(move.to_version))
-            self._note(name, alias, [*moves, replace(move, done=True)])
-            self._expect(name, alias, move.to_version)
+        moves = self.moves(name, alias)
+        self._expect(name, alias, move.from_version)
+        self._note(name, alias, [*moves, move])
+        self.set_alias(name, alias, str(move.to_version))
+        self._note(name, alias, [*moves, replace(move, done=True)])
+        self._expect(name, alias, move.to_version)
 
     def _note(self, name: str, alias: str, moves: Sequence[Move]) -> None:
         with answered(self.uri):
             self._client.set_registered_model_tag(name, _MOVES + alias, _fitting(moves))
 
     def _expect(self, name: str, alias: str, number: str | None) -> None:
-        found = self.aliases(name).get(alias)
-        if found != number:
-            now = f"version {found}" if found else "no version"
+        actual = self.aliases(name).get(alias)
+        if actual != number:
+            now = f"version {actual}" if actual else "no version"
             raise RegistryError(
                 f"{name}@{alias} is {now}, where version {number or 'none'} was expected: somebody else has moved it; "
                 "look at `agggen models list` and try again"
             )
 
-    @contextmanager
-    def _alone(self, name: str, alias: str) -> Iterator[None]:
-        """Announces that this process moves the alias, and waits while others do: whoever sees another steps back."""
-        prefix = f"{_MOVING}{alias}."
-        mine = f"{prefix}{socket.gethostname()}.{uuid.uuid4().hex[:12]}"
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            with answered(self.uri):
-                self._client.set_registered_model_tag(name, mine, str(time.time()))
-            try:
-                tags = self._model(name).tags
-                others = [key.removeprefix(prefix) for key in tags if key.startswith(prefix) and key != mine]
-                stale = [who for who in others if time.time() - float(tags[prefix + who]) > _STALE]
-                if others == stale:
-                    for who in stale:
-                        self._withdraw(name, prefix + who)
-                    yield
-                    return
-            finally:
-                self._withdraw(name, mine)
-            if time.monotonic() > deadline:
-                raise RegistryError(f"{name}@{alias} is being moved by {', '.join(others)}; try again in two minutes")
-            time.sleep(random.uniform(0.05, 0.5))
-
-    def _withdraw(self, name: str, key: str) -> None:
-        with answered(self.uri):
-            try:
-                self._client.delete_registered_model_tag(name, key)
-            except Exception as error:
-                if not absent(error):  # another process took the same stale one away
-                    raise
-
 
 def _fitting(moves: Sequence[Move]) -> str:
-    """The newest moves, as many as a tag holds, with what the gate said cut short."""
+    """The newest moves, as many as a tag holds, with the gate's notes shortened."""
     kept = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
     while len(text := json.dumps(kept, separators=(",", ":"))) > _MOVES_LENGTH:
         del kept[0]

@@ -1,34 +1,29 @@
-"""Our runs beside published systems: means and spread over seeds, of records that compare with each other."""
+"""Our runs beside published systems: means and spread over seeds, of records that compare with each other.
+
+`to_json` has the shape ::
+
+    {"schema": "agggen.reproduce/2", "table": "webnlg", "corpus": "webnlg", "split": "test-seen",
+     "published": "how they were computed", "columns": ["bleu", ...], "missing": ["..."],
+     "rows": [{"system": "AggGen", "source": "...", "scores": {"bleu": 58.74}},
+              {"system": "AggGen", "runs": [{"seed": 1, "bundle": "...", "scores": {"bleu":
+               {"value": 58.9, "interval": [57.1, 60.6], "signature": "..."}, ...}}, ...]}]}
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
+from typing import Any
 
 from agggen.errors import ConfigError
-from agggen.evaluation.report.build import source_of
-from agggen_platform.reproduction.records import RunRecord, Value
+from agggen.score import method
+from agggen_platform.report.build import source_of
+from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Line, Table
 
-_ABSENT = Value(None, reason="its evaluation has no such score")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A measure of a row: one number for each run or, of a published system, the published one; empty for none."""
-
-    values: tuple[float, ...] = ()
-
-    @property
-    def mean(self) -> float | None:
-        """Over the runs."""
-        return fmean(self.values) if self.values else None
-
-    @property
-    def deviation(self) -> float | None:
-        """The standard deviation of a sample; None of fewer than three runs."""
-        return stdev(self.values) if len(self.values) >= 3 else None
+SCHEMA = "agggen.reproduce/2"
+_ABSENT = Score(reason="its evaluation has no such score")
 
 
 @dataclass(frozen=True)
@@ -36,109 +31,201 @@ class Row:
     """A system of the table."""
 
     system: str
-    cells: Mapping[str, Cell]
-    """By column."""
+    scores: Mapping[str, tuple[float, ...]]
+    """By column: a number for each run, or the published one."""
     source: str = ""
-    """Where a published system's numbers stand; empty for ours."""
-    records: tuple[RunRecord, ...] = ()
-    """The runs, where they are ours."""
-
-    @property
-    def ours(self) -> bool:
-        """Whether the numbers were computed with agggen's models."""
-        return not self.source
+    """Of published numbers; empty for ours."""
+    runs: tuple[RunRecord, ...] = ()
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A whole table: each published system, with ours of the same name below it, and our other systems last."""
+    """A table: the published systems, each followed by ours of the same name; our other systems come last."""
 
     table: Table
+    records: tuple[RunRecord, ...]
     rows: tuple[Row, ...]
-    signatures: Mapping[str, str]
-    """How ours are computed, by score."""
     missing: tuple[str, ...]
-    """Why some of our cells have no number, in sentences."""
+    """Why some of our numbers are missing."""
 
     @property
-    def ours(self) -> list[Row]:
-        """Our rows."""
-        return [row for row in self.rows if row.ours]
+    def signatures(self) -> dict[str, str]:
+        """How ours are computed, by score."""
+        shown = ((name, score.signature) for _, name, _, score in _scores(self.table, self.records))
+        return {name: method(signature) for name, signature in shown if signature}
 
 
 def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
-    """Puts the table together.
+    """Builds the table.
 
     Raises:
-        ConfigError: two records do not compare: other test records or another recipe; in a row, another way of
-            writing; or another signature of the same score. Names both.
+        ConfigError: records that do not compare (other test records, recipe, inference settings within a row, or
+            signature of a score), or that are of other test records than the published numbers. Names the records.
     """
-    check(table, records)
-    ours = {line.name: row for line in table.lines if (row := _ours(table, line, records))}
+    _check(table, records)
+    ours = {line.name: row for line in table.lines if (row := _ours(line, records))}
     rows: list[Row] = []
     for system in table.published:
-        cells = {name: Cell((score,)) for name, score in system.scores.items()}
-        rows.append(Row(system.system, cells, source_of(system)))
-        if row := ours.pop(system.system, None):
-            rows.append(row)
-    rows += ours.values()
-    signatures = {score: value.signature for _, score, _, value in _shown(table, records) if value.signature}
-    return Comparison(table, tuple(rows), signatures, tuple(_missing(table, records)))
+        rows.append(Row(system.system, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
+        if system.system in ours:
+            rows.append(ours.pop(system.system))
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
+    for column, _, record, score in _scores(table, records):
+        if score.value is None:
+            reasons.setdefault((column, score.reason or "it is undefined"), {})[record.name] = None
+    missing = tuple(
+        f"{column} has no number for {'any of ours' if len(runs) == len(records) else ', '.join(runs)}: {reason}"
+        for (column, reason), runs in reasons.items()
+    )
+    return Comparison(table, tuple(records), (*rows, *ours.values()), missing)
 
 
-def _ours(table: Table, line: Line, records: Sequence[RunRecord]) -> Row | None:
-    """A row with a number where all its runs have one."""
+def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
+    """A row with a number wherever all its runs have one."""
     runs = tuple(record for record in records if record.system == line.system)
-    if not runs:
-        return None
-    cells = {}
-    for column, score in line.scores.items():
-        values = [record.scores.get(score, _ABSENT).value for record in runs]
-        numbers = tuple(value for value in values if value is not None)
-        cells[column] = Cell(numbers if len(numbers) == len(values) else ())
-    return Row(line.name, cells, records=runs)
+    scores = {}
+    for column, name in line.scores.items():
+        values = [record.scores.get(name, _ABSENT).value for record in runs]
+        scores[column] = tuple(value for value in values if value is not None) if None not in values else ()
+    return Row(line.name, scores, runs=runs) if runs else None
 
 
-def _shown(table: Table, records: Sequence[RunRecord]) -> Iterator[tuple[str, str, RunRecord, Value]]:
-    """Every number of ours behind the table: its column, its score, its record, its value."""
+def _scores(table: Table, records: Sequence[RunRecord]) -> Iterator[tuple[str, str, RunRecord, Score]]:
+    """(column, name in the report, record, score) of each of our numbers."""
     for line in table.lines:
-        for column, score in line.scores.items():
+        for column, name in line.scores.items():
             for record in records:
                 if record.system == line.system:
-                    yield column, score, record, record.scores.get(score, _ABSENT)
+                    yield column, name, record, record.scores.get(name, _ABSENT)
 
 
-def _missing(table: Table, records: Sequence[RunRecord]) -> Iterator[str]:
-    """A sentence for each column and reason."""
-    absent: dict[tuple[str, str], dict[str, None]] = {}
-    for column, _, record, value in _shown(table, records):
-        if value.value is None:
-            run = f"{record.system}-{record.seed}"
-            absent.setdefault((column, value.reason or "it is undefined"), {})[run] = None
-    for (column, reason), runs in absent.items():
-        whose = "any of ours" if len(runs) == len(records) else ", ".join(runs)
-        yield f"{column} has no number for {whose}: {reason}"
-
-
-def check(table: Table, records: Sequence[RunRecord]) -> None:
-    """Passes if the records may stand in one table; see `compare`."""
-    for what in ("corpus_fingerprint", "protocol", "recipe"):
-        _same(table, what.replace("_", " "), [(record.file, getattr(record, what)) for record in records])
-    for system in table.systems:
-        runs = [record for record in records if record.system == system.key]
-        for key in dict.fromkeys(key for record in runs for key in record.writing):
-            _same(table, f"inference setting {key}", [(record.file, record.writing.get(key)) for record in runs])
-    for score in dict.fromkeys(score for line in table.lines for score in line.scores.values()):
-        found = [(record.file, record.scores[score].signature) for record in records if score in record.scores]
-        _same(table, f"signature of {score}", [(file, signature) for file, signature in found if signature])
-
-
-def _same(table: Table, what: str, found: Sequence[tuple[str, object]]) -> None:
-    """Raises ConfigError where two files have different values."""
-    for file, value in found[1:]:
-        if value != found[0][1]:
+def _check(table: Table, records: Sequence[RunRecord]) -> None:
+    for record in records:
+        if table.inputs not in (None, record.inputs):
             raise ConfigError(
-                f"the records {found[0][0]} and {file} cannot stand in one table: the {what} of the one is "
-                f"{found[0][1]!r:.200}, of the other {value!r:.200}. Take one of them away, or evaluate it anew: "
-                f"agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
+                f"the record {record.name} is of {record.inputs:,} test records, the published numbers of table "
+                f"{table.name} of {table.inputs:,}; {_remedy(table)}"
             )
+    _check_equal(table, "recipe", [(record.name, record.recipe) for record in records])
+    _check_equal(table, "protocol", [(record.name, record.protocol) for record in records])
+    _check_equal(table, "corpus fingerprint", [(record.name, record.corpus_fingerprint) for record in records])
+    for system in table.systems:
+        writing = {record.name: record.inference(table) for record in records if record.system == system.key}
+        for key in dict.fromkeys(key for settings in writing.values() for key in settings):
+            _check_equal(table, f"inference setting {key}", [(run, own.get(key)) for run, own in writing.items()])
+    signatures: dict[str, list[tuple[str, object]]] = {}
+    for _, name, record, score in _scores(table, records):
+        if score.signature:
+            signatures.setdefault(name, []).append((record.name, method(score.signature)))
+    for name, found in signatures.items():
+        _check_equal(table, f"signature of {name}", found)
+
+
+def _check_equal(table: Table, what: str, values: Sequence[tuple[str, object]]) -> None:
+    for run, value in values[1:]:
+        if value != values[0][1]:
+            raise ConfigError(
+                f"the records {values[0][0]} and {run} do not compare: the {what} is {values[0][1]!r:.200} in the one "
+                f"and {value!r:.200} in the other; {_remedy(table)}"
+            )
+
+
+def _remedy(table: Table) -> str:
+    return f"remove it, or evaluate anew: agggen reproduce {table.name} --runs DIR --seeds SEED --fresh"
+
+
+# --- output --------------------------------------------------------------------------------------------------------
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """The table for programs; see the module's docstring."""
+    table = comparison.table
+    lines = {line.name: line for line in table.lines}
+    rows: list[dict[str, Any]] = []
+    for row in comparison.rows:
+        if row.runs:
+            names = lines[row.system].scores
+            runs = [
+                {
+                    "seed": record.seed,
+                    "bundle": record.bundle,
+                    "scores": {column: asdict(record.scores.get(name, _ABSENT)) for column, name in names.items()},
+                }
+                for record in row.runs
+            ]
+            rows.append({"system": row.system, "runs": runs})
+        else:
+            scores = {column: value for column, (value,) in row.scores.items()}
+            rows.append({"system": row.system, "source": row.source, "scores": scores})
+    return {
+        "schema": SCHEMA,
+        "table": table.name,
+        "corpus": table.corpus,
+        "split": table.split,
+        "published": table.how,
+        "columns": [column.name for column in table.columns],
+        "missing": list(comparison.missing),
+        "rows": rows,
+    }
+
+
+def rows_of(comparison: Comparison) -> list[list[str]]:
+    """The table for people, its header first; the last column says whose the numbers are."""
+    sources = _sources(comparison)
+    columns = comparison.table.columns
+    rows = [["system", *(column.name for column in columns), "from"]]
+    for row in comparison.rows:
+        cells = [_cell(row.scores.get(column.name, ()), column.digits) for column in columns]
+        origin = f"ours, n={len(row.runs)}" if row.runs else f"[{sources.index(row.source) + 1}]"
+        rows.append([row.system, *cells, origin])
+    return rows
+
+
+def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
+    """What stands below the table: sources, how the numbers were computed, what is missing.
+
+    Args:
+        where: the records of ours are.
+    """
+    table = comparison.table
+    yield from (f"[{number}] {source}." for number, source in enumerate(_sources(comparison), start=1))
+    if table.how:
+        yield f"Published: {table.how}."
+    if not comparison.records:
+        command = f"agggen reproduce {table.name} --runs runs --seeds 1,2,3"
+        yield f"There are no records {where}. To train and evaluate: {command}"
+        return
+    yield from (f"{column.name}: {column.note}." for column in table.columns if column.note)
+    record = comparison.records[0]
+    yield (
+        f"Ours: from the records {where}, {table.corpus} {table.split} ({record.inputs:,} records), trained by "
+        f"{' '.join(record.recipe)}. Means over n seeds, with both values for n=2, ± the standard deviation from n=3."
+    )
+    yield from (f"{name}: {signature}" for name, signature in comparison.signatures.items())
+    yield from comparison.missing
+
+
+def to_markdown(comparison: Comparison, where: str) -> str:
+    """The table and its notes for a README."""
+    rows = rows_of(comparison)
+    header, *lines = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
+    notes = [f"- {_escaped(note)}" for note in notes_of(comparison, where)]
+    return "\n".join([header, "|---" * len(rows[0]) + "|", *lines, "", *notes])
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in r"\|*_`<>[]" else sign for sign in text)
+
+
+def _sources(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(row.source for row in comparison.rows if row.source))
+
+
+def _cell(values: Sequence[float], digits: int) -> str:
+    """``58.74``, ``58.74 (58.50 to 58.98)`` for two runs, ``58.74 ± 0.24`` for more; ``-`` for none."""
+    if not values:
+        return "-"
+    mean = f"{fmean(values):.{digits}f}"
+    if len(values) == 2:
+        return f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    return mean if len(values) == 1 else f"{mean} ± {stdev(values):.{digits}f}"

@@ -1,8 +1,7 @@
-"""Run records: one small JSON file for each evaluated run of a table, with all that its numbers depend on.
+"""Run records: what one system, trained with one seed, scored in a table, and what the scores depend on.
 
-    TABLE/SYSTEM-SEED.json
-
-They lie below ``RUNS/records`` where they are made, and below ``records/`` of this package where they ship.
+A record is one line of JSON. Records made here are the files ``RUNS/records/TABLE/SYSTEM-SEED.json``; those that ship
+with agggen are the lines of ``records/TABLE.jsonl`` in this package.
 """
 
 from __future__ import annotations
@@ -11,33 +10,30 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from agggen.errors import ConfigError
-from agggen.generation.config import InferenceConfig, current
+from agggen.generation.config import InferenceConfig
 from agggen_platform.config import Scalar, flatten
 from agggen_platform.reproduction.tables import Table
 from agggen_platform.storage.folder import Folder
 
-FORMAT = 1
 FOLDER = "records"
 _STRICT = {"extra": "forbid"}
 
 
 @dataclass(frozen=True)
-class Value:
+class Score:
     """A score of a report."""
 
     __pydantic_config__ = _STRICT
 
-    value: float | None
-    """None where it is undefined or was not computed."""
+    value: float | None = None
+    """None: undefined, or not computed."""
     interval: tuple[float | None, float | None] | None = None
-    """95 %, over records."""
+    """The 95 % confidence interval over records."""
     signature: str = ""
     reason: str = ""
     """Why it was not computed."""
@@ -45,135 +41,86 @@ class Value:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What one system of one seed scored, and what gave it."""
+    """What one system of one seed scored."""
 
     __pydantic_config__ = _STRICT
 
-    table: str
     system: str
     """Its key."""
     seed: int
-    commands: tuple[str, ...]
-    """That make it again; DIR stands for the folder of runs."""
     recipe: tuple[str, ...]
-    """The preset and the overrides that both models of all seeds were trained with, but for those of the machine."""
-    corpus: str
-    split: str
-    inputs: int
-    """How many records were written about."""
+    """The preset and overrides of both trainings, without those that only say where training runs."""
     corpus_fingerprint: str
-    """Of these records."""
+    """Of the test records."""
+    inputs: int
+    """Number of test records."""
     protocol: str
     bundle: str
-    """Its fingerprint."""
-    sources: Mapping[str, str]
-    """Fingerprints of what it was trained on: splits, vocabulary, segmenter, the bundle that it began with."""
-    training: str
-    """The hash of its whole training configuration."""
-    inference: str
-    """The hash of the settings by which it wrote."""
+    """The fingerprint of the model."""
     settings: Mapping[str, Scalar]
-    """These settings."""
-    dev: Mapping[str, float]
-    """Losses on the development split, and updates, of each stage."""
-    environment: Mapping[str, Scalar]
-    """Versions, machine and commit of the evaluation."""
-    finished: str
-    """When."""
-    scores: Mapping[str, Value]
-    """By ``section/name``."""
+    """Inference settings that the scores depend on."""
+    scores: Mapping[str, Score]
+    """By ``section/name`` of the report."""
 
     @property
-    def writing(self) -> dict[str, Scalar]:
-        """How it wrote, in today's settings: what was not one yet when it wrote has its default, and what is none any
-        more is left out if it changed nothing.
-        """
-        return flatten(InferenceConfig()) | current(self.settings, "beam.")
+    def name(self) -> str:
+        return f"{self.system}-{self.seed}"
 
-    @property
-    def file(self) -> str:
-        """Its name below the folder of records."""
-        return f"{self.table}/{self.system}-{self.seed}.json"
+    def inference(self, table: Table) -> dict[str, Scalar]:
+        """All inference settings that matter to `table`; those that did not exist yet have their defaults."""
+        return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:
-        """The content of its file."""
-        return json.dumps({"format": FORMAT} | asdict(self), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        """One line."""
+        scores = {
+            name: {key: value for key, value in asdict(score).items() if value not in (None, "")}
+            for name, score in self.scores.items()
+        }
+        return json.dumps(asdict(self) | {"scores": scores}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 _READER: TypeAdapter[RunRecord] = TypeAdapter(RunRecord)
 
 
-def scores_of(report: Mapping[str, Any]) -> dict[str, Value]:
-    """The scores of a report's JSON form, by ``section/name``."""
-    return {
-        f"{key}/{one['name']}": Value(
-            one["value"], one.get("interval_95"), one.get("signature", ""), one.get("not_computed", "")
-        )
-        for key, section in report["scores"].items()
-        for one in section["measures"]
-    }
-
-
-def read_record(file: Traversable | Path) -> RunRecord:
-    """Reads a run record.
-
-    Raises:
-        ConfigError: it is none, or of another format.
-    """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        found = content.pop("format")
-        if found != FORMAT:
-            raise ConfigError(f"{file} is a run record of format {found}; this version reads {FORMAT}")
-        record = _READER.validate_json(json.dumps(content), strict=True)
-    except ConfigError:
-        raise
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{file} is no run record: {where}: {first['msg']}") from error
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{file} is no run record ({type(error).__name__}: {error})") from error
-    if file.name != record.file.rpartition("/")[2]:
-        raise ConfigError(f"{file} is the record {record.file}; a record is called as its system and seed say")
-    return record
-
-
 def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
-    """The records of a table, in the order of its systems and by seed.
+    """The records of a table, in the order of its systems, then by seed.
 
     Args:
         runs: the folder of runs that made them; None for those that ship with agggen.
 
     Raises:
-        ConfigError: a file among them is no run record, or of another table or a system that this one does not have.
+        ConfigError: an invalid record, or a record of a system that the table does not have.
     """
-    folder = (runs / FOLDER if runs else shipped()).joinpath(table.name)
-    if not folder.is_dir():
-        return []
-    files = [file for file in folder.iterdir() if file.name.endswith(".json") and not file.name.startswith(".")]
-    found = [read_record(file) for file in files]
+    if runs is None:
+        shipped = resources.files("agggen_platform.reproduction") / FOLDER / f"{table.name}.jsonl"
+        lines = shipped.read_text(encoding="utf-8").splitlines() if shipped.is_file() else []
+        sources = [(f"{shipped}, line {number}", line) for number, line in enumerate(lines, start=1)]
+    else:
+        files = sorted((runs / FOLDER / table.name).glob("[!.]*.json"))
+        sources = [(str(file), file.read_text(encoding="utf-8")) for file in files]
+    records = [_read(source, text) for source, text in sources]
     order = [system.key for system in table.systems]
-    for record in found:
-        if record.table != table.name or record.system not in order:
-            raise ConfigError(
-                f"{folder} holds the record {record.file}; the table {table.name} has records of the systems "
-                f"{', '.join(order)}"
-            )
-    return sorted(found, key=lambda record: (order.index(record.system), record.seed))
+    for (source, _), record in zip(sources, records, strict=True):
+        if record.system not in order:
+            raise ConfigError(f"{source}: table {table.name} has no system {record.system}, only {', '.join(order)}")
+    return sorted(records, key=lambda record: (order.index(record.system), record.seed))
 
 
-def shipped() -> Traversable:
-    """The folder of the records that ship with agggen; it need not be there."""
-    return resources.files("agggen_platform.reproduction") / FOLDER
+def _read(source: str, text: str) -> RunRecord:
+    try:
+        return _READER.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{source}: invalid run record: {where or 'JSON'}: {first['msg']}") from error
 
 
-def write_record(runs: Path, record: RunRecord) -> Path:
-    """Writes a record below the folder of runs, whole or not at all, and says where.
+def write_record(runs: Path, table: Table, record: RunRecord) -> Path:
+    """Writes a record below the folder of runs, atomically, and returns its path.
 
     Raises:
         StorageError: the file system refuses.
     """
-    name = f"{FOLDER}/{record.file}"
+    name = f"{FOLDER}/{table.name}/{record.name}.json"
     Folder(str(runs)).write(name, record.to_json().encode())
     return runs / name

@@ -1,4 +1,4 @@
-"""All that the endpoint is told: which bundle, which replicas, what it accepts, who may ask.
+"""The endpoint's configuration: which bundle, which replicas, what it accepts, who may ask.
 
 The same object is read by `agggen serve`, by ``serve run serve.app:app KEY=VALUE`` and from the ``args`` of a
 ``serve deploy`` file, and reaches every replica:
@@ -24,7 +24,7 @@ def _check_least(section: Any, name: str, least: dict[str, float]) -> None:
 
 @dataclass(frozen=True)
 class HttpConfig:
-    """Where the endpoint listens. One setting chooses Serve's proxy: see the README for what each costs."""
+    """Where the endpoint listens. One setting chooses Serve's proxy: serve/README.md says what each costs."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -75,10 +75,10 @@ class ReplicaConfig:
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """How a replica puts records of different requests together."""
+    """How a replica batches records of different requests."""
 
-    records: int = 64  # worked on together, of similar length
-    wait_ms: float = 5.0  # that the first record waits for company
+    records: int = 64  # of a batch, of similar length
+    wait_ms: float = 5.0  # the longest wait for a fuller batch
     queue: int = 1024  # records that wait in a replica; more are refused (429)
 
     def __post_init__(self) -> None:
@@ -87,19 +87,17 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """What a request may ask for. Beyond that it is refused before any work."""
+    """What a request may ask for; more is refused before any work."""
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream
-    stream_buffer_bytes: int = 256 << 20  # of all streams' bodies that wait in an ingress replica
+    stream_buffer_bytes: int = 256 << 20  # of all streams' bodies that wait in an ingress replica; more get 429
     stream_records: int = 100_000
     line_bytes: int = 1 << 20  # of one line of a stream
     records: int = 256  # of one request
     triples: int = 24  # of one record
-    text_chars: int = 2_000  # of one value
+    text_chars: int = 2_000  # of a text to align, and of an id
     record_chars: int = 4_000  # of all values of a record: memory grows with the square of its words
-    json_depth: int = 16
-    turtle_bytes: int = 256 << 10  # of a body in Turtle, whose reading takes seconds a megabyte
     n_best: int = 10
     plans: int = 50
     beam: int = 20
@@ -107,41 +105,28 @@ class LimitsConfig:
     deadline_s: float = 60.0  # of a request, and of each record of a stream
     longest_deadline_s: float = 600.0  # that a client may ask for
     window: int = 128  # records of one stream that are worked on at once
-    head_bytes: int = 32 << 10  # of a request's address and headers
-    body_wait_s: float = 30.0  # that a body may keep us waiting in all; longer by what has come at
-    body_rate: int = 1000  # bytes a second
-    send_wait_s: float = 60.0  # that a client may take to accept a part of its answer
 
     def __post_init__(self) -> None:
         _check_least(self, "limits", {item.name: 1 for item in fields(self) if not item.name.endswith("_s")})
         _check_least(self, "limits", {"deadline_s": 0.001, "longest_deadline_s": 0.001})
-        _check_least(self, "limits", {"body_wait_s": 0.001, "send_wait_s": 0.001})
 
 
 @dataclass(frozen=True)
 class SecurityConfig:
-    """Who may ask, and how often."""
+    """Who may ask."""
 
     keys_file: str | None = None
     """Names and SHA-256 of keys, one a line (`agggen serve-key NAME` makes one); it is on every node of an ingress.
     Required as soon as the endpoint can be reached from other machines."""
-    requests_per_minute: float = 600.0  # of a key, over all ingress replicas; 0: no limit
-    records_per_minute: float = 60_000.0  # likewise
     cors_origins: tuple[str, ...] = ()  # off
-    hosts: tuple[str, ...] = ()  # names of this machine in Host besides localhost, for an endpoint without keys
-    idempotency_seconds: float = 3600.0  # that an answer to an Idempotency-Key is remembered
-    idempotency_bytes: int = 64 << 20  # of answers remembered
-
-    def __post_init__(self) -> None:
-        least: dict[str, float] = {"requests_per_minute": 0, "records_per_minute": 0}
-        _check_least(self, "security", least | {"idempotency_seconds": 0, "idempotency_bytes": 0})
+    hosts: tuple[str, ...] = ()  # names of this machine besides localhost that Host may have, without keys
 
 
 @dataclass(frozen=True)
 class LogConfig:
     """What the structured logs hold."""
 
-    texts: bool = False  # records and texts too; they may be confidential
+    texts: bool = False  # messages of exceptions too; they may quote records and texts, which may be confidential
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 

@@ -1,4 +1,4 @@
-"""An endpoint from the outside: Serve is started where none runs, the application deployed, updated, and taken down.
+"""Runs an endpoint: Serve is started where none runs, the application deployed, updated, and taken down.
 
 The application is named by its import path and built by Serve on the cluster, as ``serve deploy`` does it: the same
 arguments again change nothing, others are built (and the bundle tested) before any replica is touched.
@@ -20,6 +20,7 @@ from typing import Any
 from agggen.errors import ConfigError
 from agggen_platform.config import resolved
 from agggen_platform.ray_cluster import connected
+from agggen_platform.ray_private import deploy_applications, deployed_applications, serve_address, wait_for_proxies
 from agggen_platform.serving.capacity import check_fits, local_cpus, update_room
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError, DeployError, PortError
@@ -31,7 +32,6 @@ IMPORT_PATH = "serve.app:app"
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
 _SECONDS_BETWEEN_LOOKS = 2.0
-_SHUTDOWN_SECONDS = 60.0
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
@@ -90,22 +90,21 @@ class Endpoint:
 
     def __init__(self, config: ServeConfig, local: bool, say: Say) -> None:
         from ray import serve
-        from ray.serve.context import _get_global_client  # Serve's only way to deploy by import path without HTTP
 
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         self.config, self.target = config, None
         self._say = say
         self._begun = False  # a deployment
         self._last, self._look_again = "", 0.0  # for `watch`
-        self._own = _get_global_client(raise_if_no_controller_running=False) is None
+        self._own = serve_address() is None
         if self._own:
             # No request timeout: a stream may take as long as it has records. Each record has its deadline.
             http = {"host": config.http.host, "port": config.http.port}
             serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
-        self._client: Any = _get_global_client()
-        found = self._client.http_config
-        self.url = _url(found.host, found.port)
-        self._check_listening(found.host, found.port)
+        host, port = serve_address() or (config.http.host, config.http.port)
+        host = host or "localhost"  # no host: no proxies
+        self.url = _url(host, port)
+        self._check_listening(host, port)
 
     target: Target | None
     """What is served; None before the first deployment has succeeded."""
@@ -146,35 +145,16 @@ class Endpoint:
     def take_down(self) -> None:
         """Takes no more requests, and returns when those that are worked on are done."""
         import ray
+        from ray import serve
 
         if not ray.is_initialized():
             return
         if self.target is not None:
             self._drain(self.target)
-        if self._begun:
-            self._client.delete_apps([self.config.name], blocking=False)
         if self._own and not self._others():
-            self._shut_down()
-
-    def _shut_down(self) -> None:
-        """Ends Serve itself: its own way waits by a call that fails, which Ray reports."""
-        import ray
-        from ray import serve
-
-        ray.get(self._client._controller.graceful_shutdown.remote(wait=False))
-        until = time.monotonic() + _SHUTDOWN_SECONDS
-        while self._is_alive() and time.monotonic() < until:
-            time.sleep(_POLL_SECONDS)
-        serve.context._disconnect()
-
-    def _is_alive(self) -> bool:
-        import ray
-
-        try:
-            ray.get(self._client._controller.check_alive.remote(), timeout=5)
-        except ray.exceptions.RayError:
-            return False
-        return True
+            serve.shutdown()
+        elif self._begun:
+            serve.delete(self.config.name)
 
     def _drain(self, target: Target) -> None:
         """Lets the ingress finish while planners and generators still answer it: Serve would stop all at once."""
@@ -200,8 +180,6 @@ class Endpoint:
     # --- deploying --------------------------------------------------------------------------------------------------
 
     def _apply(self, target: Target, *overridden: dict[str, Any]) -> None:
-        from ray.serve.schema import ServeDeploySchema
-
         others = self._others()
         for name, (route, _) in others.items():
             if route == "/":
@@ -209,17 +187,14 @@ class Endpoint:
                     f"the application {name!r} answers at {self.url} already: `serve delete {name}` takes it down"
                 )
         application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
-        # What was deployed so before and is left out is taken down.
-        kept = [deployed for _, deployed in others.values() if deployed is not None]
-        self._client.deploy_apps(ServeDeploySchema.model_validate({"applications": [*kept, application]}))
+        deploy_applications([*(deployed for _, deployed in others.values() if deployed is not None), application])
         self._begun = True
 
     def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
         """Other applications: the route of each, and its configuration if it was deployed by one."""
-        found = self._client.get_serve_details()["applications"]
         return {
-            name: (one["route_prefix"], one.get("deployed_app_config"))
-            for name, one in found.items()
+            name: (details["route_prefix"], details.get("deployed_app_config"))
+            for name, details in deployed_applications().items()
             if name != self.config.name
         }
 
@@ -234,7 +209,7 @@ class Endpoint:
                 noted = time.monotonic()
                 self._say(f"replicas are starting ({self._waiting_for()})")
             time.sleep(_POLL_SECONDS)
-        self._client.wait_for_proxies_serving()
+        wait_for_proxies()
 
     def _waiting_for(self) -> str:
         from ray import serve

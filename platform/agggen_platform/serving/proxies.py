@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from agggen.errors import ConfigError
+from agggen_platform.ray_private import serve_address
 from agggen_platform.serving.config import HttpConfig
 
 SWITCHES = ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_THROUGHPUT_OPTIMIZED")
@@ -85,17 +86,11 @@ def check_proxy(http: HttpConfig) -> None:
 
 
 def listening_host() -> str | None:
-    """Where the proxies of the running Serve listen; None if this process knows of none."""
+    """The host that the running Serve's proxies listen on; None if this process knows of none."""
     import ray
 
-    if not ray.is_initialized():
-        return None
-    from ray.serve.context import _get_global_client  # Serve has no public way to ask
-
-    client = _get_global_client(raise_if_no_controller_running=False)
-    if client is None:
-        return None
-    return client.http_config.host or "localhost"  # no host: no proxies
+    address = serve_address() if ray.is_initialized() else None
+    return None if address is None else address[0] or "localhost"  # no host: no proxies
 
 
 def _check_installed() -> None:

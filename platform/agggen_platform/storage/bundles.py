@@ -16,7 +16,7 @@ from typing import Any
 
 from agggen.bundle import FILES, check_bundle, fingerprint
 from agggen.errors import BundleError
-from agggen.facts.allennlp.environment import cache_folder, only_one
+from agggen_platform.cache import cache_folder, only_one
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError, explained
 from agggen_platform.storage.folder import Folder
@@ -98,7 +98,7 @@ def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
             left.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
     try:
-        for name in FILES:
+        for name in described:
             try:
                 verified.get(folder, name, beside / name, described[name]["bytes"], described[name]["sha256"])
             except DamagedError as error:

@@ -1,4 +1,4 @@
-"""What a sweep is told. Read from a YAML file of the package `agggen_platform.sweeps`, or one of the user's."""
+"""The settings of a sweep, read from a YAML file of the package `agggen_platform.sweeps`, or one of the user's."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class SweepError(AggGenError):
 class AshaConfig:
     """Early stopping by asynchronous successive halving (Li et al. 2020). Its resource is the epochs of both stages."""
 
-    grace: int = 2  # epochs that every trial gets; the first rung
-    factor: int = 3  # one trial in so many goes on at a rung, and each rung is so many times as far as the one before
+    grace: int = 2  # epochs that every trial gets: the first rung
+    factor: int = 3  # one trial in `factor` passes a rung; each rung is `factor` times the one before
 
     def __post_init__(self) -> None:
         if self.grace < 1 or self.factor < 2:

@@ -22,20 +22,21 @@ from agggen_platform.config import config_hash, resolved
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
-from agggen_platform.registry.client import registry_uri, shown
+from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.registration import takes
 from agggen_platform.storage.claim import beating, claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, figures, rows, table
-from agggen_platform.sweep.space import Space, as_overrides, check_space, largest, parse_space, trial_config
+from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
-from agggen_platform.sweep.trial import TrialJob
+from agggen_platform.sweep.trials import TrialJob, run_trials
 from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.origin import masked
 from agggen_platform.training.data import data_of
 
-_FROM_OUTSIDE = ("corpus.", "facts.", "training.start")  # keys of a space that name what lies outside of it
+_INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
 
 
 class Terminated(KeyboardInterrupt):
@@ -81,13 +82,13 @@ def sweep(
     name: str | None = None,
     *,
     runs_dir: Path = Path("runs"),
-    given: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     database: str | None = None,
     model: str | None = "agggen",
     show: Callable[[Progress], None] = lambda progress: None,
     begin: Callable[[str], None] = lambda name: None,
 ) -> SweepReport:
-    """Runs the trials that are left of a sweep, reports it, and registers its best bundle as the model's candidate.
+    """Runs the trials that a sweep still lacks, reports it, and registers its best bundle as the model's candidate.
 
     Args:
         config: what all trials have in common.
@@ -95,10 +96,11 @@ def sweep(
         name: of the sweep and its run; by default it follows from the settings, the configuration, the data and what
             cuts it into facts.
         runs_dir: the sweep's folder and those of its trials lie here.
-        given: the user's overrides of `config`; none may set a key of the space.
+        overrides: the user's, which `config` has already; none may set a key of the space.
         database: URL of the study; by default it is a journal in the sweep's folder.
         model: to register the best bundle as; None: not at all.
-        show: told of each trial that has ended; `begin` of the sweep's name, once.
+        show: gets the progress after each trial.
+        begin: gets the sweep's name, once.
 
     Raises:
         ConfigError: the space does not fit the configuration, `name` is a sweep of something else, or the registry
@@ -110,7 +112,7 @@ def sweep(
     """
     started = time.monotonic()
     space = parse_space(settings.space)
-    check_space(space, config, given)
+    check_space(space, config, overrides)
     epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in ("baseline", "joint")))
     if not getattr(epochs, settings.stage):
         raise ConfigError(f"no trial can report {settings.metric}: training.{settings.stage}.epochs is 0")
@@ -120,11 +122,11 @@ def sweep(
     store = config.storage.url or str(runs_dir)
     if model and not takes(registry, store):
         raise ConfigError(
-            f"the registry {shown(registry)} would take no bundle from {store}, a folder: set storage.url to "
+            f"the registry {masked(registry)} would take no bundle from {store}, a folder: set storage.url to "
             "s3://bucket/prefix, or do not register the best bundle (--no-register)"
         )
     identity = _identity(config, settings)
-    name = name or f"sweep-{_digest(identity)}"
+    name = name or f"sweep-{hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]}"
     tracker = Tracker(
         tracking.uri,
         tracking.experiment,
@@ -155,19 +157,18 @@ def sweep(
         best = _best(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
-        version, refused = _register(model, best, settings.metric, name, tracker, registry) if model else (None, None)
+        version = refused = None
+        if model:
+            tags = {"sweep": name, "trial": str(best.number)}
+            try:
+                version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
+                tracker.set_tags({"registered": str(version), "bundle": bundle})
+            except AggGenError as error:  # what the trials found is worth reporting all the same
+                refused = error
+    seconds = time.monotonic() - started
+    ui_command = tracker.ui_command()
     return SweepReport(
-        name,
-        columns(study),
-        rows(study),
-        best,
-        bundle,
-        version,
-        refused,
-        registry,
-        ran,
-        time.monotonic() - started,
-        tracker.ui_command(),
+        name, columns(study), rows(study), best, bundle, version, refused, registry, ran, seconds, ui_command
     )
 
 
@@ -180,11 +181,9 @@ def _run(
     show: Callable[[Progress], None],
     checks: Sequence[Callable[[], None]],
 ) -> None:
-    from agggen_platform.sweep.tuning import run_trials
-
-    def told(number: int) -> None:
+    def ended(number: int) -> None:
         for check in checks:
-            with suppress(StorageError):  # no answer is no loss: a claim stands until another's is in its place
+            with suppress(StorageError):  # without an answer the claim stands
                 check()
         best = study.best()
         total = max(study.config.trials, len(study.trials()))
@@ -195,10 +194,10 @@ def _run(
         tracker.log_metrics(values, step=progress.ended)
         show(progress)
 
-    job = TrialJob(config, name, runs_dir, Path.cwd(), study.config.measure)
-    # Without its dashboard, a local cluster never frees what the workers of a trial held whose own process died.
+    job = TrialJob(config, name, runs_dir, Path.cwd())
+    # A local cluster without its dashboard never frees what the workers of a trial held whose own process died.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
-        run_trials(study, job, told, runs_dir / name / "tune")
+        run_trials(study, job, ended)
 
 
 def _best(study: Study) -> FrozenTrial:
@@ -210,21 +209,8 @@ def _best(study: Study) -> FrozenTrial:
     raise SweepError(f"no trial finished, {len(failed)} of {len(study.trials())} failed{first}")
 
 
-def _register(
-    model: str, best: FrozenTrial, metric: str, name: str, tracker: Tracker, uri: str
-) -> tuple[Version | None, AggGenError | None]:
-    """The version that the best bundle is, or why it is none: what the trials found is worth telling all the same."""
-    bundle, tags = best.user_attrs["bundle"], {"sweep": name, "trial": str(best.number)}
-    try:
-        version = register(bundle, model, {metric: best.value or 0.0}, tags, uri=uri)
-    except AggGenError as refused:
-        return None, refused
-    tracker.set_tags({"registered": str(version), "bundle": bundle})
-    return version, None
-
-
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All that decides the trials of a sweep, by name. Not the budget: a larger one goes on."""
+    """All that decides the trials of a sweep, by name. Not the budget: a larger one continues it."""
     decides = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
@@ -239,15 +225,15 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
 
 
 def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all that trials may learn from or begin with, and of all that may cut texts into facts."""
-    searched = {key: one.samples() for key, one in space.items() if key.startswith(_FROM_OUTSIDE)}
+    """The fingerprints of all data that trials may learn from or begin with, and of all their segmenters."""
+    searched = {key: extremes(space[key]) for key in space if key.startswith(_INPUTS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
     for values in product(*searched.values()):
         try:
             asked = trial_config(config, dict(zip(searched, values, strict=True)))
             data = data_of(asked)
-        except ConfigError:  # values that do not go together: a trial that has them fails, and says why
+        except ConfigError:  # an invalid combination: a trial that has it fails, and says why
             continue
         fingerprints |= data.fingerprints
         if data.start:
@@ -262,16 +248,14 @@ def _digest(identity: dict[str, Any]) -> str:
 
 def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
     """For the run log."""
-    data = {f"data/{split}": fingerprint for split, fingerprint in identity["data"].items()}
-    space = {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
     return {
         "metric": settings.metric,
         "seed": settings.seed,
         "asha": json.dumps(identity["early stopping"]),
         "config_hash": identity["configuration"],
         "segmenter": identity["segmenter"],
-        **space,
-        **data,
+        **{f"space/{key}": json.dumps(values) for key, values in settings.space.items()},
+        **{f"data/{split}": fingerprint for split, fingerprint in identity["data"].items()},
     }
 
 

@@ -13,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from agggen_platform.sweep.study import Study
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 STATES = {
@@ -30,7 +31,7 @@ def columns(study: Study) -> list[str]:
 
 
 def rows(study: Study) -> list[list[object]]:
-    """A row a trial: the finished ones from best to worst, then those that were stopped, then the rest."""
+    """One row per trial: the finished ones from best to worst, then the stopped, then all others."""
 
     def order(trial: FrozenTrial) -> tuple[bool, bool, float, int]:
         complete = trial.state == TrialState.COMPLETE
@@ -72,14 +73,11 @@ def figures(study: Study) -> dict[str, Callable[[], Figure]]:
 
 def history(study: Study) -> Figure:
     """The value of each finished trial, and the best up to it."""
-    from matplotlib.figure import Figure
-
     done = study.trials(TrialState.COMPLETE)
     numbers, values = [trial.number for trial in done], [trial.value or 0.0 for trial in done]
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    axes.plot(numbers, values, "o", label="a trial")
-    axes.step(numbers, [min(values[: i + 1]) for i in range(len(values))], where="post", label="best so far")
+    figure, axes = _figure(8, 4.5)
+    axes.plot(numbers, values, "o", label="trial")
+    axes.step(numbers, np.minimum.accumulate(values), where="post", label="best so far")
     axes.set(xlabel="trial", ylabel=study.config.metric, title="Optimisation history")
     axes.legend()
     return figure
@@ -88,29 +86,25 @@ def history(study: Study) -> Figure:
 def importance(study: Study) -> Figure:
     """How much of the value's variance each key explains (fANOVA, over finished trials)."""
     import optuna
-    from matplotlib.figure import Figure
 
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=study.config.seed)
-    found = optuna.importance.get_param_importances(study.optuna, evaluator=evaluator)
-    figure = Figure(figsize=(8, 1.5 + 0.5 * len(found)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.barh(list(reversed(found.keys())), list(reversed(found.values())))
+    shares = optuna.importance.get_param_importances(study.optuna, evaluator=evaluator)
+    figure, axes = _figure(8, 1.5 + 0.5 * len(shares))
+    axes.barh(list(reversed(shares.keys())), list(reversed(shares.values())))
     axes.set(xlabel=f"share of the variance of {study.config.metric}", xlim=(0, 1), title="Parameter importance")
     return figure
 
 
 def parallel_coordinates(study: Study) -> Figure:
-    """A line a finished trial through its values, coloured by the metric; each axis from the least to the most."""
+    """One line per finished trial through its values, coloured by the metric; each axis from the least to the most."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
-    from matplotlib.figure import Figure
 
     done = study.trials(TrialState.COMPLETE)
     values = [trial.value or 0.0 for trial in done]
     colours = ScalarMappable(Normalize(min(values), max(values)), matplotlib.colormaps["viridis"])
-    figure = Figure(figsize=(2.5 + 2.2 * len(study.space), 5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = _figure(2.5 + 2.2 * len(study.space), 5)
     lines: dict[str, list[Any]] = {study.config.metric: values, **_columns(study)}
     heights, ends = zip(*(_heights(line) for line in lines.values()), strict=True)
     for trial_heights, colour in zip(zip(*heights, strict=True), colours.to_rgba(np.array(values)), strict=True):
@@ -122,6 +116,13 @@ def parallel_coordinates(study: Study) -> Figure:
     axes.grid(axis="x")
     figure.colorbar(colours, ax=axes, label=study.config.metric)
     return figure
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
 
 
 def _columns(study: Study) -> dict[str, list[Any]]:

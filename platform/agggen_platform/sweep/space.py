@@ -1,4 +1,4 @@
-"""The space that a sweep searches: keys of the run's configuration, each with the values that it may take.
+"""The space that a sweep searches: keys of the run's configuration, each with an Optuna distribution.
 
 Everything is checked before the first trial: that a key exists and takes such values (as an override would be), and
 that the configuration allows them.
@@ -9,141 +9,97 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from optuna import Trial
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from agggen.errors import ConfigError
 from agggen.run import RunConfig
 from agggen_platform.config import Scalar, load_config, overrides_of
 from agggen_platform.job_config import JobConfig, result_of
 
-
-class Suggests(Protocol):
-    """The part of an Optuna trial that dimensions need."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float: ...
-    def suggest_int(self, name: str, low: int, high: int) -> int: ...
-
-
-class Dimension(Protocol):
-    """The values of one key."""
-
-    def suggest(self, trial: Suggests, key: str) -> Scalar:
-        """The trial's value: sampled now, or the one that it has."""
-
-    def samples(self) -> Sequence[Scalar]:
-        """Values that stand for all: if these are right, all are."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several values."""
-
-    values: tuple[Scalar, ...]
-
-    def __post_init__(self) -> None:
-        if not self.values or any(isinstance(value, list | dict) for value in self.values):
-            raise ConfigError("choice takes a list of numbers, words, true, false or null")
-        if len({json.dumps(value) for value in self.values}) < len(self.values):
-            raise ConfigError(f"choice has a value twice: {list(self.values)}")
-
-    def suggest(self, trial: Suggests, key: str) -> Scalar:
-        return trial.suggest_categorical(key, self.values)
-
-    def samples(self) -> Sequence[Scalar]:
-        return self.values
-
-
-@dataclass(frozen=True)
-class Real:
-    """A number from `low` to `high`, evenly spread by itself or by its logarithm."""
-
-    low: float
-    high: float
-    log: bool
-
-    def __post_init__(self) -> None:
-        if not (-math.inf < self.low < self.high < math.inf) or (self.log and self.low <= 0):
-            least = "0 < low < high" if self.log else "low < high"
-            raise ConfigError(
-                f"{'log_uniform' if self.log else 'uniform'} takes [low, high] with {least}, "
-                f"not [{self.low:g}, {self.high:g}]"
-            )
-
-    def suggest(self, trial: Suggests, key: str) -> Scalar:
-        return trial.suggest_float(key, self.low, self.high, log=self.log)
-
-    def samples(self) -> Sequence[Scalar]:
-        return (self.low, self.high)
-
-
-@dataclass(frozen=True)
-class Integer:
-    """A whole number from `low` to `high`, both included."""
-
-    low: int
-    high: int
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ConfigError(f"int takes [low, high] with low < high, not [{self.low}, {self.high}]")
-
-    def suggest(self, trial: Suggests, key: str) -> Scalar:
-        return trial.suggest_int(key, self.low, self.high)
-
-    def samples(self) -> Sequence[Scalar]:
-        return (self.low, self.high)
-
-
-Space = dict[str, Dimension]
+Space = dict[str, BaseDistribution]
 
 _KINDS = ("choice", "uniform", "log_uniform", "int")
 
 
 def parse_space(described: Mapping[str, Mapping[str, Sequence[Any]]]) -> Space:
-    """The dimensions that a sweep's ``space`` describes.
+    """The distributions that a sweep's ``space`` describes.
 
     Raises:
-        ConfigError: there are none, or one is not a ``{kind: [...]}`` that makes sense.
+        ConfigError: it is empty, or the values of a key are not a valid ``{kind: [...]}``.
     """
     if not described:
         raise ConfigError("space is empty: it takes KEY: {choice: [...]} and the like")
-    return {key: _dimension(key, dict(one)) for key, one in described.items()}
+    space: Space = {}
+    for key, dimension in described.items():
+        if len(dimension) != 1 or next(iter(dimension)) not in _KINDS:
+            kinds = ", ".join(f"{{{kind}: [...]}}" for kind in _KINDS)
+            raise ConfigError(f"space, {key!r} must be one of {kinds}, not {dict(dimension)}")
+        ((kind, values),) = dimension.items()
+        try:
+            space[key] = _choice(list(values)) if kind == "choice" else _range(kind, list(values))
+        except ConfigError as error:
+            raise ConfigError(f"space, {key!r}: {error}") from error
+    return space
 
 
-def _dimension(key: str, described: dict[str, Sequence[Any]]) -> Dimension:
-    if len(described) != 1 or not (kind := next(iter(described))) or kind not in _KINDS:
-        raise ConfigError(
-            f"space, {key!r} must be one of {', '.join(f'{{{kind}: [...]}}' for kind in _KINDS)}, not {described}"
-        )
-    values = list(described[kind])
-    try:
-        if kind == "choice":
-            return Choice(tuple(values))
-        wanted = int if kind == "int" else int | float
-        if len(values) != 2 or any(isinstance(v, bool) or not isinstance(v, wanted) for v in values):
-            raise ConfigError(f"{kind} takes {'two whole numbers' if kind == 'int' else 'two numbers'}, not {values}")
-        if kind == "int":
-            return Integer(*values)
-        return Real(float(values[0]), float(values[1]), kind == "log_uniform")
-    except ConfigError as error:
-        raise ConfigError(f"space, {key!r}: {error}") from error
+def _choice(values: list[Any]) -> BaseDistribution:
+    if not values or any(isinstance(value, list | dict) for value in values):
+        raise ConfigError("choice takes a list of numbers, words, true, false or null")
+    if len({json.dumps(value) for value in values}) < len(values):
+        raise ConfigError(f"choice has a value twice: {values}")
+    return CategoricalDistribution(values)
 
 
-def check_space(space: Space, config: JobConfig, given: Sequence[str] = ()) -> None:
-    """Refuses a space that does not fit `config`; `given` are the user's overrides.
+def _range(kind: str, values: list[Any]) -> BaseDistribution:
+    number = int if kind == "int" else int | float
+    if len(values) != 2 or any(isinstance(value, bool) or not isinstance(value, number) for value in values):
+        raise ConfigError(f"{kind} takes {'two whole numbers' if kind == 'int' else 'two numbers'}, not {values}")
+    low, high = values
+    log = kind == "log_uniform"
+    if not (-math.inf < low < high < math.inf) or (log and low <= 0):
+        least = "0 < low < high" if log else "low < high"
+        raise ConfigError(f"{kind} takes [low, high] with {least}, not [{low:g}, {high:g}]")
+    return IntDistribution(low, high) if kind == "int" else FloatDistribution(low, high, log=log)
+
+
+def suggest(trial: Trial, space: Space) -> dict[str, Scalar]:
+    """The trial's values: those that it has, the others sampled now."""
+    params: dict[str, Scalar] = {}
+    for key, distribution in space.items():
+        match distribution:
+            case IntDistribution(low=low, high=high):
+                params[key] = trial.suggest_int(key, low, high)
+            case FloatDistribution(low=low, high=high, log=log):
+                params[key] = trial.suggest_float(key, low, high, log=log)
+            case CategoricalDistribution(choices=choices):
+                params[key] = trial.suggest_categorical(key, choices)
+    return params
+
+
+def extremes(distribution: BaseDistribution) -> Sequence[Any]:
+    """Values that stand for all: if the configuration takes these, it takes all."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    return distribution.low, distribution.high
+
+
+def check_space(space: Space, config: JobConfig, overrides: Sequence[str] = ()) -> None:
+    """Refuses a space that does not fit `config`; `overrides` are the user's.
 
     Raises:
         ConfigError: a key that no run has (with the nearest), one that the user sets as well, a value of another type,
             or one that the configuration does not allow.
     """
-    for key in [override.partition("=")[0].strip() for override in given]:
+    for key in [override.partition("=")[0].strip() for override in overrides]:
         if key in space:
             raise ConfigError(f"{key!r} is set by an override and searched by the space; leave one of them out")
     base = overrides_of(result_of(config))
-    for key, dimension in space.items():
-        for value in dimension.samples():
+    for key, distribution in space.items():
+        for value in extremes(distribution):
             try:
                 load_config(RunConfig, None, [*base, *as_overrides({key: value})])
             except ConfigError as error:
@@ -167,7 +123,7 @@ def trial_config(config: JobConfig, params: Mapping[str, Scalar]) -> JobConfig:
 def largest(space: Space, config: JobConfig, key: str) -> int:
     """The largest value that a trial may have for a whole-numbered key like ``training.joint.epochs``."""
     if key in space:
-        return max(int(value) for value in space[key].samples() if value is not None)
+        return max(int(value) for value in extremes(space[key]) if value is not None)
     value: Any = config
     for name in key.split("."):
         value = getattr(value, name)

@@ -1,8 +1,8 @@
 """The Optuna study of a sweep, in storage that survives a kill, and what a sweep does with it.
 
-By default it is a journal in the sweep's folder, one line a change; or a database by its URL. Whoever writes to it
-holds the claim on the sweep's folder, and on a study in a database the claim in the study itself, which others reach
-from other folders and machines. So there is one writer.
+By default it is a journal in the sweep's folder, one line per change; or a database by its URL. The writer holds the
+claim on the sweep's folder, and on a study in a database also the claim in the study itself, which other folders and
+machines reach. So there is one writer.
 
 A trial is RUNNING from the moment it was asked for. One that is RUNNING when a sweep starts was cut off: it is handed
 out again, under its number and with its parameters, before any new one. So `trials` is exactly what runs in all.
@@ -16,7 +16,6 @@ depends on which trial ends first.
 from __future__ import annotations
 
 import json
-import math
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from agggen_platform.config import Scalar
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.sweep.config import SweepConfig
 from agggen_platform.sweep.halving import falls_behind, is_rung
-from agggen_platform.sweep.space import Space
+from agggen_platform.sweep.space import Space, suggest
 
 JOURNAL = "study.journal"
 
@@ -61,7 +60,7 @@ class Epochs:
 
 
 class StudyClaim:
-    """Where the claim on a study in a database is kept, for `storage.claim.beating`: among the study's attributes."""
+    """Where the claim on a study in a database is kept, for `storage.claim.beating`: in the study's attributes."""
 
     def __init__(self, study: optuna.Study) -> None:
         self._study = study
@@ -89,17 +88,17 @@ class StudyClaim:
 
 
 class Study:
-    """Asks for trials, takes their evaluations, says which to stop, and keeps what became of them."""
+    """Hands out trials, keeps their evaluations and outcomes, and stops those that fall behind."""
 
     def __init__(self, study: optuna.Study, config: SweepConfig, space: Space, epochs: Epochs) -> None:
         """`study`: see `open_study`."""
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
         self._cut_off = []
         for trial in self.trials(TrialState.RUNNING):
-            # It may have been judged, and the process have died before that was written down.
+            # The driver may have died between an evaluation that ends the trial and writing that down.
             last = max(trial.intermediate_values, default=0)
             if last and self._falls_behind(trial.number, last):
-                self.stop(trial.number)
+                self._prune(trial.number)
             else:
                 self._cut_off.append(trial.number)
 
@@ -111,8 +110,7 @@ class Study:
     def left(self) -> int:
         """Trials that have not ended: those that were cut off, and those still to be asked for."""
         ended = len(self.trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
-        asked = len(self.trials())
-        return max(self.config.trials, asked) - ended
+        return max(self.config.trials, len(self.trials())) - ended
 
     def next(self) -> Suggestion | None:
         """A trial to run; None when all were handed out."""
@@ -121,47 +119,44 @@ class Study:
             return None
         number = self._cut_off.pop(0) if continued else self.optuna.ask().number
         self.optuna.sampler = self._sampler(number)
-        trial = self._trial(number)
-        # A process may have died between asking and the last parameter: what is there stays, the rest is drawn.
-        params = {key: dimension.suggest(trial, key) for key, dimension in self.space.items()}
-        return Suggestion(number, params, continued)
+        # A process may have died between asking and the last parameter: what it wrote stays, the others are drawn.
+        return Suggestion(number, suggest(self._trial(number), self.space), continued)
 
-    def evaluated(self, number: int, stage: str, step: int, value: float | None) -> bool:
-        """Keeps an evaluation after update `step` of a stage; says whether the trial should stop.
+    def evaluated(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
+        """Keeps the evaluation after an epoch of a stage; returns whether the trial is stopped here.
 
-        The same evaluation may be reported again by a trial that continues from an earlier checkpoint.
+        A trial that continues from an earlier checkpoint reports evaluations again; the first ones stay.
         """
+        if self.trials()[number].state.is_finished():  # it was stopped, and its process died before it heard so
+            return True
         if value is None:
             return False
-        trial = self._trial(number)
-        steps: list[int] = list(trial.user_attrs.get(f"steps.{stage}", ()))
-        if step not in steps:
-            steps = sorted([*steps, step])
-            trial.set_user_attr(f"steps.{stage}", steps)
-        position = self.epochs.position(stage, steps.index(step) + 1)
-        if position not in self._known(number).intermediate_values:
-            trial.report(value, position)
-        return self._falls_behind(number, position)
+        position = self.epochs.position(stage, epoch)
+        if position not in self.trials()[number].intermediate_values:
+            self._trial(number).report(value, position)
+        if behind := self._falls_behind(number, position):
+            self._prune(number)
+        return behind
 
     def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
-        """A trial is done; it counts with its best evaluation of the metric."""
+        """A trial is done; its value is its best evaluation of the metric. One that was stopped stays so."""
+        if self.trials()[number].state.is_finished():
+            return
         trial = self._trial(number)
         value = self._value(number)
         if value is None:
             return self.fail(number, f"it never reported {self.config.metric}")
         for name, fact in {"bundle": bundle, "run": run, "seconds": seconds}.items():
             trial.set_user_attr(name, fact)
-        self.optuna.tell(trial, value)
-
-    def stop(self, number: int) -> None:
-        """A trial was stopped early."""
-        self.optuna.tell(self._trial(number), state=TrialState.PRUNED)
+        self.optuna.tell(number, value)
 
     def fail(self, number: int, reason: str) -> None:
-        """A trial has no result."""
+        """A trial has no result. One that was stopped stays so."""
+        if self.trials()[number].state.is_finished():
+            return
         trial = self._trial(number)
         trial.set_user_attr("reason", reason)
-        self.optuna.tell(trial, state=TrialState.FAIL)
+        self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
         """The finished trial with the least value; of equals the first."""
@@ -181,16 +176,16 @@ class Study:
         baseline = self.epochs.baseline
         values = [
             value
-            for position, value in self._known(number).intermediate_values.items()
+            for position, value in self.trials()[number].intermediate_values.items()
             if (position <= baseline) == (self.config.stage == "baseline")
         ]
         return min(values, default=None)
 
-    def _known(self, number: int) -> FrozenTrial:
-        return self.trials()[number]
+    def _prune(self, number: int) -> None:
+        self.optuna.tell(number, state=TrialState.PRUNED)
 
     def _trial(self, number: int) -> optuna.Trial:
-        return optuna.Trial(self.optuna, self._known(number)._trial_id)
+        return optuna.Trial(self.optuna, self.trials()[number]._trial_id)
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
@@ -222,11 +217,11 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any], database: s
         load_if_exists=True,
     )
     mine = json.loads(json.dumps(identity))
-    there = study.user_attrs.get("identity")
-    if there is None:
+    earlier = study.user_attrs.get("identity")
+    if earlier is None:
         study.set_user_attr("identity", mine)
-    elif there != mine:
-        differ = sorted(key for key in mine.keys() | there.keys() if mine.get(key) != there.get(key))
+    elif earlier != mine:
+        differ = sorted(key for key in mine.keys() | earlier.keys() if mine.get(key) != earlier.get(key))
         raise ConfigError(
             f"the sweep {name} was begun with another {' and '.join(differ)}; give another --name, or the same settings"
         )
@@ -245,7 +240,7 @@ def _database(url: str) -> optuna.storages.BaseStorage:
 
 
 def _journal(path: Path) -> optuna.storages.BaseStorage:
-    """A journal that a killed process may have left: without its lock, and without the half of a line."""
+    """The journal at `path`, without the lock and the unfinished line that a killed process may have left."""
     from optuna.storages.journal import JournalFileBackend
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -255,8 +250,3 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)  # Optuna would append to the half and then refuse the whole
     return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
-
-
-def finite(value: Any) -> float | None:
-    """`value` as a float; None if it is no finite number."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,7 +1,5 @@
-"""How far MLflow has a run log: a small file beside it, one entry for each MLflow that was sent to.
-
-The file also remembers MLflow's id of the run, so that the same name continues the same run, and children find their
-parent. One process at a time sends a run log; the kernel drops its lock however it ends.
+"""How far MLflow has a run log: a small file beside it, with MLflow's id of the run, so that the same name continues
+the same run. One process at a time sends a run log; the kernel drops its lock however it ends.
 """
 
 from __future__ import annotations
@@ -11,8 +9,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from agggen_platform.tracking import journal
 
 NAME = "tracking.sent.json"
 _LOCK = "tracking.lock"
@@ -20,47 +20,48 @@ _LOCK = "tracking.lock"
 
 @dataclass
 class Cursor:
-    """What one MLflow has of a run log."""
+    """What MLflow has of a run log. Files have a place of their own: their store may fail while MLflow is well."""
 
+    to: str  # which MLflow, without credentials, and the experiment
     run_id: str | None = None
-    sent: int = 0  # bytes of the run log that MLflow has
-    refused: int = 0  # values and files that MLflow would not have
-    parented: bool = False  # whether MLflow knows the parent
-    late: list[int] = field(default_factory=list)  # where in the run log a file is told of that is set aside
+    sent: int = 0  # bytes of the run log whose entries MLflow has, files left out
+    files: int = 0  # bytes of the run log whose files it has
+    rejected: int = 0  # values and files that it refused
+    parented: bool = False  # whether it knows the parent
+
+    def unsent(self, folder: Path, parent: str | None) -> int:
+        """Entries of the run log in `folder` that MLflow lacks; the parent counts as one."""
+        start = min(self.sent, self.files)
+        behind = sum(
+            entry.end > (self.files if entry.is_file else self.sent)
+            for entry in journal.entries(folder / journal.NAME, start)
+        )
+        return behind + (parent is not None and not self.parented)
 
 
-def destination(uri: str, experiment: str) -> str:
-    """The name of an MLflow in the file; `uri` is without credentials."""
-    return f"{uri} {experiment}"
+def load(folder: Path, uri: str, experiment: str) -> Cursor:
+    """The cursor of the run in `folder`; a new one if it was not sent to this MLflow last.
 
-
-def load(folder: Path, to: str) -> Cursor | None:
-    """The cursor of the run in `folder` for the destination `to`, if there is one."""
-    found = _read(folder).get(to)
-    known = {one.name for one in fields(Cursor)}
-    return Cursor(**{name: value for name, value in found.items() if name in known}) if found else None
-
-
-def destinations(folder: Path) -> list[str]:
-    """The MLflows that the run in `folder` was sent to."""
-    return list(_read(folder))
-
-
-def save(folder: Path, to: str, cursor: Cursor) -> None:
-    """Writes the cursor, whole or not at all.
-
-    Raises:
-        OSError: it could not be written.
+    A file that is missing or broken costs finding the run by its tag and sending it again, which adds nothing twice.
     """
-    content = json.dumps(_read(folder) | {to: asdict(cursor)}, indent=1)
+    to = f"{uri} {experiment}"
+    try:
+        cursor = Cursor(**json.loads((folder / NAME).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return Cursor(to)
+    return cursor if cursor.to == to else Cursor(to)
+
+
+def save(folder: Path, cursor: Cursor) -> None:
+    """Writes the cursor atomically. Raises OSError where it cannot."""
     beside = folder / f".{NAME}.{os.getpid()}"
-    beside.write_text(content, encoding="utf-8")
+    beside.write_text(json.dumps(asdict(cursor), indent=1), encoding="utf-8")
     os.replace(beside, folder / NAME)
 
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds the lock file `path`; yields whether it was got, which without `wait` it may not be."""
+    """Holds the lock file `path` for the block; without `wait`, yields whether it could be had."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:  # never removed: a second holder would lock another inode
         try:
@@ -72,7 +73,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def lock_of(folder: Path) -> Path:
-    """The lock of whoever sends the run log in `folder`."""
+    """The lock of the process that sends the run log in `folder`."""
     return folder / _LOCK
 
 
@@ -82,12 +83,3 @@ def is_held(folder: Path) -> bool:
         return False
     with locked(lock_of(folder), wait=False) as got:
         return not got
-
-
-def _read(folder: Path) -> dict[str, dict]:
-    # A file that is missing or broken costs finding the run by its tag and sending again, which MLflow takes only once.
-    try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
-"""The run log's file: one JSON line an event. It is the truth; MLflow gets what stands in here, in this order.
+"""The run log's file: one JSON line per event. It is the truth; MLflow gets these events, in this order.
 
 A line is appended whole in one write, so two processes may log to one file. A writer that was killed may leave half a
-line at the end: it is no event, and the next line begins on a line of its own.
+line at the end: it is skipped, and the next event begins on a line of its own.
 """
 
 from __future__ import annotations
@@ -34,8 +34,12 @@ Event = dict[str, Any]
 class Entry(NamedTuple):
     """A line that was read."""
 
-    event: Event | None  # None: the line is no event (half a line of a killed writer, or somebody's edit)
+    event: Event | None  # None: the line is not an event (half a line of a killed writer, or somebody's edit)
     end: int  # where the next line begins, in bytes
+
+    @property
+    def is_file(self) -> bool:
+        return self.event is not None and self.event["event"] == "artifact"
 
 
 class Journal:
@@ -58,8 +62,7 @@ class Journal:
         with self._lock:
             file = self._open()
             written = os.write(file, b"\n" + line if self._torn else line)
-            wanted = len(line) + self._torn
-            self._torn = written < wanted
+            self._torn = written < len(line) + self._torn
             if self._torn:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 

@@ -1,4 +1,4 @@
-"""Where a run comes from: code, command, machine, versions. And what must never be told: credentials."""
+"""Where a run comes from: code, command, machine, versions. And how credentials are kept out of it."""
 
 from __future__ import annotations
 

@@ -10,25 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
     from torch import Tensor
 
     from agggen.bundle import Bundle
     from agggen.records import Record
 
 _MOST_PREDICATES = 60
-_INCH_A_CELL = 0.2
-_INCH_A_NUMBER = 0.42  # a cell's width where its number stands in it
-_INCH_A_LETTER = 0.066
-_INCH_A_TITLE_LETTER = 0.085
+_LETTER_INCHES = 0.066
 _NOT_LEARNED = ("epoch", "seconds")
-_NUMBERED_CELLS = 12  # a map with at most so many columns has its numbers written in
+_NUMBERED_COLUMNS = 12
 
 
 def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """Every metric over the updates: a panel a metric, a colour a stage; training dashed beside development.
+    """Every metric over the updates: one panel per metric, one colour per stage; training dashed, development solid.
 
     Args:
         history: rows ``{"stage", "step", metric: value, ...}``, as `journal.history` reads them from a run log.
@@ -42,7 +37,7 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
             if metric in _NOT_LEARNED:
                 continue
             panels.setdefault(metric, {}).setdefault((row["stage"], what), []).append((row["step"], float(value)))
-    # A single number is no curve, unless there is nothing else to show.
+    # Metrics with a single number are left out, unless there is nothing else to show.
     curves = {name: lines for name, lines in panels.items() if any(len(points) > 1 for points in lines.values())}
     panels = curves or panels
     columns = min(3, max(1, len(panels)))
@@ -72,31 +67,31 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
 def transitions(bundle: Bundle) -> Figure:
     """How the model orders and groups: p(next fact begins with | last predicate), p(next in the fact | predicate).
 
-    Rows are what was said last, columns what comes next, both in the order in which the model would say them all; the
-    first row is the beginning. Probabilities are over all predicates shown, as in a record that has them all. Of more
-    than 60 predicates those are shown that are the likeliest to follow others.
+    Rows are the last predicate, columns the next one, both in the model's most likely order; the first row is the
+    beginning. Probabilities are over all predicates shown, as in a record that has them all. Of more
+    than 60 predicates, the ones that most likely follow others are shown.
     """
     import torch
 
     parameters = bundle.model.transitions
-    names = list(bundle.encoder.predicates)[1:]  # index 0 stands for predicates never seen in training
+    names = list(bundle.encoder.predicates)[1:]  # index 0 is for predicates not seen in training
     with torch.no_grad():
         out = (parameters.a_out[1:] @ parameters.b_out[1:].T).float().cpu()  # (K, K); the last row is the beginning
         inside = (parameters.a_in[1:] @ parameters.b_in[1:].T).float().cpu()
     shown = _most_likely(out, _MOST_PREDICATES)
     shown = [shown[i] for i in _order(_next(out, shown))]
     labels = [names[i] for i in shown]
-    some = "" if len(shown) == len(names) else f" ({len(shown)} of {len(names)} predicates)"
+    part = "" if len(shown) == len(names) else f" ({len(shown)} of {len(names)} predicates)"
     panels = (
-        (out, f"next fact begins with{some}", ["start of the text", *labels]),
-        (inside, f"next in the same fact{some}", ["start of a fact", *labels]),
+        (out, f"next fact begins with{part}", ["start of the text", *labels]),
+        (inside, f"next in the same fact{part}", ["start of a fact", *labels]),
     )
     maps = [_Map(_next(logits, shown).tolist(), rows, labels, title) for logits, title, rows in panels]
-    return _drawn(maps)
+    return _heat_maps(maps, 0.2)
 
 
 def alignment(bundle: Bundle, record: Record) -> Figure:
-    """Which predicates each fact of the record's first reference says: p(predicate in z_t | text, record).
+    """Which predicates each fact of the record's first reference realises: p(predicate in z_t | text, record).
 
     Raises:
         RecordError: the record has no reference, or too many triples.
@@ -116,17 +111,17 @@ def alignment(bundle: Bundle, record: Record) -> Figure:
     else:
         facts = segmenter(bundle.segmenter).segment([reference.text])[0]
     generator = bundle.generator()
-    generator.check(record)
+    generator.planner.check(record)
     example = bundle.encoder.example(record, facts)
     with torch.no_grad():
         potentials, states = generator.model.potentials(collate([example]), prune=False)
         shares = posterior(potentials, states)[0] @ states.members.float()  # (T, J)
-    rows = {t: row for row, t in enumerate(example.kept)}  # a fact in which no word begins has no state
+    rows = {t: row for row, t in enumerate(example.kept)}  # a fact without the start of a word has no state
     nothing = [0.0] * len(record.predicates)
     values = [shares[rows[t], : len(record.predicates)].tolist() if t in rows else nothing for t in range(len(facts))]
     texts = [f"{number}  {_wrapped(text.strip())}" for number, text in enumerate(facts, start=1)]
     title = f"record {record.id}: p(predicate in the fact | text)"
-    return _drawn([_Map(values, texts, list(record.predicates), title)], height=0.45)
+    return _heat_maps([_Map(values, texts, list(record.predicates), title)], 0.45)
 
 
 def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
@@ -148,49 +143,31 @@ class _Map(NamedTuple):
     title: str
 
 
-def _drawn(maps: Sequence[_Map], height: float = _INCH_A_CELL) -> Figure:
-    """Heat maps beside each other, cells `height` inches high. Sizes and margins follow from the numbers of cells and
-    the lengths of names: to have matplotlib find them takes seconds for a few hundred names.
-    """
-    one = maps[0]
-    cell = _INCH_A_CELL if len(one.columns) > _NUMBERED_CELLS else _INCH_A_NUMBER
-    left = 0.3 + _INCH_A_LETTER * max(len(line) for each in maps for row in each.rows for line in row.split("\n"))
-    bottom = 0.2 + _INCH_A_LETTER * max(map(len, one.columns))
-    wide, high = cell * len(one.columns), height * len(one.rows)
-    panel = left + max(wide + 0.7, _INCH_A_TITLE_LETTER * len(one.title)) + 0.2
-    size = (panel * len(maps), bottom + high + 0.5)
-    figure = _figure(*size)
-    for number, each in enumerate(maps):
-        x = number * panel + left
-        axes = figure.add_axes((x / size[0], bottom / size[1], wide / size[0], high / size[1]))
-        image = _heat_map(axes, each)
-        axes.set_title(each.title, fontsize=10, loc="left")
-        scale = figure.add_axes(((x + wide + 0.12) / size[0], bottom / size[1], 0.12 / size[0], high / size[1]))
-        figure.colorbar(image, cax=scale).ax.tick_params(labelsize=7)
+def _heat_maps(maps: Sequence[_Map], row_height: float) -> Figure:
+    """Heat maps beside each other, large enough for their labels; few columns have their numbers written in."""
+    first = maps[0]
+    numbered = len(first.columns) <= _NUMBERED_COLUMNS
+    longest = max(len(line) for row in first.rows for line in row.split("\n"))
+    cells = (0.42 if numbered else 0.2) * len(first.columns)
+    width = _LETTER_INCHES * longest + max(cells, 0.085 * len(first.title)) + 1.2
+    height = _LETTER_INCHES * max(map(len, first.columns)) + row_height * len(first.rows) + 0.8
+    figure = _figure(width * len(maps), height, "constrained")
+    for axes, shown in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
+        most = max(0.05, *(max(row) for row in shown.values))
+        image = axes.imshow(shown.values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
+        axes.set_xticks(range(len(shown.columns)), shown.columns, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(shown.rows)), shown.rows, fontsize=8)
+        axes.set_title(shown.title, fontsize=10, loc="left")
+        figure.colorbar(image, ax=axes).ax.tick_params(labelsize=7)
+        for y, row in enumerate(shown.values if numbered else ()):
+            for x, value in enumerate(row):
+                colour = "white" if value > 0.6 * most else "black"
+                axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
     return figure
 
 
-def _heat_map(axes: Axes, shown: _Map) -> AxesImage:
-    most = max(0.05, *(max(row) for row in shown.values))
-    image = axes.imshow(shown.values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")
-    axes.set_xticks(range(len(shown.columns)), shown.columns, rotation=90, fontsize=8)
-    axes.set_yticks(range(len(shown.rows)), shown.rows, fontsize=8)
-    axes.tick_params(length=0)
-    for number in range(1, len(shown.columns)):
-        axes.axvline(number - 0.5, color="white", linewidth=0.6)
-    for number in range(1, len(shown.rows)):
-        axes.axhline(number - 0.5, color="white", linewidth=0.6)
-    if len(shown.columns) <= _NUMBERED_CELLS:
-        for y, row in enumerate(shown.values):
-            for x, value in enumerate(row):
-                if value >= 0.005:
-                    colour = "white" if value > 0.6 * most else "black"
-                    axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
-    return image
-
-
 def _next(logits: Tensor, shown: list[int]) -> Tensor:
-    """p(next | last) among the predicates `shown`, (n + 1, n): the beginning first; none follows itself."""
+    """p(next | last) among the predicates `shown`, (n + 1, n): the first row is the beginning; none follows itself."""
     import torch
 
     rows = logits[[len(logits) - 1, *shown]][:, shown].clone()
@@ -200,7 +177,7 @@ def _next(logits: Tensor, shown: list[int]) -> Tensor:
 
 
 def _most_likely(logits: Tensor, most: int) -> list[int]:
-    """The `most` predicates that are likeliest to follow the others, in table order."""
+    """The `most` predicates that most likely follow the others, in table order."""
     everything = list(range(logits.shape[1]))
     if len(everything) <= most:
         return everything
@@ -208,7 +185,7 @@ def _most_likely(logits: Tensor, most: int) -> list[int]:
 
 
 def _order(probability: Tensor) -> list[int]:
-    """Predicates in the order in which the model would say them all: each time the likeliest that is left."""
+    """Predicates in greedy order: each time the most likely one that is left."""
     left, order, row = set(range(probability.shape[1])), [], probability[0]
     while left:
         order.append(max(left, key=lambda i: float(row[i])))

@@ -14,8 +14,6 @@ from agggen_platform.tracking.journal import numbers
 from agggen_platform.tracking.origin import without_credentials
 from agggen_platform.tracking.sender import Sender
 
-_SLOW = 5.0  # seconds that a run waits where MLflow answered another one and took nothing
-
 
 class UnsentError(AggGenError):
     """MLflow does not have all of the runs."""
@@ -35,7 +33,7 @@ class Run:
     status: str = "RUNNING"  # or FINISHED, FAILED, KILLED; CUT OFF where it ended without saying so
     entries: int = 0
     unsent: int = 0
-    refused: int = 0
+    rejected: int = 0
     metrics: dict[str, float] = field(default_factory=dict)  # the last value of each
     run_id: str | None = None
     size: int = 0  # bytes of the log
@@ -48,9 +46,8 @@ class Run:
 def read_run(folder: Path, uri: str | None = None) -> Run:
     """The run whose log is in `folder`, with what is unsent to `uri` (by default the MLflow it was logged to)."""
     run = Run(folder, size=(folder / journal.NAME).stat().st_size)
-    ends: list[int] = []
-    for event, end in journal.entries(folder / journal.NAME):
-        ends.append(end)
+    for event, _ in journal.entries(folder / journal.NAME):
+        run.entries += 1
         if event is None:
             continue
         run.began = run.began or event["time"]
@@ -64,10 +61,8 @@ def read_run(folder: Path, uri: str | None = None) -> Run:
                 run.status = event["status"]
     if run.status == "RUNNING" and not cursor.is_held(folder):
         run.status = "CUT OFF"
-    to = cursor.destination(without_credentials(uri or run.uri), run.experiment)
-    had = cursor.load(folder, to) or cursor.Cursor()
-    run.entries, run.unsent = len(ends), sum(end > had.sent for end in ends) + len(had.late)
-    run.refused, run.run_id = had.refused, had.run_id
+    sent = cursor.load(folder, without_credentials(uri or run.uri), run.experiment)
+    run.unsent, run.rejected, run.run_id = sent.unsent(folder, None), sent.rejected, sent.run_id
     return run
 
 
@@ -103,27 +98,24 @@ def sync(
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
     down: dict[str, str] = {}
-    slow: set[str] = set()
     for run in sorted(runs, key=lambda run: run.parent is not None):  # a child needs its parent's id
         to = uri or _with_credentials(run.uri)
         if not to or to in down:
             unsent[run.name] = down.get(to, "its log does not say where it was logged to; give --uri")
             continue
         cut_off = run.size if run.status == "CUT OFF" else None
-        sender = Sender(run.folder, to, run.experiment, run.parent, say, finish=cut_off)
+        sender = Sender(run.folder, to, run.experiment, run.parent, say, cut_off=cut_off)
         before = sender.unsent()
-        if before == 0 and run.status != "CUT OFF":
+        if before == 0 and cut_off is None:
             continue
         sender.start()
-        left = sender.close(min(patience, _SLOW) if to in slow else patience)
+        left = sender.close(patience)
         sent[run.name] = before - left
         if left:
             why = "another process is sending it" if sender.busy else sender.trouble or "it did not answer"
             unsent[run.name] = f"{left} entries: {why}"
             if sender.trouble and not sender.answered:
-                down[to] = why  # no other run will do better, and each would wait as long
-            elif sender.trouble and left == before:
-                slow.add(to)  # others may do better, but need not wait as long to show it
+                down[to] = why  # the other runs would wait as long for nothing
     if unsent:
         which = "; ".join(f"{name} ({why})" for name, why in unsent.items())
         raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")

@@ -1,7 +1,7 @@
 """The run log: a local JSONL file that is the truth, and MLflow beside it for looking at.
 
 Tracking cannot hurt. Every call writes one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread of its
-own carries the lines to MLflow. When MLflow cannot be reached, is slow, or refuses a value, that is said and the run
+own sends the lines to MLflow. When MLflow cannot be reached, is slow, or refuses a value, the user is told and the run
 goes on; MLflow gets what it missed when it answers again, in the next run of the same name, or by `agggen runs sync`.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
@@ -66,18 +66,18 @@ class Tracker:
         parent: str | None = None,
         system_seconds: float = 0.0,
     ) -> None:
-        """One run, which begins with the ``with`` block.
+        """A run that starts with the ``with`` block.
 
         Args:
             uri: of MLflow; by default ``MLFLOW_TRACKING_URI``, else SQLite in `runs_dir`.
-            tags: of the run, beside those that say which code, command and machine it is.
-            report: is told what goes wrong, in one line each, from this thread or another.
-            patience: seconds that leaving the ``with`` block waits at most for MLflow to take the rest.
+            tags: of the run, besides those of code, command and machine (`origin`).
+            report: gets one line for each problem, from any thread.
+            patience: seconds that the end of the ``with`` block waits at most for MLflow.
             parent: the name of the run in `runs_dir` that this one is part of.
-            system_seconds: between two looks at CPU and memory; 0 for none.
+            system_seconds: between two measurements of CPU, memory and GPUs; 0: none.
 
         Raises:
-            ConfigError: `run_name` or `parent` is no file name.
+            ConfigError: `run_name` or `parent` cannot be the name of a folder.
         """
         for name in (run_name, parent):
             if name is not None and not _RUN_NAME.fullmatch(name):
@@ -107,7 +107,9 @@ class Tracker:
         start = {"experiment": self.experiment, "run": self.run_name, "mlflow": without_credentials(self.uri)}
         parent = {"parent": self.parent} if self.parent else {}
         if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}):
-            self._began = next((one.event["time"] for one in journal.entries(self.path) if one.event), self._began)
+            self._began = next(
+                (entry.event["time"] for entry in journal.entries(self.path) if entry.event), self._began
+            )
             self._sender = Sender(self.path.parent, self.uri, self.experiment, self.parent, self._report)
             self._sender.start()
         if self._system:
@@ -132,7 +134,7 @@ class Tracker:
             )
 
     def log_params(self, params: Mapping[str, Scalar]) -> None:
-        """Logs what the run was given, once: a resolved configuration, fingerprints."""
+        """Logs parameters: the resolved configuration, fingerprints."""
         self._record("params", {"values": _masked(params)})
 
     def log_metrics(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -142,20 +144,20 @@ class Tracker:
             try:
                 values[name] = float(value)
             except (TypeError, ValueError):
-                self._complain(f"the metric {name} is no number: {value!r:.80}")
+                self._complain(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Sets tags; a tag that is there gets the new value."""
+        """Sets tags; an existing tag gets the new value."""
         self._record("tags", {"values": _masked(tags)})
 
     def log_dataset(self, name: str, split: str, fingerprint: str, source: str) -> None:
-        """Logs what was read: `split` of the corpus `name` with this `fingerprint`, from the folder or URL `source`."""
+        """Logs that `split` of the corpus `name`, with this `fingerprint`, was read from the folder or URL `source`."""
         about = {"name": name, "split": split, "fingerprint": fingerprint, "source": masked(source)}
         self._record("dataset", about)
 
     def log_artifact(self, path: Path | str) -> None:
-        """Logs a file, or a folder with all that is in it. MLflow gets a copy, the JSONL its path."""
+        """Logs a file, or a folder with its content. MLflow gets a copy, the run log the path."""
         self._record("artifact", {"path": str(Path(path).resolve()), "folder": ""})
 
     def log_text(self, text: str, name: str) -> None:
@@ -178,18 +180,18 @@ class Tracker:
                 raise ValueError("it would lie outside the run's folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             make(path)
-        except Exception as error:  # a text or figure that cannot be made costs the run nothing but itself
+        except Exception as error:  # the run goes on without this text or figure
             self._complain(f"cannot make {folder / name}: {reason(error)}")
         else:
             inside = path.parent.relative_to(folder).as_posix()
             self._record("artifact", {"path": str(path), "folder": "" if inside == "." else inside})
 
     def _log_system(self, metrics: Mapping[str, float]) -> None:
-        """At the seconds since the run began, which a continued run goes on counting."""
+        """The step is the seconds since the run began; a continued run counts on."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 
     def _record(self, kind: str, about: Mapping[str, Any]) -> bool:
-        """Writes a line; whether it was written."""
+        """Writes a line; returns whether it could."""
         try:
             self._journal.append({"event": kind, **about, "time": round(time.time(), 3)})
         except OSError as error:
@@ -206,7 +208,7 @@ class Tracker:
 
 
 def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
-    """What opens the MLflow at `uri` in a browser, or serves it on loopback: the words of a command, and variables.
+    """The command that opens the MLflow at `uri` in a browser, or serves it on loopback, and its variables.
 
     The variables hold the credentials of a database, which a command line would tell every user of the machine.
     """

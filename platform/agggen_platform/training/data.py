@@ -10,6 +10,7 @@ from pathlib import Path
 from agggen.bundle import Bundle, fingerprint, load_bundle
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.facts.config import segmenter
+from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record
 from agggen.run import RunConfig
 from agggen_platform.config import config_hash
@@ -35,37 +36,37 @@ class Data:
     fingerprints: dict[str, str]
     """SHA-256 by ``CORPUS/SPLIT``."""
     segmenter: str
-    """The fingerprint of what cuts the texts into facts, or ``corpus``."""
+    """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
     rejects: dict[str, list[Reject]] = field(default_factory=dict)
-    """What could not be read, by ``CORPUS/SPLIT``."""
+    """Records that could not be read, by ``CORPUS/SPLIT``."""
     start: Start | None = None
-    """What training begins with; None: at random."""
+    """What training starts from; None: random weights."""
 
     @property
     def sources(self) -> dict[str, str]:
-        """What a bundle remembers of where it comes from: fingerprints of the splits, and of what it began with."""
+        """The sources that a bundle lists: fingerprints of the splits, and of the bundle that it started from."""
         return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     @property
     def decisive(self) -> dict[str, str]:
-        """The fingerprints of all that comes from outside the configuration, by what it is."""
+        """The fingerprints of all inputs besides the configuration."""
         found = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
         return found | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
-        """`count` development records from all over the split, always the same."""
-        with_texts = [record for record in self.dev if record.references]
+        """`count` development records spread over the split, always the same."""
+        with_texts = [record for record in self.dev if record.references and len(record.triples) <= MAX_TRIPLES]
         return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
 
 
 def data_of(config: JobConfig) -> Data:
-    """What the configuration's corpus holds, and what will cut its texts.
+    """Reads the configuration's corpus, and identifies the segmenter of its texts.
 
     Raises:
-        CorpusError: it is not there, or more than ``max_reject_share`` of a split cannot be read; likewise precomputed
+        CorpusError: it is missing, or more than ``max_reject_share`` of a split cannot be read; likewise precomputed
             frames.
-        AllenNLPError, BundleError: the segmenter cannot be had, or there is no bundle at ``training.start``.
-        RegistryError, StorageError: the latter is in a registry or a store that does not give it.
+        AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
+        RegistryError, StorageError: the registry or store of that bundle fails.
     """
     corpus, facts = config.corpus, config.facts.segmenter
     splits = {f"{corpus.name}/{split}": read_split(corpus.name, split) for split in (corpus.train, corpus.dev)}
@@ -87,6 +88,6 @@ def _start(address: str) -> Start:
 
 
 def default_name(preset: str, config: RunConfig, data: Data) -> str:
-    """``PRESET-`` and 12 hex digits of all that decides the result, so that the same command continues its run."""
+    """``PRESET-`` and a hash of all that decides the result, so that the same command continues its run."""
     decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
     return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"

@@ -1,12 +1,12 @@
 """A training job, from a configuration to a bundle; run again under its name it continues, and finds a finished run.
 
     RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine that started the job
-    STORE/NAME/run.json                             what was asked for: configuration and fingerprints of the data
+    STORE/NAME/run.json                             the configuration and the fingerprints of the data
     STORE/NAME/prepared/                            examples (`prepared`)
     STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
     STORE/NAME/bundle/                              the model
 
-    RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, or not cut into facts
+    RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, texts left out
 
 STORE is ``storage.url``, or RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the
 store of an earlier job whose finished bundle lies there, so a job with another STORE leaves what is a store's alone.
@@ -19,14 +19,14 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.corpora.rejects import write_rejects
 from agggen.errors import ConfigError, StoppedError
-from agggen.generation.config import current
 from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.run import Prepared, RunConfig, bundle_of, fit
@@ -41,19 +41,19 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
 from agggen_platform.tracking.journal import entries, history
 from agggen_platform.training.data import Data, data_of
-from agggen_platform.training.keeper import FinishedKeeper, StoreKeeper
-from agggen_platform.training.news import News, Reporter, Writer
+from agggen_platform.training.events import EventReporter, EventSink, SampleWriter, TrainingEvent, WorkerMonitor
+from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
 from agggen_platform.training.stopping import StopRequest
 
-OnEvaluation = Callable[[str, int, Mapping[str, float]], bool]
 _RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
 _REJECTS = "rejects.jsonl"
+_STAGES = ("baseline", "joint")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A trained bundle, where it lies, and whether this call trained it or found it there."""
+    """A trained bundle, where it lies, and whether this call trained it or found it."""
 
     bundle: Bundle
     path: Path  # on this machine
@@ -71,8 +71,8 @@ def train_job(
     runs_dir: Path,
     fresh: bool = False,
     parent: str | None = None,
-    on_evaluation: OnEvaluation | None = None,
-    show: Callable[[News], None] = lambda news: None,
+    on_evaluation: Callable[[TrainingEvent], bool] | None = None,
+    show: Callable[[TrainingEvent], None] = lambda event: None,
     say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
 ) -> Finished:
@@ -81,16 +81,16 @@ def train_job(
     Args:
         config: the whole configuration.
         name: the run's. The same name continues; another configuration or other data under it are refused.
-        runs_dir: where the run log lives, and all the rest unless ``storage.url`` says otherwise.
+        runs_dir: where the run log lies, and everything else unless ``storage.url`` is set.
         fresh: start over, whatever lies under the name.
         parent: the name of the run that this one is part of.
-        on_evaluation: told stage, update and scores after each epoch; True stops the job.
-        show: told everything that training says.
-        say: told, in a sentence, what becomes of the workers of a cluster, and what the job had to make do with.
+        on_evaluation: gets the event of each evaluation; True stops the job.
+        show: gets all events.
+        say: gets a sentence about each start of workers, and each problem that the job could work around.
         data: the corpus's records, where they are read already.
 
     Raises:
-        ConfigError: the name is no name, or belongs to a run of another configuration or other data.
+        ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
         CorpusError, RecordError: the corpus is missing, or cannot be trained on; AllenNLPError likewise.
         ClusterError: there is no such cluster, or it lacks what the workers need.
         ClaimedError: another job works on this run.
@@ -107,9 +107,9 @@ def train_job(
             run.clear()
         run.check(data)
         if found := run.finished():
-            if run.is_half_told():
+            if run.is_log_unfinished():
                 with run.tracker:
-                    run.tell(found.bundle, found.path, found.address, data.samples(config.tracking.samples))
+                    run.log_end(found.bundle, found.path, found.address, data.samples(config.tracking.samples))
             return found
         workers = None
         if config.cluster.workers:
@@ -121,15 +121,26 @@ def train_job(
         begin = time.monotonic()
         stop = StopRequest()
         with run.tracker as tracker, stop, TrainingMeter(name, config) as meter:
-            desk = _Desk(tracker, show, on_evaluation, meter)
+            sink = EventSink(tracker, meter, show, on_evaluation, stop)
             meter.begin()
             run.describe(data)
+            samples = data.samples(config.tracking.samples)
+            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say)
             try:
-                samples = data.samples(config.tracking.samples)
                 if workers is not None:
-                    workers.train(run.folder, place, samples, desk.hear, stop, meter, say)
-                writer = Writer(samples, prepared.encoder, config.inference)
-                model, metrics = run.fit(prepared, desk, writer, stop, say)
+                    quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
+                    monitor = WorkerMonitor(
+                        config.cluster.workers, lambda: [*map(quiet.latest, _STAGES)], sink.send, meter, say
+                    )
+                    workers.train(run.folder, place, samples, monitor, stop)
+                    model, metrics = _trained(config, prepared, checkpoints)
+                else:
+                    reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
+                    with StoreKeeper(checkpoints, Alone(), lambda: meter.checkpoint(time.time())) as keeper:
+                        seconds = config.storage.checkpoint_seconds
+                        model, metrics = fit(
+                            result_of(config), prepared, keeper, lambda _: [reporter], None, stop, seconds
+                        )
             except StoppedError as error:
                 raise stop.stopped(error) from error
             meter.close()  # what follows keeps no checkpoints
@@ -138,37 +149,28 @@ def train_job(
             path, address = run.publish(bundle)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
-            run.tell(bundle, path, address, samples)
+            run.log_end(bundle, path, address, samples)
     return Finished(bundle, path, True, seconds, name, address, run.tracker.ui_command())
 
 
-class _Desk:
-    """Where news arrive: they are logged, shown, and answered."""
-
-    def __init__(
-        self,
-        tracker: Tracker,
-        show: Callable[[News], None],
-        on_evaluation: OnEvaluation | None,
-        meter: TrainingMeter,
-    ) -> None:
-        self.tracker, self.show, self.on_evaluation, self.meter = tracker, show, on_evaluation, meter
-
-    def hear(self, news: News) -> bool:
-        """Whether training should stop."""
-        self.meter.hear(news)
-        if news.metrics:
-            self.tracker.log_metrics({f"{news.stage}/{name}": v for name, v in news.metrics.items()}, step=news.step)
-        if news.samples:
-            self.tracker.log_text(news.samples, f"samples/{news.stage}-{news.epoch:03d}.txt")
-        self.show(news)
-        if news.kind != "evaluation" or self.on_evaluation is None:
-            return False
-        return self.on_evaluation(news.stage, news.step, news.metrics)
+def _trained(
+    config: JobConfig, prepared: Prepared, checkpoints: CheckpointStore
+) -> tuple[JointModel, dict[str, float]]:
+    """What `fit` returned on the workers: the model with the best weights of its last stage, and the metrics."""
+    vocabulary = prepared.encoder.vocabulary
+    model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(prepared.encoder.predicates))
+    model.load_state_dict(model.state_dict() | prepared.start)
+    metrics: dict[str, float] = {}
+    for stage, settings in zip(_STAGES, (config.training.baseline, config.training.joint), strict=True):
+        if settings.epochs:
+            weights, progress = trained_weights(checkpoints, stage, settings.epochs)
+            model.load_state_dict(weights)
+            metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
+    return model.eval(), metrics
 
 
 class _Run:
-    """One run's places and what was asked for."""
+    """A run's folders, and the configuration and data that it was started with."""
 
     def __init__(self, config: JobConfig, name: str, runs_dir: Path, parent: str | None) -> None:
         tracking, storage = config.tracking, config.storage
@@ -185,16 +187,16 @@ class _Run:
         self.runs_folder = runs_dir.absolute() / name
         self.folder = Folder(f"{storage.url.rstrip('/')}/{name}" if storage.url else str(self.runs_folder))
         self.away = self.folder.local is None or self.folder.local.resolve() != self.runs_folder.resolve()
-        """Whether the store is not the folder of runs."""
+        """Whether the store is another place than the folder of runs."""
 
     def clear(self) -> None:
-        """Removes everything but the claims, and but another store's things in the folder of runs."""
+        """Removes everything except claims, and except another store's files in the folder of runs."""
         runs = Folder(str(self.runs_folder))
         stored = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
-        there = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in stored)]
+        names = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in stored)]
         if self.away:
-            there += [(self.folder, name) for name in self.folder.names()]
-        for folder, name in there:
+            names += [(self.folder, name) for name in self.folder.names()]
+        for folder, name in names:
             if not name.startswith(".claim"):
                 folder.delete(name)
 
@@ -203,11 +205,11 @@ class _Run:
         content = self.folder.read(_RUN)
         if content is None:
             return
-        there, here = _comparable(json.loads(content)), _comparable(self._asked(data))
+        before, now = _comparable(json.loads(content)), _comparable(self._asked(data))
         changed = [
-            f"{key} was {there.get(key)!r} and is {here.get(key)!r}"
-            for key in sorted(there.keys() | here.keys())
-            if there.get(key) != here.get(key)
+            f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+            for key in sorted(before.keys() | now.keys())
+            if before.get(key) != now.get(key)
         ]
         if changed:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
@@ -217,41 +219,41 @@ class _Run:
             )
 
     def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
-        """Writes down what was asked for, and what of it could not be read or cut."""
+        """Writes the configuration and fingerprints, and the records and texts that are left out."""
         for name, rejects in data.rejects.items():
             say(f"{len(rejects):,} records of {name} cannot be read: {self.runs_folder / _REJECTS}")
         for name, rejects in prepared.rejects.items():
-            say(f"{len(rejects):,} texts of {name} cannot be cut into facts: {self.runs_folder / _REJECTS}")
-        if every := [one for kind in (data.rejects, prepared.rejects) for rejects in kind.values() for one in rejects]:
+            say(f"{len(rejects):,} texts of {name} are left out: {self.runs_folder / _REJECTS}")
+        if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
-            write_rejects(self.runs_folder / _REJECTS, every)
+            write_rejects(self.runs_folder / _REJECTS, all_rejects)
         self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
 
     def _asked(self, data: Data) -> dict[str, Any]:
         return flatten(result_of(self.config)) | data.decisive
 
     def describe(self, data: Data) -> None:
-        """Tells the run log what is trained on what."""
+        """Logs the configuration and the data."""
         config = self.config
         self.tracker.log_params(flatten(config) | {"config_hash": config_hash(result_of(config))})
         for name, fingerprint in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, fingerprint, corpus)
 
-    def tell(self, bundle: Bundle, path: Path, address: str, samples: Sequence[Record]) -> None:
-        """Tells the run log how it ended."""
+    def log_end(self, bundle: Bundle, path: Path, address: str, samples: Sequence[Record]) -> None:
+        """Logs the bundle and the figures."""
         self.tracker.log_artifact(path)
         self.draw(bundle, samples)
         self.tracker.set_tags({"bundle": address})
 
-    def is_half_told(self) -> bool:
-        """Whether the run log here lacks its end, because the job was killed after its bundle was there."""
+    def is_log_unfinished(self) -> bool:
+        """Whether the run log lacks its end, because the job was killed after it had published its bundle."""
         events = [event for event, _ in entries(self.tracker.path) if event is not None]
-        told = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
-        return bool(events) and not (told and any(e["event"] == "end" for e in events[told[0] :]))
+        bundles = [place for place, e in enumerate(events) if e["event"] == "tags" and "bundle" in e["values"]]
+        return bool(events) and not (bundles and any(e["event"] == "end" for e in events[bundles[0] :]))
 
     def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
-        """Pictures for the run log."""
+        """Logs the figures."""
         tracker = self.tracker
         tracker.log_figure("learning-curves", lambda: plots.learning_curves(history(tracker.path)))
         tracker.log_figure("transitions", lambda: plots.transitions(bundle))
@@ -259,7 +261,7 @@ class _Run:
             tracker.log_figure("alignment", lambda: plots.alignment(bundle, samples[0]))
 
     def finished(self) -> Finished | None:
-        """The bundle that an earlier call left.
+        """The bundle of an earlier call.
 
         Raises:
             BundleError: it was changed after it was saved.
@@ -270,28 +272,8 @@ class _Run:
         path = get_bundle(address)
         return Finished(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
 
-    def fit(
-        self, prepared: Prepared, desk: _Desk, writer: Writer, stop: StopRequest, say: Callable[[str], None]
-    ) -> tuple[JointModel, dict[str, float]]:
-        """Trains in this process; after the workers of a cluster have, it only takes the weights that they kept."""
-        config: RunConfig = result_of(self.config)
-        store = CheckpointStore(Folder(self.folder.at(_CHECKPOINTS)), self.config.storage.keep, say)
-        if self.config.cluster.workers:
-            here = replace(config, training=replace(config.training, device="cpu"))
-            with FinishedKeeper(store, Alone()) as keeper:
-                return fit(here, prepared, keeper)
-        with StoreKeeper(store, Alone(), desk.meter.checkpoint) as keeper:
-            return fit(
-                config,
-                prepared,
-                keeper,
-                lambda stage: [Reporter(desk.hear, writer)],
-                stop=stop,
-                checkpoint_seconds=self.config.storage.checkpoint_seconds,
-            )
-
     def publish(self, bundle: Bundle) -> tuple[Path, str]:
-        """Where the bundle lies now: on this machine, and for others."""
+        """Saves the bundle; returns its path on this machine, and its address for others."""
         if self.folder.local is not None:
             path = self.folder.local / _BUNDLE
             if path.exists():  # without a manifest (`finished`): empty folders that `clear` left
@@ -308,13 +290,12 @@ class _Run:
 
 
 def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the result, of the whole that a run was asked for.
+    """The part of a run's settings that decides its result.
 
-    The bundle that training begins with counts by its fingerprint, wherever it lies; a setting that did not exist when
-    the run began, by its default; one that is no more, only where it changed something; and settings of a stage without
-    epochs count for nothing.
+    The bundle that training starts from counts by its fingerprint, wherever it lies; a setting that did not exist when
+    the run began counts by its default; those of a stage without epochs do not count.
     """
-    known = current(flatten(RunConfig()) | dict(asked), "inference.beam.")
+    known = flatten(RunConfig()) | dict(asked)
     idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
     return {
         key: value

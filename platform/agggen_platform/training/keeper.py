@@ -15,9 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from safetensors import safe_open
+from torch import Tensor
+
 from agggen.training.checkpoints import Snapshot, load_checkpoint
 from agggen.training.distributed import Group
-from agggen.training.loop import Trainer
+from agggen.training.loop import Progress, Trainer
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError, explained
 
@@ -26,7 +29,7 @@ _SCRATCH = "agggen-checkpoints-"
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A temporary folder; those that killed processes left are removed, since nobody else would."""
+    """A temporary folder. Removes those that killed processes left, since nobody else would."""
     top = Path(tempfile.gettempdir())
     for left in top.glob(f"{_SCRATCH}*"):
         with suppress(OSError), _held(left):  # in use, or of another user, or being removed
@@ -42,7 +45,7 @@ def _scratch() -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Raises BlockingIOError: a living process holds it. The kernel lets go when a process dies."""
+    """Locks the folder; the kernel unlocks it when the process dies. Raises BlockingIOError: another one has."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -54,8 +57,8 @@ def _held(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Keeper` over a `CheckpointStore`; a context manager that ends when the last checkpoint is stored.
 
-    `save` copies the trainer's state and returns. A thread writes and verifies it; a checkpoint that is still waiting
-    when the next one comes is not written, because nobody would want it. What goes wrong in the thread is raised by the
+    `save` copies the trainer's state and returns. A thread writes and verifies it; a checkpoint that still waits
+    when the next one comes is skipped. What goes wrong in the thread is raised by the
     next `save`, or at the end of the block.
     """
 
@@ -79,7 +82,7 @@ class StoreKeeper:
     ) -> None:
         """Raises StorageError: the last checkpoint could not be stored."""
         if kind is not None and not issubclass(kind, Exception):
-            return  # in a hurry
+            return  # Ctrl-C and the like: do not wait for uploads
         with self._changed:
             self._ending = True
             self._changed.notify()
@@ -96,11 +99,11 @@ class StoreKeeper:
         """
         path = self._scratch / "restored.safetensors"
         saved = self.store.restore(trainer.stage, path) if self.group.rank == 0 else None
-        told = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
-        if told is None:
+        chosen = json.loads(self.group.from_first(json.dumps(asdict(saved) if saved else None)))
+        if chosen is None:
             return False
         if self.group.rank:
-            self.store.fetch(Saved(**told), path)
+            self.store.fetch(Saved(**chosen), path)
         load_checkpoint(path, trainer)
         path.unlink()
         return True
@@ -135,17 +138,25 @@ class StoreKeeper:
             return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
 
 
-class FinishedKeeper(StoreKeeper):
-    """Takes up stages that others trained to their ends, and writes nothing."""
+def trained_weights(store: CheckpointStore, stage: str, epochs: int) -> tuple[dict[str, Tensor], Progress]:
+    """The best weights of a stage that others trained to its end, from its newest checkpoint, and where it ended.
 
-    def restore(self, trainer: Trainer) -> bool:
-        """Raises StorageError: the newest checkpoint that is whole is not of the stage's end."""
-        found = super().restore(trainer)
-        at = trainer.progress
-        if not (at.done or at.epoch >= trainer.config.epochs):
-            reached = f"is of update {at.step}" if found else "is missing"
+    Raises:
+        StorageError: the newest checkpoint that is whole is not of the stage's end.
+    """
+    with _scratch() as scratch:
+        path = scratch / "trained.safetensors"
+        progress = Progress()
+        weights: dict[str, Tensor] = {}
+        if saved := store.restore(stage, path):
+            with safe_open(path, framework="pt") as file:
+                progress = Progress(**json.loads(file.metadata()["agggen"])["progress"])
+                best = [name for name in file.keys() if name.startswith("best.")]  # noqa: SIM118 (not a dict)
+                weights = {name.removeprefix("best."): file.get_tensor(name) for name in best}
+        if not (progress.done or progress.epoch >= epochs):
+            reached = f"is of update {saved.step}" if saved else "is missing"
             raise StorageError(
-                f"{trainer.stage} was trained to its end, but the newest whole checkpoint in {self.store.folder} "
-                f"{reached}; the same command trains the rest again"
+                f"{stage} was trained to its end, but the newest whole checkpoint in {store.folder} {reached}; the "
+                "same command trains the rest again"
             )
-        return found
+    return weights, progress

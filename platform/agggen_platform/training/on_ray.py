@@ -1,16 +1,14 @@
-"""The library's loop on the workers of Ray Train: who divides the batches, and how they and the job talk.
+"""The library's training loop on the workers of Ray Train.
 
-The job stays the one that logs, answers and ends. An actor beside it, `Post`, carries news from worker 0 to the job and
-the wish to stop to worker 0, which spreads it (`Trainer` adds it up); where no worker 0 hears it, the job ends Ray
-Train's controller, and so all that it started. Ray Train's own `report` is paced at seconds a call and is not used, nor
-are its checkpoints: workers keep theirs in the run's store. When workers die, Ray Train starts all of them anew, fewer
-if it must (``cluster.min_workers``), and they continue from there.
+A Ray task beside the job, `_fit_on_workers`, runs ``TorchTrainer.fit()``, so that the job can end it, and with it the
+workers that it started. Workers and job talk through an actor (`events.RunCoordinator`). Ray Train's own ``report`` is
+paced at seconds a call and is not used, nor are its checkpoints: workers keep theirs in the run's store. When workers
+die, Ray Train starts all of them again, fewer if it must (``cluster.min_workers``), and they continue from there.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -24,24 +22,27 @@ from agggen.records import Record
 from agggen.run import fit
 from agggen.training.distributed import Connected
 from agggen_platform.job_config import JobConfig, result_of
-from agggen_platform.metrics import TrainingMeter
-from agggen_platform.ray_cluster import Cluster, ClusterError, connected
+from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, room_for
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
+from agggen_platform.training.events import (
+    EventReporter,
+    RunCoordinator,
+    SampleWriter,
+    WorkerMessage,
+    WorkerMonitor,
+)
 from agggen_platform.training.keeper import StoreKeeper
-from agggen_platform.training.news import News, Reporter, Send, Writer
-from agggen_platform.training.post import Advance, Crier, Post
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_SILENCE_SECONDS = 20.0  # after which worker 0 is taken for dead
-_ABORT_SECONDS = 30.0  # that Ray Train's controller has to end workers; it gives them 5 and its own helpers 12
+_ROOM_SECONDS = 5  # that Ray Train waits for room before it is asked again; it hears nothing meanwhile
+_END_SECONDS = 40.0  # that Ray Train has to end after workers were asked to stop
 _FRUITLESS_RESTARTS = 10  # in a row, after which a job without cluster.max_failures gives up
 _COLLECTIVE_SECONDS = 300  # that workers wait for one of them, which may have checkpoints to fetch or samples to write
 _ENVIRONMENT = {
-    "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",  # workers import torch; on a busy machine that takes minutes
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
@@ -49,18 +50,16 @@ _ENVIRONMENT = {
 
 @contextmanager
 def workers_of(config: JobConfig) -> Iterator[Workers]:
-    """The cluster that `config` names, found able to hold its workers.
+    """The cluster that `config` names, able to hold its workers.
 
     Raises:
-        ConfigError: the device cannot be had by workers that book no GPU.
+        ConfigError: the device is a GPU, and workers book none.
         ClusterError: nothing answers at ``cluster.address``, or the cluster lacks what the workers need and does not
             grow.
     """
     wanted = config.cluster
     if config.training.device.startswith("cuda") and not wanted.gpus_per_worker:
         raise ConfigError(f"training.device {config.training.device} needs cluster.gpus_per_worker; workers have none")
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)  # read by Ray Train when it starts
     with connected(wanted.address) as cluster:
         if not wanted.autoscaling:
             _check_room(config, cluster)
@@ -68,21 +67,12 @@ def workers_of(config: JobConfig) -> Iterator[Workers]:
 
 
 def _check_room(config: JobConfig, cluster: Cluster) -> None:
-    import ray
-
     wanted = config.cluster
-    least = wanted.min_workers or wanted.workers
-    needs = {"CPU": wanted.cpus_per_worker, "GPU": wanted.gpus_per_worker}
-    needs = {name: amount for name, amount in needs.items() if amount}
-    room = 0
-    for node in ray.nodes():
-        if node["Alive"]:
-            has = node["Resources"]
-            room += int(min((has.get(name, 0.0) + 1e-9) // amount for name, amount in needs.items()))
+    least, room = wanted.min_workers or wanted.workers, room_for(wanted.resources_per_worker, nodes())
     if room < least:
-        each = " and ".join(f"{amount:g} {name}" for name, amount in needs.items())
+        needs = " and ".join(f"{amount:g} {name}" for name, amount in wanted.resources_per_worker.items())
         raise ClusterError(
-            f"{least} workers of {each} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
+            f"{least} workers of {needs} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
             f"GPUs, room for {room}. Change cluster.workers, cluster.cpus_per_worker or cluster.gpus_per_worker, or "
             "set cluster.autoscaling=true if the cluster grows"
         )
@@ -90,13 +80,13 @@ def _check_room(config: JobConfig, cluster: Cluster) -> None:
 
 @dataclass(frozen=True)
 class _Task:
-    """All that a worker is told."""
+    """What a worker needs."""
 
     config: JobConfig
     folder: Folder
     prepared: str
     samples: list[dict[str, Any]]
-    post: Any
+    coordinator: Any
 
 
 class Workers:
@@ -110,10 +100,8 @@ class Workers:
         folder: Folder,
         prepared: str,
         samples: Sequence[Record],
-        hear: Send,
+        monitor: WorkerMonitor,
         stop: Callable[[], bool],
-        meter: TrainingMeter,
-        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Returns when both stages are trained and their checkpoints are in `folder`.
 
@@ -121,10 +109,8 @@ class Workers:
             folder: the run's, which all workers see.
             prepared: where in it the examples are.
             samples: records to write about after each epoch.
-            hear: hears what worker 0 says.
+            monitor: handles what workers tell.
             stop: asked a few times a second.
-            meter: told how many workers there are, and when they keep checkpoints.
-            say: told, in a sentence, when workers start, start again, or do not, and what the store made do with.
 
         Raises:
             StoppedError: it was asked to stop; the same call continues.
@@ -136,159 +122,66 @@ class Workers:
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # Beside the job: the loss of any other node must not end it.
+        # On the job's own node: the loss of any other must not end it.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        post = ray.remote(num_cpus=0, scheduling_strategy=here)(Post).remote()
-        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], post)
-        failures: list[BaseException] = []
-
-        def fit_all() -> None:
-            try:
-                self._fit(task)
-            except BaseException as error:
-                failures.append(error)
-
-        # In a thread: Ray Train would take SIGINT for itself, and news must be heard meanwhile.
-        thread = threading.Thread(target=fit_all, name="ray-train", daemon=True)
-        thread.start()
-        asked, nobody, crier = False, False, Crier(self.config, say)
-        checkpoints = CheckpointStore(Folder(folder.at("checkpoints")), report=lambda _: None)
-        advance = Advance(lambda: [checkpoints.latest(stage) for stage in ("baseline", "joint")])
+        coordinator = ray.remote(num_cpus=0, scheduling_strategy=here)(RunCoordinator).remote()
+        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], coordinator)
+        environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
+        fit_on_workers = ray.remote(
+            num_cpus=0,
+            max_retries=0,
+            max_calls=1,
+            scheduling_strategy=here,
+            runtime_env={"env_vars": environment},
+        )(_fit_on_workers)
+        running = fit_on_workers.remote(task)
+        asked = ended = False
         try:
-            while True:
-                running = thread.is_alive()
-                heard = ray.get(post.take.remote())
-                crier.hear(heard)
-                advance.hear(heard.attempts)
-                if self.config.cluster.max_failures == -1 and advance.fruitless >= _FRUITLESS_RESTARTS:
-                    raise TrainingError(
-                        f"workers were started again {advance.fruitless} times in a row without a newer checkpoint"
-                        f"{'; the last reason: ' + heard.failure if heard.failure else ''}. The same command tries "
-                        "again from the last checkpoint; where workers live shortly, set a shorter "
-                        "storage.checkpoint_seconds"
-                    )
-                asked_now = [hear(news) for news in heard.news]
-                if not asked and (any(asked_now) or stop()):
+            while not ended:
+                ended = bool(ray.wait([running], timeout=_POLL_SECONDS)[0])
+                monitor.handle(*ray.get(coordinator.take.remote()))
+                self._check_progress(monitor)
+                if not asked and stop():
                     asked = True
-                    ray.get(post.stop.remote())
-                if not running:
-                    break
-                nobody = not heard.starts or heard.silence > _SILENCE_SECONDS
-                meter.workers(heard, nobody)
-                if asked and nobody:
+                    ray.get(coordinator.stop.remote())
+                if asked and not monitor.alive and not ended:
                     raise StoppedError("training was stopped while no workers ran; the same call continues there")
-                thread.join(_POLL_SECONDS)
-            ended = ray.get(post.ended.remote())
-        except RayError as error:
-            raise ClusterError(f"the Ray cluster was lost: {_last_line(error)}; the same call continues") from error
+            error = ray.get(running)
+            result = ray.get(coordinator.result.remote())
+        except RayError as lost:
+            raise ClusterError(f"the Ray cluster was lost: {_last_line(lost)}; the same call continues") from lost
+        except KeyboardInterrupt:  # a second one: this process ends, and Ray gives back all that it held
+            ray.cancel(running, force=True)
+            ended = True
+            raise
         finally:
-            if thread.is_alive():
-                _end(post, thread, at_once=nobody)
-                thread.join(_SILENCE_SECONDS)
-            ray.kill(post)
-        if ended is not None:
-            kind, message = ended
+            if not ended:
+                _end(running, coordinator)
+            ray.kill(coordinator)
+        if result is not None:
+            kind, message = result
             raise StoppedError(message) if kind == "stopped" else TrainingError(message)
-        if failures:
-            raise _explained(failures[0], self.config) from failures[0]
+        if error is not None:
+            raise error
 
-    def _fit(self, task: _Task) -> None:
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchConfig, TorchTrainer
-        from ray.train.v2.api.config import LoggingConfig
-
-        wanted = self.config.cluster
-        elastic = 0 < wanted.min_workers < wanted.workers
-        # Nothing of ours goes there: checkpoints are in the run's store.
-        scratch = tempfile.mkdtemp(prefix="agggen-ray-train-")
-        try:
-            TorchTrainer(
-                _work,
-                train_loop_config={"task": task},
-                torch_config=TorchConfig(
-                    backend="nccl" if wanted.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS
-                ),
-                scaling_config=ScalingConfig(
-                    num_workers=(wanted.min_workers, wanted.workers) if elastic else wanted.workers,
-                    use_gpu=wanted.gpus_per_worker > 0,
-                    resources_per_worker={"CPU": wanted.cpus_per_worker}
-                    | ({"GPU": wanted.gpus_per_worker} if wanted.gpus_per_worker else {}),
-                ),
-                run_config=RunConfig(
-                    name="run",
-                    storage_path=scratch,
-                    failure_config=FailureConfig(max_failures=wanted.max_failures),
-                    logging_config=LoggingConfig(log_level="ERROR"),
-                    callbacks=[_introduction(task.post)],
-                ),
-            ).fit()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    def _check_progress(self, monitor: WorkerMonitor) -> None:
+        if self.config.cluster.max_failures == -1 and monitor.fruitless >= _FRUITLESS_RESTARTS:
+            raise TrainingError(
+                f"workers were started again {monitor.fruitless} times in a row without a newer checkpoint"
+                f"{'; the last reason: ' + monitor.failure if monitor.failure else ''}. The same command tries again "
+                "from the last checkpoint; where workers live shortly, set a shorter storage.checkpoint_seconds"
+            )
 
 
-def _introduction(post: Any) -> Any:
-    """A callback of Ray Train's controller, an actor that only itself can tell of, as of the room that it asks for."""
-    import ray
-    from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
-    from ray.train.v2._internal.execution.worker_group import worker_group
-
-    class Introduction(ControllerCallback, WorkerGroupCallback):
-        def after_controller_start(self, train_run_context: Any) -> None:
-            post.controlled.remote(ray.get_runtime_context().current_actor)
-
-        @contextmanager
-        def on_worker_group_start(self) -> Iterator[None]:
-            ask = worker_group.placement_group
-
-            def told(*args: Any, **settings: Any) -> Any:
-                group = ask(*args, **settings)
-                post.placed.remote(group)
-                return group
-
-            worker_group.placement_group = told  # no callback hears of a group before it has its room
-            try:
-                yield
-            finally:
-                worker_group.placement_group = ask
-
-    return Introduction()
-
-
-def _end(post: Any, thread: threading.Thread, at_once: bool) -> None:
-    """Ends Ray Train's controller, and with it the workers that it started.
-
-    Args:
-        at_once: because it has none, and waits for room without listening.
-    """
+def _end(running: Any, coordinator: Any) -> None:
+    """Has Ray Train end by itself, so that it gives back all its resources; ends its processes where it does not."""
     import ray
     from ray.exceptions import RayError
 
-    with suppress(RayError):  # the actor ends in its call; or it is stuck, or gone with the cluster
-        deadline = time.monotonic() + _SILENCE_SECONDS
-        while (controller := ray.get(post.controller.remote(), timeout=_SILENCE_SECONDS)) is None:
-            if not thread.is_alive() or time.monotonic() > deadline:
-                return  # workers that start without a post end at once
-            time.sleep(_POLL_SECONDS)
-        try:
-            if not at_once:
-                ray.get(controller.abort.remote(), timeout=_ABORT_SECONDS)
-        finally:
-            ray.kill(controller)
-            if (group := ray.get(post.group.remote(), timeout=_SILENCE_SECONDS)) is not None:
-                ray.util.remove_placement_group(group)  # Ray would keep it as long as the driver
-
-
-def _explained(error: BaseException, config: JobConfig) -> AggGenError:
-    """What Ray Train raised, as an error for the user."""
-    from ray.train import WorkerGroupError
-
-    if not isinstance(error, WorkerGroupError):
-        return ClusterError(f"Ray Train failed: {_last_line(error)}")
-    reasons = [f"worker {rank}: {_last_line(failure)}" for rank, failure in sorted(error.worker_failures.items())]
-    return TrainingError(
-        f"workers failed more than cluster.max_failures={config.cluster.max_failures} times, the last time: "
-        f"{'; '.join(reasons)}. The same command continues from the last checkpoint"
-    )
+    with suppress(RayError):  # the cluster is gone, and all of it
+        ray.get(coordinator.stop.remote())
+        if not ray.wait([running], timeout=_END_SECONDS)[0]:
+            ray.cancel(running, force=True)
 
 
 def _last_line(error: BaseException) -> str:
@@ -296,24 +189,93 @@ def _last_line(error: BaseException) -> str:
     return lines[-1][:300] if lines else type(error).__name__
 
 
-# --- in a worker ---------------------------------------------------------------------------------------------------
+# --- in the task that runs Ray Train --------------------------------------------------------------------------------
 
 
-def _work(told: dict[str, Any]) -> None:
+def _fit_on_workers(task: _Task) -> AggGenError | None:
+    """Runs Ray Train until training ends, or it is to stop; returns what went wrong.
+
+    Where there is no room for the workers, Ray Train waits and cannot be stopped. So it gives up after
+    `_ROOM_SECONDS` here, which also withdraws what it asked for, and is started again unless the job is to stop.
+    """
+    import ray
+    from ray.train import ControllerError, WorkerGroupError
+
+    from agggen_platform.ray_private import startup_errors
+
+    while True:
+        stop, attempts = ray.get(task.coordinator.state.remote())
+        if stop:
+            return None
+        try:
+            with tempfile.TemporaryDirectory(prefix="agggen-ray-train-") as scratch:  # checkpoints are not kept there
+                _trainer(task, attempts, scratch).fit()  # so many failed, or it would not get here again
+        except WorkerGroupError as error:
+            return _too_many_failures(error, task.config)
+        except ControllerError as error:
+            if not isinstance(error.controller_failure, startup_errors()):
+                return ClusterError(f"Ray Train failed: {_last_line(error)}")
+        except Exception as error:  # Ray Train raises many other kinds
+            return ClusterError(f"Ray Train failed: {_last_line(error)}")
+        else:
+            return None
+
+
+def _too_many_failures(error: Any, config: JobConfig) -> TrainingError:
+    reasons = [f"worker {rank}: {_last_line(failure)}" for rank, failure in sorted(error.worker_failures.items())]
+    return TrainingError(
+        f"workers failed more than cluster.max_failures={config.cluster.max_failures} times, the last time: "
+        f"{'; '.join(reasons)}. The same command continues from the last checkpoint"
+    )
+
+
+def _trainer(task: _Task, failures: int, scratch: str) -> Any:
+    """A trainer whose workers failed `failures` times before."""
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    wanted = task.config.cluster
+    elastic = 0 < wanted.min_workers < wanted.workers
+    left = wanted.max_failures if wanted.max_failures == -1 else max(wanted.max_failures - failures, 0)
+    return TorchTrainer(
+        _work,
+        train_loop_config={"task": task},
+        torch_config=TorchConfig(backend="nccl" if wanted.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS),
+        scaling_config=ScalingConfig(
+            num_workers=(wanted.min_workers, wanted.workers) if elastic else wanted.workers,
+            use_gpu=wanted.gpus_per_worker > 0,
+            resources_per_worker=wanted.resources_per_worker,
+        ),
+        run_config=RunConfig(
+            name="run",
+            storage_path=scratch,
+            failure_config=FailureConfig(max_failures=left, controller_failure_limit=0),
+        ),
+    )
+
+
+# --- in a worker ----------------------------------------------------------------------------------------------------
+
+
+def _work(loop_config: dict[str, Any]) -> None:
     """One worker's part: the library's `fit`, from the newest checkpoint in the run's store."""
     import ray
 
-    task: _Task = told["task"]
-    if ray.get(task.post.ended.remote()) is not None:
-        return  # a restart cannot help
+    task: _Task = loop_config["task"]
+    if ray.get(task.coordinator.result.remote()) is not None:
+        return  # another attempt would end the same way
     group = Connected()
     if group.rank == 0:
-        task.post.attempt.remote()
+        _tell(task, WorkerMessage("attempt"))
     try:
         _fit(task, group)
     except Exception as error:
-        ray.get(task.post.failed.remote(f"worker {group.rank}: {_last_line(error)}"))
+        ray.get(_tell(task, WorkerMessage("failure", f"worker {group.rank}: {_last_line(error)}")))
         raise
+
+
+def _tell(task: _Task, message: WorkerMessage) -> Any:
+    return task.coordinator.tell.remote(message)
 
 
 def _fit(task: _Task, group: Connected) -> None:
@@ -326,56 +288,45 @@ def _fit(task: _Task, group: Connected) -> None:
     config = replace(config, training=replace(config.training, threads=threads, device=device))
     torch.set_num_threads(threads)
     prepared = read_prepared(task.folder, task.prepared)
-    writer = Writer([Record.of(sample) for sample in task.samples], prepared.encoder, config.inference)
-    report = task.post.remark.remote
-    store = CheckpointStore(Folder(task.folder.at("checkpoints")), task.config.storage.keep, report)
-    send, kept = _sender(task.post), task.post.kept.remote
+    writer = SampleWriter([Record.of(sample) for sample in task.samples], prepared.encoder, config.inference)
+    reporter = EventReporter(lambda event: _tell(task, WorkerMessage("event", event)), writer)
+    store = CheckpointStore(
+        Folder(task.folder.at("checkpoints")),
+        task.config.storage.keep,
+        lambda sentence: _tell(task, WorkerMessage("remark", sentence)),
+    )
     first = group.rank == 0
     if first:
-        task.post.start.remote(group.size)
+        _tell(task, WorkerMessage("workers", group.size))
     try:
-        with _stop_flag(task.post, first) as stop, StoreKeeper(store, group, kept) as keeper:
-            fit(
-                config,
-                prepared,
-                keeper,
-                lambda stage: [Reporter(send, writer)] if first else [],
-                group,
-                stop,
-                task.config.storage.checkpoint_seconds,
-            )
+        with (
+            _heartbeat(task.coordinator, first) as stop,
+            StoreKeeper(store, group, lambda: _tell(task, WorkerMessage("checkpoint", time.time()))) as keeper,
+        ):
+            seconds = task.config.storage.checkpoint_seconds
+            fit(config, prepared, keeper, lambda stage: [reporter] if first else [], group, stop, seconds)
     except TrainingError as error:
         # All workers find this alike and at the same update: a wish to stop, a loss that is not finite, a checkpoint of
         # another run. Whatever else is wrong, such as a disk that one of them cannot read, is raised, and tried again.
         if first:
-            ray.get(task.post.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
-    ray.get(task.post.stopping.remote())  # all that was put before has arrived
-
-
-def _sender(post: Any) -> Send:
-    def send(news: News) -> bool:
-        post.put.remote(news)
-        return False
-
-    return send
+            ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
+    ray.get(task.coordinator.heartbeat.remote())  # all messages before it have arrived
 
 
 @contextmanager
-def _stop_flag(post: Any, listening: bool) -> Iterator[Callable[[], bool]]:
-    """Whether the job wants to stop, asked for in the background by the worker that is `listening`; to the end, because
-    to ask is its sign of life.
-    """
+def _heartbeat(coordinator: Any, first: bool) -> Iterator[Callable[[], bool]]:
+    """Has worker 0, the `first`, send heartbeats in the background; yields whether the answer was to stop."""
     import ray
 
     asked, over = threading.Event(), threading.Event()
 
-    def listen() -> None:
+    def beat() -> None:
         while not over.wait(_POLL_SECONDS):
-            if ray.get(post.stopping.remote()):
+            if ray.get(coordinator.heartbeat.remote()):
                 asked.set()
 
-    if listening:
-        threading.Thread(target=listen, name="stop", daemon=True).start()
+    if first:
+        threading.Thread(target=beat, name="heartbeat", daemon=True).start()
     try:
         yield asked.is_set
     finally:

@@ -1,11 +1,11 @@
-"""Examples for training in a run's folder: made once, by whoever starts the run, and read by every worker.
+"""Training examples in a run's folder: prepared once, by the job, and read by every worker.
 
     prepared/KEY/{train,dev}.parquet    one example a row
     prepared/KEY/start.safetensors      the weights that training begins with, where ``training.start`` is set
-    prepared/KEY/encoder.json           vocabulary, predicate table, rejected references, and the hashes of the two;
-                                        it comes last
+    prepared/KEY/encoder.json           vocabulary, predicate table, lexicon, rejected references, and the hashes
+                                        of the two; it comes last
 
-KEY names the records and all of the configuration that decides their examples, so a run that was cut off finds them.
+KEY is a hash of the records and of the configuration that decides their examples, so a continued run finds them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from agggen.model.batch import Example
 from agggen.run import Prepared, RunConfig, prepare
 from agggen.tensors import save_tensors
 from agggen.text import Vocabulary
+from agggen.verification.lexicon import Lexicon
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import Data
 
-FORMAT = 2
+FORMAT = 3
 _ENCODER = "encoder.json"
 _START = "start.safetensors"
 _SPLITS = ("train", "dev")
 
 
 def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared, str]:
-    """The examples of `data`, and where in `folder` they are; they are put there if they are not yet.
+    """The examples of `data`, and where in `folder` they are; prepares them if they are not there yet.
 
     Raises:
         CorpusError, TrainingError, RecordError: see `agggen.run.prepare`.
@@ -55,7 +56,7 @@ def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared
 
 
 def read_prepared(folder: Folder, place: str) -> Prepared:
-    """What `prepared_in` put at `place`.
+    """Reads what `prepared_in` wrote to `place`.
 
     Raises:
         StorageError: this machine does not see the folder, or a file is damaged.
@@ -69,7 +70,7 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
         )
     described = json.loads(content)
     encoder = Encoder(
-        Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_state"]
+        Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_group_size"]
     )
     found: dict[str, list[Example]] = {}
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
@@ -82,8 +83,9 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
             path = Path(scratch) / _START
             verified.get(folder, f"{place}/{_START}", path, **described["files"][_START])
             start = load_file(path)
-    rejects = {split: [Reject(**one) for one in some] for split, some in described["rejects"].items()}
-    return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects, start)
+    rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in described["rejects"].items()}
+    lexicon = Lexicon.of(described["lexicon"], folder.at(f"{place}/{_ENCODER}"))
+    return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects, lexicon, start)
 
 
 def _key(config: RunConfig, data: Data) -> str:
@@ -94,7 +96,7 @@ def _key(config: RunConfig, data: Data) -> str:
         "facts": asdict(config.facts),
         "segmenter": data.segmenter,
         "text": asdict(config.text),
-        "max_state": config.model.max_state,
+        "max_group_size": config.model.max_group_size,
     }
     if data.start:
         decisive |= {"start": data.start.fingerprint, "model": asdict(config.model)}
@@ -117,9 +119,10 @@ def _write(folder: Folder, place: str, made: Prepared) -> None:
         "files": files,
         "vocabulary": made.encoder.vocabulary.to_json(),
         "predicates": list(made.encoder.predicates),
-        "max_state": made.encoder.max_state,
+        "max_group_size": made.encoder.max_group_size,
         "segmenter": made.segmenter,
-        "rejects": {split: [asdict(one) for one in some] for split, some in made.rejects.items()},
+        "lexicon": made.lexicon.as_dict(),
+        "rejects": {split: [asdict(reject) for reject in rejects] for split, rejects in made.rejects.items()},
     }
     folder.write(f"{place}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
 

@@ -11,10 +11,10 @@ from agggen.errors import StoppedError
 
 
 class StopRequest:
-    """Whether somebody asked to stop: called by the loop before each update.
+    """Whether training should stop; the loop calls it before each update.
 
-    As a context manager of the main thread it hears SIGINT and SIGTERM. Only the first: the second does what it did
-    before, which is to end the process at once.
+    As a context manager of the main thread it handles the first SIGINT or SIGTERM; the second ends the process at once,
+    as before.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class StopRequest:
         self._asked = True
 
     def stopped(self, error: StoppedError) -> StoppedError:
-        """`error` with the exit status of a process that a signal ended, where one did."""
+        """`error` with the exit status of a process that a signal ended, if a signal did."""
         said = str(error).partition(";")[0]
         code = error.exit_code if self.signal is None else 128 + self.signal
         return StoppedError(f"{said}; the same command continues there", code)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from agggen.generation.generator import Generation, Generator
-from agggen.records import Plan, Record
+from agggen.records import Plan, Record, Triple
 from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import RowWriter, part_schema
@@ -42,17 +43,32 @@ class Fragile(Generator):
 
 def test_the_texts_are_the_generators(model: Model, generator: Generator) -> None:
     records = list(some_records(9))
-    writer = RowWriter(generator, "print", here(model, "n_best=2"))
+    writer = RowWriter(generator, "print", here(model, "n_best=2", "inference.verify=off"))
     lines = writer.rows([row(record) for record in records], 100)
-    wanted = [one for found in generator.generate(records, None, False, 2, model.inference) for one in found]
+    free = replace(model.inference, verify="off")
+    wanted = [one for found in generator.generate(records, None, False, 2, free) for one in found]
     assert [line["text"] for line in lines] == [one.text for one in wanted]
     assert [line["plan"] for line in lines] == [str(one.plan) for one in wanted]
+    assert [line["faults"] for line in lines] == [one.faults for one in wanted]
+    assert all(line["faults"] for line in lines), "the model has random weights"
     assert [line["text_log_probability"] for line in lines] == [one.text_log_probability for one in wanted]
     assert [line["row"] for line in lines if line["rank"] == 1] == list(range(100, 109))
     assert {line["rank"] for line in lines} == {1, 2}
     assert [line["seconds"] is None for line in lines] == [line["rank"] == 2 for line in lines]
     assert (writer.counts.records, writer.counts.texts, writer.counts.rejects) == (9, len(wanted), 0)
     assert pa.Table.from_pylist(lines, part_schema()).num_rows == len(wanted)
+
+
+def test_a_row_says_what_training_never_saw_and_what_the_model_did_not_write(
+    model: Model, generator: Generator
+) -> None:
+    known = next(iter(some_records(1)))
+    record = Record("r", (known.triples[0], Triple("Neon", "used in", "signs")))
+    ((line,), (own,)) = (RowWriter(generator, "print", here(model)).rows([row(each)], 0) for each in (record, known))
+    assert (line["unknown_predicates"], own["unknown_predicates"]) == (("used in",), ())
+    assert line["facts"][-1]["predicates"] == ("used in",) and line["facts"][-1]["fallback"]
+    assert line["text"].endswith(" Neon: used in: signs.")
+    assert pa.Table.from_pylist([line], part_schema())["unknown_predicates"].to_pylist() == [["used in"]]
 
 
 def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> None:

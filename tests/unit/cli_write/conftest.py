@@ -23,10 +23,10 @@ BIGGEST = 3  # the model's L
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [Record.of(record) for record in RESTAURANTS]
-    vocabulary = Vocabulary.build(records, "word", 1, 0)
+    vocabulary = Vocabulary.build(records, 1)
     encoder = Encoder(vocabulary, Encoder.predicate_table(records), BIGGEST)
     torch.manual_seed(5)
-    sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_state=BIGGEST)
+    sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=BIGGEST)
     model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
     path = tmp_path_factory.mktemp("model") / "bundle"

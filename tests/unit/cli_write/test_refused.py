@@ -33,7 +33,7 @@ from tests.unit.cli_write.examples import (
         (("--plan", "[food] [near]", "--level", "1"), "--level does not go with --plan"),
         (("--plan", "[food] [near]", "--ablation", "plain"), "--ablation does not go with --plan"),
         (("--level", "4"), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
-        (("--planner", "exakt"), "'planner' must be one of 'exact', 'two-stage', not 'exakt'"),
+        (("--planner", "exakt"), "'planner' must be one of 'exact', 'two-stage', 'sample', not 'exakt'"),
         (("--ablation", "x"), "'ablation' must be one of"),
     ],
 )
@@ -46,6 +46,11 @@ def test_a_choice_that_does_not_fit_is_one_line_and_exit_code_2(
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+def test_verify_is_strict_or_off(run: Run, bundle: Path, records: Path) -> None:
+    code, out, err = run("generate", bundle, "-i", records, "--verify", "retry")
+    assert (code, out) == (2, "") and "'strict', 'off'" in err
 
 
 @pytest.mark.parametrize("option", ["--level", "--n-best", "--beam", "--plans"])

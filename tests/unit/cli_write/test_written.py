@@ -13,8 +13,10 @@ import pytest
 
 from agggen.bundle import fingerprint, load_bundle, save_bundle
 from agggen.corpora.prepared import write_records
-from agggen.records import Plan, Record
+from agggen.records import Plan, Record, Triple
 from agggen.run import FactsConfig
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon
 from agggen_platform.cli import records as cli_records
 from agggen_platform.config import overrides_of
 from tests.command import Run
@@ -41,6 +43,18 @@ def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path,
         assert "rank" not in line
 
 
+def test_a_record_need_have_no_subject(run: Run, bundle: Path, tmp_path: Path) -> None:
+    nameless = {
+        "id": "n",
+        "triples": [["", "food", "Thai"], ["", "area", "city"]],
+        "references": ["Thai food in the city."],
+    }
+    file = json_lines(tmp_path / "nameless.jsonl", [nameless])
+    for command in ("generate", "plan", "align"):
+        code, out, err = run(command, bundle, "-i", file)
+        assert (code, err, [line["id"] for line in parsed(out)]) == (0, "", ["n"])
+
+
 def test_n_best_lines_carry_their_rank_and_fall_in_score(run: Run, bundle: Path, records: Path) -> None:
     code, out, _ = run("generate", bundle, "-i", records, "--n-best", "3")
     lines = parsed(out)
@@ -62,16 +76,33 @@ def test_level_limits_every_group(run: Run, bundle: Path, records: Path, level: 
         assert all(len(state) <= level for found in line["plans"] for state in Plan.parse(found["plan"]).states)
 
 
-def test_retries_search_wider_for_what_drops_a_value(run: Run, bundle: Path, records: Path) -> None:
-    loaded = load_bundle(bundle)
-    config = loaded.inference.verified(retries=1)
-    known = [Record.of(record) for record in RESTAURANTS]
-    expected = [found[0].text for found in loaded.generator().generate(known, config=config)]
-    code, out, _ = run("generate", bundle, "-i", records, "--retries", "1")
-    assert (code, [line["text"] for line in parsed(out)]) == (0, expected)
-    plain = run("generate", bundle, "-i", records)[1]
-    assert expected != [line["text"] for line in parsed(plain)]
-    assert parsed(run("generate", bundle, "-i", records, "--retries", "0")[1]) == parsed(plain)
+def test_verify_decides_whether_texts_must_be_true(run: Run, bundle: Path, records: Path) -> None:
+    strict = run("generate", bundle, "-i", records, "--verify", "strict")
+    assert all(line["fulfilled"] for line in parsed(strict[1]))
+    assert strict == run("generate", bundle, "-i", records), "the default"
+    off = run("generate", bundle, "-i", records, "--verify", "off")
+    assert (off[0], off[2]) == (0, "")
+    assert not any(line["fulfilled"] for line in parsed(off[1])), "the model has random weights"
+
+
+@pytest.mark.parametrize("command", ["generate", "plan"])
+def test_predicates_that_training_never_saw_are_named_once(
+    run: Run, bundle: Path, tmp_path: Path, command: str
+) -> None:
+    strange = [["Mill", "owner", "Oda"], ["Mill", "built", "1871"]]
+    triples = [RESTAURANTS[2]["triples"] + strange[:count] for count in (0, 1, 2)]
+    path = json_lines(tmp_path / "r.jsonl", [{"triples": each} for each in triples])
+    code, out, err = run(command, bundle, "-i", path)
+    assert (code, len(parsed(out))) == (0, 3)
+    assert err == "Predicates that training never saw, and how many records have each: owner (2), built (1)\n"
+
+
+def test_of_many_unknown_predicates_the_most_frequent_are_named(run: Run, bundle: Path, tmp_path: Path) -> None:
+    many = [["Mill", f"p{number:02}", "x"] for number in range(24)]
+    path = json_lines(tmp_path / "r.jsonl", [{"triples": many}, {"triples": many[20:]}])
+    _, _, err = run("generate", bundle, "-i", path)
+    assert "each: p20 (2), p21 (2), p22 (2), p23 (2), p00 (1), " in err
+    assert err.endswith("p15 (1) and 4 more\n")
 
 
 def test_a_human_plan_is_followed(run: Run, bundle: Path, tmp_path: Path) -> None:
@@ -150,20 +181,23 @@ def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_p
 
 
 def test_inspect_says_what_is_in_a_bundle(run: Run, bundle: Path) -> None:
-    code, out, err = run("inspect", bundle)
+    lexicon = Lexicon({"UK": ("Britain", "British")}, {"open": {"yes": ("open",)}}, templates={"food": "{subject}"})
+    save_bundle("taught", replace(load_bundle(bundle), lexicon=lexicon))
+    code, out, err = run("inspect", "taught")
     table = dict(line.split("\t") for line in out.splitlines())
     assert (code, err) == (0, "")
     assert len(table["fingerprint"]) == 64
-    assert (table["predicates"], table["model.max_state"], table["source toy/train"]) == ("4", "3", "ab12")
+    assert (table["predicates"], table["model.max_group_size"], table["source toy/train"]) == ("4", "3", "ab12")
     assert table["joint.dev_loss"] == "1.5000"
-    assert table["inference.beam.mention_all"] == "False"
+    assert table["predicate names"] == "area, eatType, food, near"
+    assert (table["wordings of values"], table["truth values of"], table["templates"]) == ("2 of 1 values", "open", "1")
 
 
 def test_an_adjusted_bundle_has_the_same_weights_and_writes_otherwise(run: Run, bundle: Path, records: Path) -> None:
-    code, out, err = run("adjust", bundle, "level=2", "beam.mention_all=true", "-o", "made/adjusted")
+    code, out, err = run("adjust", bundle, "level=2", "beam.beam=1", "-o", "made/adjusted")
     assert (code, out, err) == (0, "made/adjusted\n", "")
     old, new = load_bundle(bundle), load_bundle("made/adjusted")
-    assert new.inference == replace(old.inference, level=2, beam=replace(old.inference.beam, mention_all=True))
+    assert new.inference == replace(old.inference, level=2, beam=replace(old.inference.beam, beam=1))
     assert new.sources == {**old.sources, "adjusted bundle": fingerprint(bundle)}
     for name in ("weights.safetensors", "vocabulary.json", "predicates.json"):
         assert Path("made/adjusted", name).read_bytes() == (bundle / name).read_bytes()
@@ -176,9 +210,53 @@ def test_an_adjusted_bundle_has_the_same_weights_and_writes_otherwise(run: Run, 
     assert run("generate", "made/back", "-i", records) == run("generate", bundle, "-i", records)
 
 
+def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path) -> None:
+    Path("own.json").write_text(json.dumps({"Polish": ["from Poland", "Silesian"], "city": ["downtown"]}), "utf-8")
+    assert run("adjust", bundle, "--wordings", "own.json", "-o", "new") == (0, "new\n", "")
+    old, new = load_bundle(bundle), load_bundle("new")
+    assert new.inference == old.inference and new.sources["adjusted bundle"] == fingerprint(bundle)
+    record, text = (
+        Record("r", (Triple("Mill", "food", "Polish"), Triple("Mill", "area", "city"))),
+        "Mill, downtown, Silesian.",
+    )
+    assert [value.how for value in Checker(old.lexicon).check(record, text).values] == ["missing", "missing"]
+    assert [value.how for value in Checker(new.lexicon).check(record, text).values] == ["lexicon", "lexicon"]
+    Path("more.json").write_text(json.dumps({"city": ["downtown", "in town"]}), "utf-8")
+    assert run("adjust", "new", "level=1", "--wordings", "more.json", "-o", "newer")[0] == 0
+    assert load_bundle("newer").lexicon.variants == new.lexicon.variants | {"city": ("downtown", "in town")}
+    assert load_bundle("newer").inference.level == 1
+    told = dict(line.split("\t") for line in run("inspect", "newer")[1].splitlines())
+    assert told["wordings of values"] == "4 of 2 values"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "line 1 column 1"),
+        (b"{", 'must be JSON like {"United_States": ["the States", "American"]}'),
+        (b"\xff", "utf-8"),
+        (b"[]", "a value or more with its wordings, not []"),
+        (b"{}", "a value or more with its wordings, not {}"),
+        (b'{"city": "downtown"}', "the wordings of 'city' must be a list of strings, not 'downtown'"),
+        (b'{"city": []}', "the wordings of 'city' must be a list of strings, not []"),
+        (b'{"city": ["downtown", 7]}', "the wording 7 of 'city' holds no word"),
+        (b'{"city": ["!"]}', "the wording '!' of 'city' holds no word"),
+        (None, "cannot read own.json: No such file or directory"),
+    ],
+)
+def test_wordings_that_cannot_be_read_are_named(run: Run, bundle: Path, content: bytes | None, said: str) -> None:
+    if content is not None:
+        Path("own.json").write_bytes(content)
+    code, out, err = run("adjust", bundle, "--wordings", "own.json", "-o", "new")
+    assert (code, out) == (2, "")
+    assert "own.json" in err and said in err
+    assert not Path("new").exists()
+
+
 @pytest.mark.parametrize(
     ("settings", "output", "code", "said"),
     [
+        ((), "new", 2, "nothing to adjust; give settings (level=2) or --wordings FILE"),
         (("plan_weigth=1",), "new", 2, "did you mean 'plan_weight'"),
         (("level=4",), "new", 2, "level 4 exceeds this model's largest group of 3"),
         (("plans=0",), "new", 2, "plans must be at least 1"),

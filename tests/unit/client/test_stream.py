@@ -50,10 +50,10 @@ class Log:
 
 def test_records_are_cut_into_streams_and_answers_joined(either: Make) -> None:
     log = Log()
-    found = either(log, piece_records=3).stream(iter(records(7)), n_best=2, verify="flag", complete=True)
+    found = either(log, piece_records=3).stream(iter(records(7)), n_best=2, verify="off", complete=True)
     assert found == texts(7)
     assert [len(ids) for ids in log.ids] == [3, 3, 1]
-    assert set(log.urls) == {f"{URL}/v1/generate:stream?n_best=2&verify=flag&complete=true"}
+    assert set(log.urls) == {f"{URL}/v1/generate:stream?n_best=2&verify=off&complete=true"}
 
 
 def test_streams_are_cut_by_size_too_and_a_long_record_goes_alone(either: Make) -> None:

@@ -11,7 +11,7 @@ from agggen.corpora.catalogue import data_home as find_data_home
 from agggen.corpora.catalogue import get_corpus, list_corpora, load, prepare
 from agggen.corpora.prepared import fingerprint, read_records
 from agggen.corpora.rejects import split_rejects
-from agggen.corpora.segmented import attach_release_facts, has_release_facts, read_segmented, release_facts
+from agggen.corpora.segmented import attach_release_facts, has_release_facts, release_facts
 from agggen.errors import CorpusError
 
 
@@ -117,10 +117,9 @@ def test_prepare_refuses_facts_that_nobody_has(toy_home: Path, tmp_path: Path) -
         ("e2e", "train", 4862, 42061, 0),
         ("e2e", "dev", 547, 4672, 0),
         ("e2e", "test", 630, 4693, 0),
-        # Without a name: 43, 7 and 3 rows (38, 7 and 3 of the 12,568, 1,484 and 1,847 meaning representations).
-        ("e2e-cleaned", "train", 12530, 33525 - 43, 43),
-        ("e2e-cleaned", "dev", 1477, 4299 - 7, 7),
-        ("e2e-cleaned", "test", 1844, 4693 - 3, 3),
+        ("e2e-cleaned", "train", 12568, 33525, 0),
+        ("e2e-cleaned", "dev", 1484, 4299, 0),
+        ("e2e-cleaned", "test", 1847, 4693, 0),
         ("webnlg", "train", 6940, 18102, 0),
         ("webnlg", "dev", 872, 2268, 0),
         ("webnlg", "test", 1862, 4928, 0),
@@ -164,8 +163,8 @@ def test_webnlg_1_6_has_the_records_of_2017(data_home: Path) -> None:
         ("webnlg", "test-seen", 32),  # the release keeps three references of each input
         ("e2e", "train", 8580),  # texts that are not in the cleaned set
         ("e2e", "dev", 0),
-        ("e2e-cleaned", "train", 3),
-        ("e2e-cleaned", "dev", 2),
+        ("e2e-cleaned", "train", 3 + 43),  # the release left out what has no name
+        ("e2e-cleaned", "dev", 2 + 7),
     ],
 )
 def test_released_facts_attach_to_the_raw_texts(data_home: Path, corpus: str, split: str, missing: int) -> None:
@@ -180,10 +179,6 @@ def test_released_facts_attach_to_the_raw_texts(data_home: Path, corpus: str, sp
 
 
 def test_the_release_averages_2_44_facts_a_webnlg_training_text(data_home: Path) -> None:
-    folder = data_home / "agggen_release" / "aligned" / "webnlg"
-    pair = (folder / "webnlg_train_src.jsonl", folder / "webnlg_train_tgt.jsonl")
-    records, rejects = split_rejects(read_segmented(*pair, "webnlg", "train"))
-    references = [reference for record in records for reference in record.references]
-    assert (len(records), len(references), rejects) == (6940, 18102, [])
-    facts = [fact for reference in references for fact in reference.facts or ()]
-    assert round(len(facts) / len(references), 2) == 2.44
+    texts = release_facts(data_home, "webnlg", "train")
+    assert len(texts) == 18102
+    assert round(sum(map(len, texts)) / len(texts), 2) == 2.44

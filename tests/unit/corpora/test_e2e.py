@@ -29,6 +29,7 @@ def read(text: str) -> tuple[list[Record], list[Reject]]:
         ("name[A],eatType[pub] , eatType[bar]", [("A", "eatType", "pub"), ("A", "eatType", "bar")]),
         ("name[A], name[B], area[city]", [("A", "name", "B"), ("A", "area", "city")]),
         ("name[A]", [("A", "name", "A")]),
+        ("food[Thai], area[city]", [("", "food", "Thai"), ("", "area", "city")]),
         ("name[A], price range[less than £20, or so]", [("A", "priceRange", "less than £20, or so")]),
     ],
 )
@@ -46,7 +47,6 @@ def test_slots_become_triples(meaning: str, triples: list[tuple[str, str, str]])
         ("name[A] food[Thai]", "column 1 "),
         ("name[A], food[Th[ai]]", "column 9 "),
         ("name[A], food[ ]", "the slot 'food' .* has no value"),
-        ("food[Thai], area[city]", "has no name, so its triples have no subject"),
     ],
 )
 def test_a_malformed_meaning_says_where(meaning: str, message: str) -> None:
@@ -82,12 +82,12 @@ def test_a_repeated_slot_has_unique_predicates() -> None:
 
 def test_bad_rows_are_rejected_with_the_line_they_start_at() -> None:
     records, rejects = read(
-        'mr,ref\n"name[A], area[x]","Two\nlines."\nfood[Thai],No name.\n'
+        'mr,ref\n"name[A], area[x]","Two\nlines."\nfood,No value.\n'
         "name[B], area[x],Unquoted.\nname[C], \nname[D],Fine.\n"
     )
     assert [reference.text for record in records for reference in record.references] == ["Two\nlines.", "Fine."]
     assert [reject.line for reject in rejects] == [4, 5, 6]
-    assert "no name" in rejects[0].reason
+    assert "expected slot[value]" in rejects[0].reason
     assert rejects[1].reason == "3 fields where the header has 2"
     assert "text is empty" in rejects[2].reason
     assert {reject.file for reject in rejects} == {"dev.csv"}

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.corpora.rejects import split_rejects
-from agggen.corpora.segmented import attach_facts, attach_release_facts, read_segmented, release_facts
-from agggen.errors import CorpusError
+from agggen.corpora.segmented import aligned_reference, attach_facts, attach_release_facts, release_facts
+from agggen.errors import CorpusError, RecordError
 from agggen.records import Fact, Plan, Record, Reference, Triple
 
 
@@ -80,47 +79,22 @@ def test_records_get_the_facts_of_their_texts() -> None:
     assert (got.id, got.triples, got.category) == (record.id, record.triples, record.category)
 
 
-def pair(tmp_path: Path, source: str, target: str) -> tuple[Path, Path]:
-    (tmp_path / "src").write_text(source, encoding="utf-8")
-    (tmp_path / "tgt").write_text(target, encoding="utf-8")
-    return tmp_path / "src", tmp_path / "tgt"
-
-
-def test_the_released_form_is_read_with_its_alignment(tmp_path: Path) -> None:
-    source = "The League league Old league\tThe League part A B\tThe League part C\tleague|part|part_2\n" * 2
-    target = "(S)\tpart&&part_2||league\tIn A B and C .\tindeed\tit plays .\n(S)\t\tHello .\n"
-    records, rejects = split_rejects(read_segmented(*pair(tmp_path, source, target), "toy", "dev"))
-    assert rejects == []
-    (record,) = records
-    assert record.id == "toy-dev-00001"
-    assert record.triples == (
-        Triple("The League", "league", "Old league"),
-        Triple("The League", "part", "A B"),
-        Triple("The League", "part", "C"),
-    )
-    assert record.references[0].facts == (
+def test_a_row_of_the_release_has_facts_with_their_predicates() -> None:
+    columns = ["(S)", "part&&part_2||league", "In A B and C .", "indeed", "it plays ."]
+    assert aligned_reference(columns).facts == (
         Fact("In A B and C . ", ("part", "part_2")),
         Fact("indeed ", ()),
         Fact("it plays .", ("league",)),
     )
-    assert record.references[1].facts == (Fact("Hello .", ()),)
 
 
-def test_bad_rows_are_rejected_and_the_rest_is_read(tmp_path: Path) -> None:
-    source = "a b c\tb\na b c\tb\nx y\ty\na b c\td\tb\nq r s\tr\n"
-    target = "t\tb|b\tone .\nt\tb\tone .\nt\ty\tone .\nt\tb\tone .\nt\tr\n"
-    records, rejects = split_rejects(read_segmented(*pair(tmp_path, source, target), "toy", "dev"))
-    assert [(record.id, len(record.references)) for record in records] == [("toy-dev-00001", 1), ("toy-dev-00004", 0)]
-    assert [reject.line for reject in rejects] == [1, 3, 4, 5]
-    assert "2 groups for 1 facts" in rejects[0].reason
-    assert "does not hold 'y'" in rejects[1].reason
-    assert "2 triples but 1 relations" in rejects[2].reason
-    assert "at least one fact" in rejects[3].reason
-
-
-def test_files_of_different_length_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"src has 1 lines, .*tgt has 2"):
-        list(read_segmented(*pair(tmp_path, "a b c\tb\n", "t\tb\tx\nt\tb\ty\n"), "toy", "dev"))
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [(["t", "b|b", "one ."], "2 groups for 1 facts"), (["t", "r"], "at least one fact")],
+)
+def test_a_bad_row_of_the_release_is_refused(columns: list[str], message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        aligned_reference(columns)
 
 
 def test_a_split_without_released_facts_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A machine of each test's own: an empty home, and no variable that leads to somebody's cluster, store or server."""
+"""An empty home folder for each test, without the user's cluster, store or servers."""
 
 from __future__ import annotations
 

@@ -1,28 +1,19 @@
-"""`agggen doctor`: its table, its JSON, its exit codes, what it takes of a job's configuration; and no secret in it."""
+"""`agggen doctor`: its output, exit codes and isolation of the checks; and no secret in what it prints."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from agggen.errors import ConfigError
-from agggen_platform.cli import console
-from agggen_platform.cli import doctor as command_module
 from agggen_platform.doctor import areas
-from agggen_platform.doctor.findings import Check, Finding, error, note, ok, warning
-from agggen_platform.doctor.report import FOUND_AN_ERROR, report, without_secrets
-from agggen_platform.doctor.running import Examined
+from agggen_platform.doctor.findings import Finding, error, note, ok, warning
+from agggen_platform.doctor.report import report, without_secrets
 from agggen_platform.doctor.settings import Settings, settings_of
 from tests.command import Run, command
 from tests.processes import free_ports
-from tests.unit.doctor.servers import Answers
-
-HERE = Path("runs")
+from tests.unit.doctor.helpers import answering
 
 
 @pytest.fixture
@@ -30,31 +21,20 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return command(capsys)
 
 
-def examined(*findings: Finding) -> Examined:
-    return Examined(Check("ray", "token", lambda: findings, 5), findings, 0.25)
-
-
 # --- the report --------------------------------------------------------------------------------------------------
 
 
 def test_the_shape_of_the_json() -> None:
     """Programs read it: keys are added, never renamed."""
-    found = report([examined(ok("a", "well"), warning("b", "not so well", "mend it"))])
-    assert list(found) == ["schema", "version", "time", "worst", "counts", "exit_code", "findings"]
-    assert found["schema"] == "agggen.doctor/1"
-    assert found["counts"] == {"ok": 1, "note": 0, "warning": 1, "error": 0}
-    assert (found["worst"], found["exit_code"]) == ("warning", 0)
-    assert found["findings"][1] == {
-        "area": "ray",
-        "check": "token",
-        "about": "b",
-        "level": "warning",
-        "found": "not so well",
-        "remedy": "mend it",
-        "seconds": 0.25,
-    }
-    assert found["findings"][0]["remedy"] is None
-    assert json.loads(json.dumps(found)) == found
+    result = report({"ray": [ok("a", "well"), warning("b", "not so well", "do this")]})
+    assert list(result) == ["schema", "version", "time", "worst", "counts", "exit_code", "findings"]
+    assert result["schema"] == "agggen.doctor/2"
+    assert result["counts"] == {"ok": 1, "note": 0, "warning": 1, "error": 0}
+    assert result["findings"] == [
+        {"area": "ray", "level": "ok", "subject": "a", "message": "well", "remedy": None},
+        {"area": "ray", "level": "warning", "subject": "b", "message": "not so well", "remedy": "do this"},
+    ]
+    assert json.loads(json.dumps(result)) == result
 
 
 @pytest.mark.parametrize(
@@ -62,12 +42,13 @@ def test_the_shape_of_the_json() -> None:
     [
         ([], "ok", 0),
         ([note("a", "b")], "note", 0),
-        ([error("a", "b", "c"), ok("a", "b")], "error", FOUND_AN_ERROR),
+        ([warning("a", "b", "c"), ok("a", "b")], "warning", 0),
+        ([error("a", "b", "c"), ok("a", "b")], "error", 11),
     ],
 )
-def test_the_worst_decides(findings: list[Finding], worst: str, code: int) -> None:
-    found = report([examined(*findings)])
-    assert (found["worst"], found["exit_code"]) == (worst, code)
+def test_the_worst_finding_decides_the_exit_code(findings: list[Finding], worst: str, code: int) -> None:
+    result = report({"ray": findings})
+    assert (result["worst"], result["exit_code"]) == (worst, code)
 
 
 def test_secrets_are_hidden_whatever_quotes_them() -> None:
@@ -75,99 +56,66 @@ def test_secrets_are_hidden_whatever_quotes_them() -> None:
         "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPx",
         "RAY_AUTH_TOKEN": "0123456789abcdef",
         "MLFLOW_TRACKING_PASSWORD": "hunter2hunter2",
-        "API_KEY": "test",  # too short to be looked for: it would hide half of the words
+        "API_KEY": "test",  # too short: masking it would hide ordinary words
         "PWD": "/srv/somebody",
     }
     quoted = f"a server says {' '.join(environment.values())} and http://ann:swordfish@host/x?X-Amz-Signature=abc"
-    finding = {"check": "c", "about": "a", "found": quoted, "remedy": None, "level": "ok"}
-    (shown,) = without_secrets([finding], environment)
-    assert shown["found"] == "a server says *** *** *** test /srv/somebody and http://***@host/x?X-Amz-Signature=***"
-    assert shown["remedy"] is None
+    shown = without_secrets(quoted, environment)
+    assert shown == "a server says *** *** *** test /srv/somebody and http://***@host/x?X-Amz-Signature=***"
 
 
-# --- areas -------------------------------------------------------------------------------------------------------
+# --- what the job would use --------------------------------------------------------------------------------------
 
 
-def test_all_areas_have_checks_with_a_time() -> None:
-    checks = areas.checks_of(Settings())
-    assert {check.area for check in checks} == set(areas.AREAS)
-    assert all(0 < check.seconds <= 120 for check in checks)
+def test_the_settings_of_a_job() -> None:
+    overrides = ["cluster.workers=4", "cluster.gpus_per_worker=1", "cluster.address=head:6379", "storage.url=s3://m/r"]
+    settings = settings_of("elements", [*overrides, "tracking.uri=http://mlflow:5000"], "runs")
+    assert (settings.cluster, settings.storage, settings.tracking) == ("head:6379", "s3://m/r", "http://mlflow:5000")
+    assert (settings.corpus, settings.workers, settings.gpus_per_worker) == ("elements", 4, 1.0)
+    assert settings.distributed
+    assert settings_of(None, (), "runs") == Settings(), "no configuration is read, which would import torch"
 
 
-def test_areas_are_chosen_by_name() -> None:
-    assert {check.area for check in areas.checks_of(Settings(), ["java", "disk"])} == {"java", "disk"}
-    with pytest.raises(ConfigError, match="no area is called 'disc'; did you mean 'disk'"):
-        areas.checks_of(Settings(), ["disc"])
+# --- checks in child processes -----------------------------------------------------------------------------------
 
 
-def test_an_area_whose_code_is_broken_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agggen_platform.doctor.running import examine
-
-    monkeypatch.setitem(areas._CHECKS, "java", "absent.checks")
-    (one,) = examine(areas.checks_of(Settings(), ["java"]))
-    assert (one.findings[0].level, "ModuleNotFoundError" in one.findings[0].found) == ("error", True)
-
-
-# --- what a job would use ----------------------------------------------------------------------------------------
-
-
-def test_without_a_job_nothing_of_it_is_assumed() -> None:
-    assert settings_of(None, (), runs=HERE) == Settings()
-
-
-def test_a_job_is_checked_as_its_configuration_says() -> None:
-    overrides = [
-        "cluster.workers=4",
-        "cluster.gpus_per_worker=1",
-        "cluster.address=head:6379",
-        "storage.url=s3://models/runs",
-        "tracking.uri=http://mlflow:5000",
-        "training.device=cuda",
-    ]
-    found = settings_of("elements", overrides, runs=HERE)
-    assert (found.cluster, found.storage, found.tracking) == ("head:6379", ("s3://models/runs",), "http://mlflow:5000")
-    assert (found.corpus, found.splits, found.workers, found.gpus_per_worker) == ("elements", ("train", "dev"), 4, 1.0)
-    assert not found.needs_gpu_here
-    assert settings_of(None, ["training.device=cuda"], runs=HERE).needs_gpu_here
-
-
-def test_what_is_given_by_name_wins() -> None:
-    found = settings_of(
-        None, ["storage.url=s3://a"], runs=HERE, address="auto", storage=["s3://b", "s3://c"], tracking="http://t"
-    )
-    assert (found.cluster, found.storage, found.tracking) == ("auto", ("s3://b", "s3://c"), "http://t")
-
-
-def test_the_facts_of_a_job() -> None:
-    found = settings_of(None, ["facts.source=allennlp", "facts.allennlp.archive=srl.tar.gz"], runs=HERE)
-    assert found.archive == "srl.tar.gz"
-    found = settings_of(None, ["facts.source=precomputed", "facts.precomputed=frames.txt"], runs=HERE)
-    assert (found.archive, found.frames) == (None, "frames.txt")
+@pytest.mark.parametrize(
+    ("torch", "subject", "words"),
+    [
+        ("raise OSError('libcudart.so.12: cannot open')", "import", "libcudart.so.12: cannot open"),
+        ("raise ValueError('broken')", "torch", "the check failed: ValueError: broken"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "torch", "killed by SIGSEGV"),
+        ("import time; time.sleep(600)", "torch", "no answer within 2 s"),
+    ],
+)
+def test_a_library_that_breaks_or_hangs_is_a_finding(
+    torch: str, subject: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(torch)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if "sleep" in torch:
+        monkeypatch.setattr(areas, "SECONDS", 2.0)
+    (finding,) = areas.examine(Settings(), ["torch"])["torch"]
+    assert (finding.level, finding.subject, words in finding.message) == ("error", subject, True), finding
 
 
 # --- the command -------------------------------------------------------------------------------------------------
 
 
-def test_json_on_stdout_and_nothing_else(run: Run) -> None:
-    code, out, err = run("doctor", "--only", "caches", "--only", "system", "--json")
-    found = json.loads(out)
-    assert {one["area"] for one in found["findings"]} == {"caches", "system"}
-    assert (code, err) == (found["exit_code"], "")
+def test_every_area_is_checked_by_default(run: Run) -> None:
+    code, out, err = run("doctor", "--json")
+    result = json.loads(out)
+    assert {finding["area"] for finding in result["findings"]} == set(areas.AREAS)
+    assert not [finding for finding in result["findings"] if "the check failed" in finding["message"]]
+    assert (code, err) == (result["exit_code"], "")
 
 
 def test_lines_without_a_terminal(run: Run) -> None:
-    code, out, err = run("doctor", "--only", "caches")
+    _, out, err = run("doctor", "--only", "ray")
     lines = [line.split("\t") for line in out.splitlines()]
-    assert lines[0] == ["area", "level", "what", "found", "what to do"]
-    assert [line[:3] for line in lines[1:3]] == [["caches", "ok", "cache"], ["caches", "ok", "runs"]]
-    assert (code, err) == (0, "0 errors, 0 warnings, 0 notes\n")
-
-
-def test_an_error_is_exit_code_11(run: Run) -> None:
-    uri = f"http://127.0.0.1:{free_ports(1)[0]}"
-    code, out, err = run("doctor", "--only", "mlflow", "--tracking", uri)
-    assert (code, err) == (11, "1 error, 0 warnings, 0 notes\n")
-    assert f"curl -sS {uri}/health" in out
+    assert lines[0] == ["area", "level", "subject", "message", "remedy"]
+    assert [line[:3] for line in lines[1:]] == [["ray", "ok", "token"], ["ray", "note", "cluster"]]
+    assert err == "0 errors, 0 warnings, 1 note\n"
 
 
 @pytest.mark.parametrize(
@@ -183,32 +131,8 @@ def test_mistakes_of_the_user_are_exit_code_2(arguments: list[str], words: str, 
     assert (code, words in err) == (2, True)
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What a terminal of 100 columns shows."""
-    screen = io.StringIO()
-    shown = Console(file=screen, force_terminal=True, width=100, markup=False, highlight=False, color_system=None)
-    monkeypatch.setattr(console, "console", lambda: shown)
-    yield screen
-
-
-def test_a_table_by_area_on_a_terminal(terminal: io.StringIO) -> None:
-    findings = [
-        {"area": "ray", "level": "ok", "about": "version", "found": "ray 2.60.0", "remedy": None},
-        {"area": "ray", "level": "error", "about": "token", "found": "no [token]", "remedy": "export [RAY]=1"},
-        {"area": "disk", "level": "note", "about": "room", "found": "some", "remedy": None},
-    ]
-    command_module._print(findings)
-    shown = terminal.getvalue()
-    assert shown.count("\n│ ray ") == 1  # an area is named once
-    assert "│ disk │ note" in shown
-    lines = shown.splitlines()
-    (number,) = [number for number, line in enumerate(lines) if "no [token]" in line]
-    assert "export [RAY]=1" in lines[number + 1]
-
-
-def test_no_secret_is_printed(s3: str, run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that has credentials is asked, and refuses them."""
+def test_no_secret_is_printed(s3: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow quotes the credentials that it was sent; the store and the cluster refuse theirs."""
     secrets = {
         "AWS_ACCESS_KEY_ID": "AKIASECRETSECRET1234",
         "AWS_SECRET_ACCESS_KEY": "aws-secret-aws-secret",
@@ -218,16 +142,15 @@ def test_no_secret_is_printed(s3: str, run: Run, home: Path, monkeypatch: pytest
     }
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    echo = " ".join(secrets.values())  # a server that quotes what it was sent
-    with Answers({"/api/2.0/mlflow/experiments/get-by-name": (500, echo)}) as server:
+    with answering({"/api/2.0/mlflow/experiments/get-by-name": (400, " ".join(secrets.values()))}) as url:
         code, out, err = run(
             *("doctor", "--json", "--only", "ray", "--only", "mlflow", "--only", "storage"),
-            *("--tracking", server.url.replace("://", "://bob:uri-secret@"), "--storage", f"{s3}/x"),
-            *("--address", f"127.0.0.1:{free_ports(1)[0]}"),
+            *(f"tracking.uri={url.replace('://', '://bob:uri-secret@')}", f"storage.url={s3}-other/x"),
+            f"cluster.address=127.0.0.1:{free_ports(1)[0]}",
         )
-    found = json.loads(out)
+    findings = json.loads(out)["findings"]
     assert code == 11
-    assert {one["area"] for one in found["findings"] if one["level"] == "error"} == {"ray", "mlflow"}
-    assert any("answers 500" in one["found"] and "***" in one["found"] for one in found["findings"])
+    assert {finding["area"] for finding in findings if finding["level"] == "error"} == {"ray", "mlflow", "storage"}
+    assert any(finding["area"] == "mlflow" and "*** ann ***" in finding["message"] for finding in findings), findings
     for secret in (*(value for value in secrets.values() if value != "ann"), "uri-secret"):
         assert secret not in out + err

@@ -1,251 +1,123 @@
-"""Ports with real sockets; disks, memory, CPUs, open files and clocks as small machines and containers have them."""
+"""Python's packages, torch and GPUs, corpora and disks of this machine."""
 
 from __future__ import annotations
 
-import os
-import resource
-import socket
-import time
-from collections.abc import Callable, Iterator
+import shutil
+from collections import namedtuple
 from pathlib import Path
-from types import SimpleNamespace
 
-import psutil
 import pytest
 
-from agggen_platform.doctor import disk, ports, reach, system
+from agggen_platform.doctor import accelerator, data, disk, packages
 from agggen_platform.doctor.settings import Settings
-from tests.processes import free_ports
-from tests.unit.doctor.servers import only, said
+from tests.unit.doctor.helpers import levels, only
 
-GIB = 1 << 30
+HERE = Settings()
 
-
-# --- ports -------------------------------------------------------------------------------------------------------
+# --- packages ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)], ids=["IPv4", "IPv6"])
-def taken(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
-    """Host and port of a socket of ours that listens."""
-    host, family = request.param
-    with socket.socket(family) as one:
-        try:
-            one.bind((host, 0))
-        except OSError:
-            pytest.skip(f"this machine has no {host}")
-        one.listen()
-        yield host, one.getsockname()[1]
-
-
-def test_a_port_that_is_free() -> None:
-    (number,) = free_ports(1)
-    (found,) = ports.ports((ports.Port(number, "MLflow", ("mlflow",), "another"),))
-    assert (found.level, found.about, found.found) == ("ok", str(number), "free, for MLflow")
-
-
-def test_a_port_that_another_program_has(taken: tuple[str, int]) -> None:
-    host, number = taken
-    (found,) = ports.ports((ports.Port(number, "MLflow", ("mlflow",), "agggen runs ui --port 5001"),))
-    name = psutil.Process().name()
-    assert (found.level, found.remedy) == ("warning", "agggen runs ui --port 5001")
-    assert found.found == f"{name} (process {os.getpid()}) at {host} has the port of MLflow"
-
-
-def test_a_port_that_its_own_program_has(taken: tuple[str, int]) -> None:
-    usual = (psutil.Process().name().lower(),)
-    (found,) = ports.ports((ports.Port(taken[1], "MLflow", usual, "agggen runs ui --port 5001"),))
-    assert (found.level, found.found.startswith("MLflow has it: ")) == ("note", True)
-
-
-def test_a_system_that_does_not_say_who_listens(taken: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As macOS without root: a knock says whether somebody does."""
-
-    def refused(_: str) -> None:
-        raise psutil.AccessDenied
-
-    monkeypatch.setattr(psutil, "net_connections", refused)
-    assert reach.listeners(free_ports(1)[0]) == []
-    if taken[0] == "127.0.0.1":
-        assert reach.listeners(taken[1]) == [reach.Listener("127.0.0.1", None, None)]
-
-
-def test_a_process_that_cannot_be_seen_is_no_known_one() -> None:
-    assert str(reach.Listener("0.0.0.0", None, None)) == "a process of another user or container at 0.0.0.0"
-
-
-def test_the_ports_are_those_that_agggen_and_ray_use() -> None:
-    assert [port.number for port in ports.PORTS] == [8000, 8265, 6379, 5000, 8080]
-
-
-# --- disk --------------------------------------------------------------------------------------------------------
-
-Usage = Callable[[float, float], None]
-
-
-@pytest.fixture
-def usage(monkeypatch: pytest.MonkeyPatch) -> Usage:
-    """Sets what all disks have: GiB in all, and free."""
-
-    def call(total: float, free: float) -> None:
-        size = SimpleNamespace(total=int(total * GIB), free=int(free * GIB))
-        monkeypatch.setattr(disk, "shutil", SimpleNamespace(disk_usage=lambda _: size))
-
-    return call
-
-
-def test_this_machines_disks_can_be_read() -> None:
-    assert set(said(disk.room(Settings()))) == {"runs", "cache"}
-    assert {*said(disk.ray_folder()), *said(disk.shared_memory())} == {"ray", "shared memory"}
-
-
-@pytest.mark.parametrize(("free", "level"), [(100, "ok"), (3, "warning"), (0.5, "error")])
-def test_room_for_runs(free: float, level: str, usage: Usage) -> None:
-    usage(1000, free)
-    assert said(disk.room(Settings())) == {"runs": level, "cache": level}
-
-
-@pytest.mark.parametrize(("free", "level"), [(500, "ok"), (80, "warning"), (50, "error"), (10, "error")])
-def test_ray_stops_where_its_disk_is_nearly_full(free: float, level: str, usage: Usage) -> None:
-    usage(1000, free)
-    (found,) = disk.ray_folder()
-    assert (found.level, level == "ok" or str(found.remedy).startswith("du -sh ")) == (level, True)
-
-
-def test_the_folder_of_ray(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", str(home))
-    assert f"the disk of {home}/ray is" in only(disk.ray_folder(), "ray").found
+def distribution(folder: Path, name: str, version: str, *requires: str) -> None:
+    """What `importlib.metadata` finds of an installed package."""
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    info.joinpath("METADATA").write_text("\n".join([*lines, *(f"Requires-Dist: {line}" for line in requires)]))
 
 
 @pytest.mark.parametrize(
-    ("free", "level", "words"),
-    [(16, "ok", None), (2, "note", "--object-store-memory=1932525568"), (1 / 16, "warning", "docker run --shm-size")],
-)
-def test_shared_memory(
-    free: float, level: str, words: str | None, usage: Usage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage(free, free)
-    monkeypatch.setattr(disk, "psutil", SimpleNamespace(virtual_memory=lambda: SimpleNamespace(total=32 * GIB)))
-    (found,) = disk.shared_memory()
-    assert (found.level, words is None or words in str(found.remedy)) == (level, True)
-
-
-def test_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_SHARED", tmp_path / "absent")
-    assert said(disk.shared_memory()) == {"shared memory": "note"}
-
-
-# --- memory and CPUs ---------------------------------------------------------------------------------------------
-
-Group = Callable[..., None]
-
-
-@pytest.fixture
-def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
-    """Makes the files of control groups that are given by path, and a machine of 64 GiB and 8 CPUs."""
-
-    def call(own: str, **files: str) -> None:
-        (tmp_path / "own").write_text(own)
-        for name, content in files.items():
-            path = tmp_path / "cgroup" / name.replace("__", "/").replace("_dot_", ".")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
-
-    monkeypatch.setattr(system, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(system, "_OWN", tmp_path / "own")
-    machine = SimpleNamespace(total=64 * GIB, available=60 * GIB)
-    monkeypatch.setattr(system, "psutil", SimpleNamespace(virtual_memory=lambda: machine))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    return call
-
-
-def two(memory: str, cpu: str, used: int = 0) -> dict[str, str]:
-    return {"memory_dot_max": memory, "memory_dot_current": str(used), "cpu_dot_max": cpu}
-
-
-def test_the_limits_of_this_machine_can_be_read() -> None:
-    assert set(said(system.memory())) | set(said(system.cpus())) == {"memory", "CPUs"}
-
-
-@pytest.mark.parametrize("files", [two("max", "max 100000"), {}])
-def test_without_limits_it_is_the_machine_that_counts(files: dict[str, str], group: Group) -> None:
-    group("0::/\n", **files)
-    assert system.limits() == system.Limits(None, 0, None)
-    assert only(system.memory(), "memory").found == "60.0 GiB are free of 64.0 GiB of this machine"
-    assert said(system.cpus()) == {"CPUs": "ok"}
-
-
-@pytest.mark.parametrize(("limit", "used", "level"), [(16, 2, "ok"), (6, 3, "warning"), (2, 1.5, "error")])
-def test_the_memory_of_a_container(limit: int, used: float, level: str, group: Group) -> None:
-    group("0::/\n", **two(str(limit * GIB), "max 100000", int(used * GIB)))
-    (found,) = system.memory()
-    free = f"{limit - used:.1f} GiB are free of {limit}.0 GiB that this container may use"
-    assert (found.level, found.found.startswith(free)) == (level, True)
-
-
-def test_a_group_below_the_root(group: Group) -> None:
-    group("0::/pod/agggen\n", pod__agggen__memory_dot_max=str(2 * GIB), pod__agggen__cpu_dot_max="150000 100000")
-    assert system.limits() == system.Limits(2 * GIB, 0, 1.5)
-
-
-def test_groups_of_the_first_version(group: Group) -> None:
-    files = {"limit_in_bytes": str(2 * GIB), "usage_in_bytes": str(GIB)}
-    memory = {f"memory__pod__memory_dot_{name}": content for name, content in files.items()}
-    cpu = {"cpu__cpu_dot_cfs_quota_us": "50000", "cpu__cpu_dot_cfs_period_us": "100000"}
-    group("4:memory:/pod\n1:cpu,cpuacct:/pod\n0::/\n", **memory, **cpu)  # the second is seen as the root
-    assert system.limits() == system.Limits(2 * GIB, GIB, 0.5)
-    group(
-        "4:memory:/pod\n", memory__pod__memory_dot_limit_in_bytes=str((1 << 63) - 4096), cpu__cpu_dot_cfs_quota_us="-1"
-    )
-    assert system.limits() == system.Limits(None, GIB, None)
-
-
-@pytest.mark.parametrize(
-    ("quota", "threads", "level"),
-    [("200000 100000", None, "warning"), ("200000 100000", "2", "ok"), ("200000 100000", "8", "warning")],
-)
-def test_a_quota_of_cpus_that_libraries_do_not_see(
-    quota: str, threads: str | None, level: str, group: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group("0::/\n", **two("max", quota))
-    if threads:
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    (found,) = system.cpus()
-    assert found.level == level
-    assert level == "ok" or str(found.remedy).startswith("export OMP_NUM_THREADS=2 ")
-
-
-# --- open files and clocks ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("soft", "hard", "level"),
+    ("requirement", "version", "problem"),
     [
-        (65536, 65536, "ok"),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, "ok"),
-        (1024, 65536, "note"),
-        (1024, 2048, "warning"),
-        (256, 256, "error"),
+        ("torch>=2.10", "2.10.0+cpu", None),
+        ("torch>=2.10", "2.9.1", "agggen needs torch>=2.10, but 2.9.1 is installed"),
+        ("absent-package>=1", None, "agggen needs absent-package>=1, but it is not installed"),
+        ("ray[data]>=2.55 ; extra == 'cluster'", "2.53.0", "agggen needs ray>=2.55, but 2.53.0 is installed"),
+        ("absent-package>=1 ; extra == 'cluster'", None, None),
     ],
 )
-def test_open_files(soft: int, hard: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    (found,) = system.open_files()
-    assert (found.level, level == "ok" or "ulimit" in str(found.remedy)) == (level, True)
+def test_installed_packages_must_be_in_the_declared_ranges(
+    requirement: str, version: str | None, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distribution(tmp_path, "agggen", "0.1.0", requirement)
+    if version is not None:
+        distribution(tmp_path, requirement.partition(">")[0].partition("[")[0], version)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finding = only(packages.check(HERE), "packages")
+    assert finding.level == ("ok" if problem is None else "error")
+    assert problem is None or (finding.message, str(finding.remedy)[:13]) == (problem, "pip install '")
+
+
+# --- torch -------------------------------------------------------------------------------------------------------
+
+
+def test_the_torch_of_this_environment() -> None:
+    findings = list(accelerator.check(HERE))
+    assert levels(findings)["version"] == "ok"
+    assert "error" not in levels(findings).values(), findings
 
 
 @pytest.mark.parametrize(
-    ("zone", "level"), [(None, "ok"), ("UTC", "ok"), ("CET-1CEST,M3.5.0,M10.5.0", "ok"), ("Mars/Olympus", "warning")]
+    ("settings", "driver", "level"),
+    [
+        (HERE, False, "note"),
+        (HERE, True, "warning"),
+        (Settings(device="cuda"), False, "error"),
+        (Settings(workers=2, gpus_per_worker=1), False, "error"),
+        (Settings(workers=2, gpus_per_worker=1, address="head:6379"), False, "note"),
+    ],
 )
-def test_time_zones(zone: str | None, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if zone is None:
-        monkeypatch.delenv("TZ", raising=False)
-    else:
-        monkeypatch.setenv("TZ", zone)
-    assert said(system.clock()) == {"clock": level}
+def test_a_torch_without_gpu(settings: Settings, driver: bool, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/nvidia-smi" if driver else None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert levels(accelerator.check(settings))["GPU"] == level
 
 
-def test_a_clock_that_was_never_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 86400.0)
-    (found,) = system.clock()
-    assert (found.level, "1970-01-0" in found.found) == ("error", True)
+# --- corpora -----------------------------------------------------------------------------------------------------
+
+
+def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGGGEN_DATA_HOME", str(home))
+    findings = list(data.check(HERE))
+    assert {levels(findings)[name] for name in ("e2e", "webnlg", "webnlg-plans")} == {"note"}
+    assert only(findings, "e2e").remedy == "agggen corpora fetch e2e"
+    assert levels(data.check(Settings(corpus="e2e")))["e2e"] == "error"
+    from agggen.corpora.fetch import read_manifest
+
+    files = read_manifest("e2e")
+    for file in files:
+        path = home / "e2e" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as stream:
+            stream.truncate(file.bytes)
+    assert levels(data.check(Settings(corpus="e2e")))["e2e"] == "ok"
+    with (home / "e2e" / files[0].path).open("ab") as stream:
+        stream.write(b"x")
+    finding = only(data.check(HERE), "e2e")
+    assert (finding.level, f"the first is {files[0].path}" in finding.message) == ("warning", True)
+
+
+def test_a_corpus_that_does_not_exist(home: Path) -> None:
+    assert levels(data.check(Settings(corpus="webnlk")))["corpus"] == "error"
+    (home / "prepared").mkdir()
+    assert "corpus" not in levels(data.check(Settings(corpus="prepared")))
+
+
+# --- disks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "runs", "ray"),
+    [(900 << 30, "ok", "ok"), (40 << 30, "ok", "error"), (4 << 30, "warning", "error"), (100 << 20, "error", "error")],
+)
+def test_space_on_disk(free: int, runs: str, ray: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")(1000 << 30, (1000 << 30) - free, free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    found = levels(disk.check(HERE))
+    assert (found["runs"], found["ray"]) == (runs, ray)
+
+
+def test_a_folder_that_cannot_be_created(home: Path) -> None:
+    (home / "file").write_text("")
+    assert levels(disk.check(Settings(runs="file/runs")))["runs"] == "error"
+    assert levels(disk.check(Settings(runs="new/runs")))["runs"] != "error"
+    assert [path.name for path in home.iterdir()] == ["file"]

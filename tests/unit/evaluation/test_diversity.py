@@ -14,8 +14,7 @@ from agggen.records import Plan
 
 def test_distinct_plans() -> None:
     first = [Plan.parse(text) for text in ("[a b] [c]", "[b a] [c]", "[c] [a b]", "[a] [b] [c]")]
-    assert distinct_plans([first, first[:1]]).value == (3 + 1) / 2
-    assert distinct_plans([first, first[:1]], ordered=False).value == (2 + 1) / 2
+    assert distinct_plans([first, first[:1]]).corpus().value == (3 + 1) / 2
     assert distinct_plans([first]).signature == "diversity|different plans|order:of groups|n-best:4|records:1"
 
 
@@ -33,13 +32,13 @@ def test_self_bleu_is_sacrebleus_of_each_text_against_the_others() -> None:
         sacrebleu.sentence_bleu(text, [other for other in texts if other is not text], lowercase=True).score
         for text in texts
     ) / len(texts)
-    assert self_bleu([texts, ["alone"]]).value == pytest.approx(expected)
-    assert self_bleu([texts[:1] * 3]).value == pytest.approx(100)
+    assert self_bleu([texts, ["alone"]]).corpus().value == pytest.approx(expected)
+    assert self_bleu([texts[:1] * 3]).corpus().value == pytest.approx(100)
     assert self_bleu([texts]).signature.endswith("|texts:3")
 
 
 def test_texts_alone_have_no_self_bleu() -> None:
-    assert math.isnan(self_bleu([["alone"], ["alone"]]).value)
+    assert math.isnan(self_bleu([["alone"], ["alone"]]).corpus().value)
 
 
 def test_bad_input_is_refused() -> None:

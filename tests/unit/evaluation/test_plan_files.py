@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agggen.errors import CorpusError, PlanError
-from agggen.evaluation.plan_files import parse_groups, read_alignments, read_plans
-from agggen.records import Plan
+from agggen.errors import CorpusError
+from agggen.evaluation.plan_files import read_alignments, read_plans
 
 GOLD = [
     {"id": "1", "plan": "[a b] [c]"},
@@ -28,43 +25,6 @@ TEXTS = [
 def write(path: Path, lines: list[Any]) -> Path:
     path.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines), encoding="utf-8")
     return path
-
-
-@given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
-def test_whole_plans_are_read_as_plans_are(names: list[list[str]]) -> None:
-    flat = dict.fromkeys(name for group in names for name in group)
-    plan = Plan(tuple((f"{name}{number}",) for number, name in enumerate(flat)))
-    assert parse_groups(str(plan)) == Plan.parse(str(plan)).states == plan.states
-
-
-def test_groups_may_be_empty() -> None:
-    assert parse_groups('[] [a "b c"]\t[ ]') == ((), ("a", "b c"), ())
-
-
-def test_facts_may_repeat_a_predicate_where_that_is_allowed() -> None:
-    assert parse_groups("[a b] [b]", repeats=True) == (("a", "b"), ("b",))
-    with pytest.raises(PlanError, match=r"column 8 .*'b' occurs a second time; it belongs to one group"):
-        parse_groups("[a b] [b]")
-    with pytest.raises(PlanError, match=r"column 4 .*'a' occurs a second time"):
-        parse_groups("[a a]", repeats=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the plan is empty"),
-        ("[a", "column 1 .*never closed"),
-        ("[a [b]]", "column 4 .*do not nest"),
-        ("a [b]", r"column 1 .*expected '\[', found 'a'"),
-        ("[a] ]", r"column 5 .*expected '\[', found '\]'"),
-        ('[a "b]', "column 4 .*must be a JSON string"),
-        ('["  "]', "column 2 .*the predicate is empty"),
-        (r'["\q"]', "column 2 .*must be a JSON string"),
-    ],
-)
-def test_what_is_no_plan_is_refused_with_the_column(text: str, message: str) -> None:
-    with pytest.raises(PlanError, match=message):
-        parse_groups(text)
 
 
 def test_plans_are_matched_by_id(tmp_path: Path) -> None:
@@ -126,6 +86,7 @@ def test_several_texts_of_one_id_are_told_apart_by_their_words(tmp_path: Path) -
         ([{"id": "1", "plan": "[a]"}], r"plans.jsonl has no plan for \S*gold.jsonl, line 3, id '2'"),
         ([{"id": "2", "plan": "[a]"}, {"id": "3", "plan": "[a]"}], "line 2, id '3': .*gold.jsonl has no such id"),
         ([{"id": "2", "plan": "[a]"}, {"id": 2, "plan": "[a]"}], "line 2, id '2': line 1 has the same id"),
+        ([{"id": "2", "plan": ""}], "line 1, id '2': the plan is empty"),
         ([{"id": "2", "plan": "[a"}], "line 1, id '2': column 1 of plan"),
         ([{"id": "2", "plan": "[a] [a]"}], "line 1, id '2': column 6 .*second time"),
         ([{"id": "2", "plan": ["a"]}], "line 1, id '2': needs a 'plan'"),

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.e2e import parse_meaning
-from agggen.errors import RecordError
 from agggen.records import Record
 from agggen.verification.e2e import SLOTS, Reading, slot_error_rate, slot_errors
 from agggen.verification.e2e.matching import canonical
@@ -31,33 +30,26 @@ def rows(path: Path, *columns: str, delimiter: str = ",") -> Iterator[tuple[str,
 # --- outputs with published rates -----------------------------------------------------------------------------------
 
 
-def inputs(path: Path) -> list[Record | None]:
-    """A record for each meaning representation by first appearance; None where it has no name to be its subject."""
-    found: list[Record | None] = []
-    for meaning in dict.fromkeys(meaning for (meaning,) in rows(path, "mr")):
-        try:
-            found.append(Record(f"line {len(found) + 1}", parse_meaning(meaning)))
-        except RecordError:
-            found.append(None)
-    return found
+def inputs(path: Path) -> list[Record]:
+    """A record for each meaning representation by first appearance."""
+    meanings = dict.fromkeys(meaning for (meaning,) in rows(path, "mr"))
+    return [Record(f"line {number}", parse_meaning(meaning)) for number, meaning in enumerate(meanings, start=1)]
 
 
 @pytest.fixture(scope="module")
-def original(data_home: Path) -> list[Record | None]:
+def original(data_home: Path) -> list[Record]:
     return inputs(data_home / "e2e" / "testset_w_refs.csv")
 
 
 @pytest.fixture(scope="module")
-def cleaned(data_home: Path) -> list[Record | None]:
+def cleaned(data_home: Path) -> list[Record]:
     found = inputs(data_home / "e2e_cleaned" / "test-fixed.csv")
-    assert (len(found), found.count(None)) == (1847, 3)
+    assert len(found) == 1847
     return found
 
 
-def rates(records: list[Record | None], output: Path, reading: Reading = "published") -> list[float]:
-    lines = zip(records, output.read_text(encoding="utf-8").splitlines(), strict=True)
-    pairs = [(record, line) for record, line in lines if record is not None]
-    scores = slot_error_rate([record for record, _ in pairs], [text for _, text in pairs], reading)
+def rates(records: list[Record], output: Path, reading: Reading = "published") -> list[float]:
+    scores = slot_error_rate(records, output.read_text(encoding="utf-8").splitlines(), reading)
     return [float(scores[f"ser.{part}"]) for part in PARTS]
 
 
@@ -69,7 +61,7 @@ def tgen(data_home: Path, group: str) -> tuple[Path, list[float]]:
     return data_home / "outputs" / "e2e_cleaning" / f"{group}.run0.txt", published[group]
 
 
-def test_aggen_has_its_published_rates(data_home: Path, original: list[Record | None]) -> None:
+def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) -> None:
     table = data_home / "published_scores" / "agggen_paper_e2e.tsv"
     columns = ("source_run", "kind", "Add", "Miss", "Wrong", "SER")
     published = {row[:2]: [float(value) for value in row[2:]] for row in rows(table, *columns, delimiter="\t")}
@@ -83,7 +75,7 @@ def test_aggen_has_its_published_rates(data_home: Path, original: list[Record | 
 
 
 @pytest.mark.parametrize("system", ["tgen-minus", "tgen-std", "tgen-plus"])
-def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record | None], system: str) -> None:
+def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record], system: str) -> None:
     """One run of five, whose mean is published: runs differ by more than the patterns do.
 
     Of the 94 values that the run of tgen-plus misses, 90 have no word in the text that could be about their slot: it
@@ -95,14 +87,14 @@ def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record
     assert found == pytest.approx(published, abs=0.8)
 
 
-def test_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record | None]) -> None:
+def test_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
     output, published = tgen(data_home, "train-clean_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.15)
     output, published = tgen(data_home, "train-orig_test-clean/tgen-std")
     assert rates(cleaned, output) == pytest.approx(published, abs=0.8)
 
 
-def test_people_find_fewer_errors_than_the_published_reading(data_home: Path, cleaned: list[Record | None]) -> None:
+def test_people_find_fewer_errors_than_the_published_reading(data_home: Path, cleaned: list[Record]) -> None:
     """An average rating does not make an average price: what the plain reading adds is less, not more."""
     output, _ = tgen(data_home, "train-orig_test-clean/tgen-std")
     published, plain = rates(cleaned, output), rates(cleaned, output, "plain")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from agggen.errors import AggGenError, RecordError
-from agggen.evaluation.protocols import score_texts
+from agggen.evaluation.protocols import PROTOCOLS, score_texts
 from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of, slot_statistics
+from agggen.evaluation.values import VALUES
 from agggen.records import Record, Reference, Triple
 from agggen.verification.e2e import slot_error_rate
 
@@ -27,9 +30,9 @@ FOREIGN = Record("b", (Triple("Ann", "birthPlace", "Rome"),), (Reference("Ann wa
 
 
 def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
-    assert metrics_of("e2e", None, RECORDS)[-2:] == ("cider", "ser")
+    assert metrics_of("e2e", None, RECORDS) == (*PROTOCOLS["e2e"], *VALUES, "ser")
     assert "ser" not in metrics_of("e2e", None, [*RECORDS, FOREIGN])
-    assert "ser" not in metrics_of("plain", None, RECORDS)
+    assert metrics_of("plain", None, RECORDS) == ("bleu", "chrf", "ter", *VALUES)
     assert foreign_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
 
 
@@ -43,7 +46,7 @@ def test_metrics_come_in_the_order_wanted_and_once() -> None:
         ("wmt", None, "no protocol 'wmt'; there are plain, e2e, webnlg-2017"),
         ("plain", ["nist"], "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
         ("plain", ["ser"], "protocol plain has no metric 'ser'"),
-        ("e2e", ["rouge"], "no metric 'rouge'; it has bleu, nist, meteor, rouge_l, cider, ser"),
+        ("e2e", ["rouge"], "no metric 'rouge'; it has bleu, nist, meteor, rouge_l, cider, values_whole, .*, ser"),
         ("plain", [], "no metric is named"),
     ],
 )
@@ -85,6 +88,20 @@ def test_intervals_and_comparison() -> None:
     assert bleu is not None
     assert errors is not None
     assert (bleu.second, errors.second) == (pytest.approx(100), 0)
+
+
+def test_values_of_two_systems_compare_whatever_was_found() -> None:
+    """Each signature says by what values were found, in which the systems differ."""
+    first = [TEXTS[0], TEXTS[1], "The Mill is a coffee shop near Crowne Plaza Hotel."]
+    found = measure_system(
+        "plain", ["invented", "values_whole"], RECORDS, first, ["The Mill is an Italian pub.", "", ""]
+    )
+    assert list(found) == ["invented", "values_whole"]
+    whole, invented = found["values_whole"].comparison, found["invented"].comparison
+    assert whole and invented
+    assert (whole.first, whole.second) == (pytest.approx(400 / 6), pytest.approx(200 / 6))
+    assert (invented.first, invented.second) == (pytest.approx(100 / 3), 0)
+    assert re.search(r"\|lexicon:none\|triples:6\|said:literal \d,rule \d,lexicon 0,phrase \d\|", whole.signature)
 
 
 def test_bad_input_is_refused() -> None:

@@ -9,13 +9,12 @@ from typing import Any, get_args
 import pytest
 
 from agggen.errors import AggGenError, ConfigError
-from agggen.facts.allennlp.config import AllenNLPConfig
-from agggen.facts.allennlp.errors import AllenNLPError
-from agggen.facts.config import FOR_NEW_TEXTS, SEGMENTERS, FactSource, SegmenterConfig, segmenter
+from agggen.facts.config import FOR_NEW_TEXTS, SEGMENTERS, AllenNLPConfig, FactSource, SegmenterConfig, segmenter
 from agggen.facts.framed import FrameSegmenter
 from agggen.run import FactsConfig, RunConfig
 from agggen_platform.config import flatten, load_config, overrides_of
 from agggen_platform.segmentation.config import SegmentConfig
+from agggen_platform.srl.errors import AllenNLPError
 
 TEXT = "Bolt, who was drawn by Gary Cohn, is a comic character."
 
@@ -73,6 +72,12 @@ def test_a_source_without_what_it_needs(settings: dict[str, Any], message: str) 
         FactsConfig(**settings)
     with pytest.raises(ConfigError, match=message):
         segmenter(settings["source"])
+
+
+def test_allennlp_needs_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agggen.facts.config._ALLENNLP", "absent_platform.source:AllenNLPFrames")
+    with pytest.raises(ConfigError, match="comes with agggen's platform: No module named 'absent_platform'"):
+        segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("a.tar.gz")))
 
 
 def test_an_unpinned_remote_archive_is_refused_before_anything_is_fetched() -> None:

@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 
 from agggen.errors import AggGenError
 from agggen.facts import cut
-from agggen.facts.drawing import marked
 from agggen.facts.frames import Frame, Phrase, Sentence
 from agggen.facts.grouping import fact_starts
 from agggen.facts.tree import LEVELS, Level, Node, build_tree
 from tests.unit.facts.role_notation import joined, sentence
+
+
+def marked(described: Sentence, level: Level = "full") -> str:
+    """The words of a sentence with a bar between facts: ``Bolt is a comic | drawn by Cohn .``"""
+    words = described.words.words
+    starts = fact_starts(described, level)
+    return " | ".join(" ".join(words[start:end]) for start, end in pairwise((*starts, len(words))))
+
 
 CASES = {
     "one frame is one fact": (

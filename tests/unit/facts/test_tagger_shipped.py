@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from agggen.errors import BundleError
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
 from agggen.facts.frames import FrameSource
-from agggen.facts.tagger.data import Sentence as Annotated
-from agggen.facts.tagger.data import check_bio, read_split
-from agggen.facts.tagger.evaluate import evaluate_annotated, evaluate_source, joined_words, read_allennlp
 from agggen.facts.tagger.features import is_address
 from agggen.facts.tagger.store import RoleTagger, load_tagger
+from agggen_platform.srl.tagger.data import Sentence as Annotated
+from agggen_platform.srl.tagger.data import check_bio, read_split
+from agggen_platform.srl.tagger.evaluate import evaluate_annotated, evaluate_source, joined_words, read_allennlp
 from tests.sent import sent
 
 ALAN, WATERMAN = (

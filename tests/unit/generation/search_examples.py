@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.hypotheses import Hypothesis
+from agggen.generation.constraints import Constraint
+from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.search import BeamSearch, Task
-from agggen.generation.words import A_VALUE, PATIENCE, Missing
+from agggen.generation.words import FALLBACK_WORD_LOG_P, LIKELY_END, PATIENCE, SCORE_MARGIN
 from agggen.model.batch import CLS, END, FACT, LAST, PAD, SEP, UNK, Example, collate
 from agggen.model.joint import JointModel
 from tests.unit.model.enumeration import UNSAYABLE, EmissionTwin, random_example, tiny_model
@@ -50,11 +51,11 @@ def search(
     records: Sequence[Example],
     tasks: Sequence[Task],
     config: BeamConfig,
-    missing: Missing | None = None,
+    constrain: Callable[[PlanPrefix], Constraint] | None = None,
     room: int = 4,
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
-        found = dict(BeamSearch(model, model.encode(collate(records)), config, missing).write(tasks, room))
+        found = dict(BeamSearch(model, model.encode(collate(records)), config, constrain).write(tasks, room))
     return [found[task] for task in range(len(tasks))]
 
 
@@ -74,7 +75,7 @@ def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class Open:
+class ActiveFacts:
     """A text in the making: its log-probability, its finished facts, and the words of the present one."""
 
     log_p: float
@@ -82,7 +83,7 @@ class Open:
     words: tuple[int, ...] = ()
 
 
-def next_words(model: JointModel, example: Example, groups: Groups, text: Open) -> dict[int, float]:
+def next_words(model: JointModel, example: Example, groups: Groups, text: ActiveFacts) -> dict[int, float]:
     """p of each word that may come next, everything computed anew."""
     twin = EmissionTwin(model, replace(example, facts=((),) * len(groups)))
     fact, group = len(text.facts), frozenset(groups[len(text.facts)])
@@ -96,45 +97,87 @@ def next_words(model: JointModel, example: Example, groups: Groups, text: Open) 
     return {word: p[word] for word in p if word not in (UNSAYABLE, PAD, UNK, CLS, SEP, FACT, LAST)}
 
 
+def must_follow(constraint: Constraint, words: Sequence[int]) -> set[int]:
+    """The words of which one must come next, by the definition: those that go on with a value that was begun."""
+    following: set[int] = set()
+    for spellings in constraint.values:
+        said = any(spelling in _windows(words, len(spelling)) for spelling in spellings)
+        for spelling in spellings:
+            for length in range(1, len(spelling) + 1):
+                begun = tuple(words[-length:]) == spelling[:length]
+                if begun and length == len(spelling):
+                    return set()
+                if begun and not said and constraint.binding & set(spelling[:length]):
+                    following.add(spelling[length])
+    return following
+
+
+def may_end(constraint: Constraint, words: Sequence[int], before: Sequence[int]) -> bool:
+    said = [
+        number in constraint.elastic or any(spelling in _windows(words, len(spelling)) for spelling in spellings)
+        for number, spellings in enumerate(constraint.values)
+    ]
+    return all(said) and constraint.judge(words, before)
+
+
+def _windows(words: Sequence[int], size: int) -> set[tuple[int, ...]]:
+    return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
+
+
 def slow_search(
     model: JointModel,
     example: Example,
     groups: Groups,
     config: BeamConfig,
-    missing: Callable[[frozenset[int], Sequence[int]], int] | None = None,
+    constrain: Callable[[PlanPrefix], Constraint] | None = None,
 ) -> list[Hypothesis]:
     """The search of one task, hypothesis by hypothesis."""
 
-    def score(text: Open, end: int) -> float:
+    def score(text: ActiveFacts, end: int) -> float:
         """With the length penalty, as if the present fact ended after `end` words."""
         length = sum(len(fact) + 1 for fact in text.facts) + 1 + end
         return text.log_p / ((5 + length) / 6) ** config.length_penalty
 
-    finished = [Open(0.0, ())]
-    for group in groups:
-        live, done = finished, list[tuple[float, int, Open]]()
-        enough, waited = config.beam if missing is None else 1, 0
+    finished, k = [ActiveFacts(0.0, ())], config.beam
+    for number, group in enumerate(groups, start=1):
+        beginning = PlanPrefix(0, tuple(map(frozenset, groups[:number])), number == len(groups))
+        constraint = constrain(beginning) if constrain else None
+        mark = LAST if beginning.last else FACT
+        live, done, free, waited = finished, list[tuple[float, ActiveFacts]](), list[float](), 0
         floor = min(max(len(group) * config.min_tokens_per_triple, 1), config.max_fact_tokens)
         for step in range(config.max_fact_tokens + 1):
-            longer = []
+            longer, best = [], max((ended for ended, _ in done), default=-math.inf)
             for text in live:
                 said = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
+                bound = must_follow(constraint, text.words) if constraint else set()
                 for word, p in next_words(model, example, groups, text).items():
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
+                    if (bound and word not in bound) or (constraint and word in constraint.barred):
+                        continue
                     if word != END:
                         if not config.block_ngrams or new.words[-config.block_ngrams :] not in said:
                             longer.append(new)
                     elif step >= floor:
-                        lost = 0 if missing is None else missing(frozenset(group), text.words)
-                        done.append((score(new, step) - A_VALUE * lost, lost, new))
-            done = sorted(done, key=lambda item: -item[0])[: config.beam]
-            live = sorted(longer, key=lambda text: -text.log_p)[: config.beam]
+                        free.append(score(new, step))
+                        before = [t for fact in text.facts for t in (FACT, *fact)] + [mark]
+                        judged = p > math.exp(LIKELY_END) and score(new, step) > best - SCORE_MARGIN
+                        if constraint is None or (judged and may_end(constraint, text.words, before)):
+                            done.append((score(new, step), new))
+            done = sorted(done, key=lambda item: -item[0])[:k]
+            live = sorted(longer, key=lambda text: -text.log_p)[:k]
             hope = max((score(text, step + 1) for text in live), default=-math.inf)
-            if not live or (len(done) >= enough and done[enough - 1][0] >= hope):
+            if not live or (len(done) >= k and done[-1][0] >= hope):
                 break
-            waited += missing is not None and any(s + A_VALUE * lost >= hope for s, lost, _ in done)
-            if waited == PATIENCE:
-                break
-        finished = [Open(text.log_p, (*text.facts, text.words[:-1])) for _, lost, text in done if lost <= done[0][1]]
+            if constraint is not None and len(free) >= k and sorted(free)[-k] >= hope:
+                waited += 1
+                if waited == PATIENCE or (done and done[0][0] >= hope):
+                    break
+        if constraint is not None and not done:
+            best = max(finished, key=lambda text: text.log_p)
+            before = [t for fact in best.facts for t in (FACT, *fact)] + [mark]
+            instead = constraint.instead(before)
+            log_p = best.log_p + FALLBACK_WORD_LOG_P * len(instead)
+            done = [(0.0, replace(best, log_p=log_p, words=(*instead, END)))]
+        finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
     found = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
     return sorted(found, key=lambda h: -h.score)

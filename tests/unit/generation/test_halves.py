@@ -15,6 +15,7 @@ from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates, Generator, InferenceConfig
 from agggen.generation.planner import MAX_TRIPLES, Planner
 from agggen.generation.search import BeamSearch, Task
+from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record, Triple
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, plain, same
 
@@ -30,7 +31,7 @@ SETTINGS = [
 @pytest.mark.parametrize("config", SETTINGS)
 def test_generate_is_planning_and_then_writing(config: InferenceConfig) -> None:
     machine = generator()
-    halves = machine.write(RECORDS, machine.candidates(RECORDS, config=config), 3, config)
+    halves = machine.write(RECORDS, machine.planner.candidates(RECORDS, config=config), 3, config)
     assert halves == machine.generate(RECORDS, n_best=3, config=config)
 
 
@@ -39,36 +40,34 @@ def test_so_it_is_with_human_plans() -> None:
         generator(),
         [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None],
     )
-    found = machine.candidates(RECORDS, plans, complete=True)
+    found = machine.planner.candidates(RECORDS, plans, complete=True)
     assert machine.write(RECORDS, found, 2) == machine.generate(RECORDS, plans, complete=True, n_best=2)
-    assert [candidates.plans[0] for candidates in found[::2]] == [((2,), *found[0].plans[0][1:]), ((3, 2, 1, 0),)]
-    assert found[2].log_probabilities == (None,)  # larger than the model's L
+    first, third = found[0].plans[0], found[2].plans[0]
+    assert first.states[0] == (2,)
+    assert (third.states, third.log_probability) == (((3, 2, 1, 0),), None)  # larger than the model's L
 
 
 def test_candidates_have_the_probabilities_of_their_plans() -> None:
-    machine = generator()
-    for record, found in zip(RECORDS, machine.candidates(RECORDS, config=replace(SHORT, level=1)), strict=True):
-        (every,) = machine.plan([record], k=1000)
-        known = {planned.plan: planned.log_probability for planned in every}
-        assert len(found.plans) == len(set(found.plans)) <= SHORT.plans
-        for states, log_probability in zip(found.plans, found.log_probabilities, strict=True):
-            plan = Plan(tuple(tuple(record.predicates[i] for i in state) for state in states))
-            assert log_probability == pytest.approx(known[plan], abs=1e-9)
+    machine, config = generator(), replace(SHORT, level=1)
+    for record, found in zip(RECORDS, machine.planner.candidates(RECORDS, config=config), strict=True):
+        (every,) = machine.planner.plan([record], k=1000, config=config)
+        best = [(named_plan(record, plan.states), plan.log_probability) for plan in found.plans]
+        assert best == [(planned.plan, planned.log_probability) for planned in every[: len(found.plans)]]
+        assert len(found.plans) == min(SHORT.plans, len(every))
 
 
 @pytest.mark.parametrize("reward", [-1.0, 0.5, 20.0])
 def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> None:
-    machine, config = generator(), replace(SHORT, group_reward=reward)
-    planner = Planner(machine.model.transitions, machine.encoder, config)
-    for record, candidates in zip(RECORDS, planner.candidates(RECORDS), strict=True):
-        ((*before,), (*after,)) = ((m.plan([record], k=1000)[0]) for m in (machine, planner))
+    planner, config = generator().planner, replace(SHORT, group_reward=reward)
+    for record, candidates in zip(RECORDS, planner.candidates(RECORDS, config=config), strict=True):
+        before, after = (planner.plan([record], 1000, settings)[0] for settings in (None, config))
         weights = {each.plan: math.exp((each.log_probability or 0) + reward * len(each.plan.states)) for each in before}
         total = math.fsum(weights.values())
         assert {each.plan for each in after} == set(weights)
         for each in after:
             assert math.exp(each.log_probability or 0) == pytest.approx(weights[each.plan] / total, abs=1e-9)
         best = [each.log_probability for each in after[: len(candidates.plans)]]
-        assert candidates.log_probabilities == pytest.approx(best, abs=1e-9)
+        assert [plan.log_probability for plan in candidates.plans] == pytest.approx(best, abs=1e-9)
         if reward > 10:
             assert len(after[0].plan.states) == len(record.triples)
 
@@ -76,8 +75,8 @@ def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> No
 def test_planning_needs_the_transitions_alone() -> None:
     machine = generator()
     planner = Planner(machine.model.transitions, machine.encoder, SHORT)
-    assert planner.candidates(RECORDS) == machine.candidates(RECORDS)
-    assert planner.plan(RECORDS, k=4) == machine.plan(RECORDS, k=4)
+    assert planner.candidates(RECORDS) == machine.planner.candidates(RECORDS)
+    assert planner.plan(RECORDS, k=4) == machine.planner.plan(RECORDS, k=4)
 
 
 def test_records_of_one_call_may_have_settings_of_their_own() -> None:
@@ -88,14 +87,14 @@ def test_records_of_one_call_may_have_settings_of_their_own() -> None:
     configs = [
         None,
         replace(SHORT, beam=wide),
-        replace(SHORT, plan_weight=0.0, missing_penalty=0.0),
+        replace(SHORT, plan_weight=0.0, verify="strict"),
         replace(SHORT, level=1, plans=1),
         replace(SHORT, beam=wide, ablation="random-order"),
         replace(SHORT, beam=BeamConfig(beam=2, max_fact_tokens=6, length_penalty=0.0)),
     ]
     plans = [Plan.parse("[craft]"), None, None, None, None, None]
     complete, counts = [True, *[False] * 5], [1, 5, 2, 1, 3, 9]
-    together = machine.write(records, machine.candidates(records, plans, complete, configs), counts, configs)
+    together = machine.write(records, machine.planner.candidates(records, plans, complete, configs), counts, configs)
     alone = [
         machine.generate([record], [plan], fill, count, config)[0]
         for record, plan, fill, count, config in zip(records, plans, complete, counts, configs, strict=True)
@@ -120,22 +119,22 @@ def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.Monkey
         replace(SHORT, beam=BeamConfig(3, max_fact_tokens=6)),
         SHORT,
     ]
-    machine.write(RECORDS, machine.candidates(RECORDS, config=configs), config=configs)
+    machine.write(RECORDS, machine.planner.candidates(RECORDS, config=configs), config=configs)
     assert sorted(searched) == [(1, 3, SHORT.rows // 3), (3, 2, SHORT.rows // 2)]
     searched.clear()
     few = [replace(SHORT, rows=6), *configs[1:2], configs[0], configs[0]]  # one that wants few rows gets few
-    machine.write(RECORDS, machine.candidates(RECORDS, config=few), config=few)
+    machine.write(RECORDS, machine.planner.candidates(RECORDS, config=few), config=few)
     assert searched == [(3, 2, 3), (1, 2, SHORT.rows // 2)]
 
 
 def test_company_does_not_change_what_a_record_gets() -> None:
     machine = generator()
-    found = machine.candidates(RECORDS)
+    found = machine.planner.candidates(RECORDS)
     for some in ([0], [3, 1], [2, 0, 1]):
         records, theirs = [RECORDS[i] for i in some], [found[i] for i in some]
-        assert machine.candidates(records) == theirs
+        assert machine.planner.candidates(records) == theirs
         same(machine.write(records, theirs, 2), [machine.write([RECORDS[i]], [found[i]], 2)[0] for i in some])
-    assert machine.write([], []) == [] == machine.candidates([])
+    assert machine.write([], []) == [] == machine.planner.candidates([])
 
 
 @pytest.mark.parametrize(
@@ -150,22 +149,22 @@ def test_company_does_not_change_what_a_record_gets() -> None:
 )
 def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        generator().write([ODA], [Candidates(plans, (None,) * len(plans))])
+        generator().write([ODA], [Candidates(tuple(ScoredPlan(plan, 0.0) for plan in plans), "given")])
 
 
 def test_what_no_half_can_do_is_said() -> None:
     machine, three = generator(), replace(SHORT, level=3)
     large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
     with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
-        machine.candidates([NILS, ODA], config=[None, three])
+        machine.planner.candidates([NILS, ODA], config=[None, three])
     with pytest.raises(RecordError, match="record 'large' has 25 triples"):
-        machine.write([large], [Candidates((((0,),),), (None,))])
+        machine.write([large], [Candidates((ScoredPlan(((0,),), 0.0),), "given")])
     with pytest.raises(ValueError, match="n_best has 2 values for 1 records"):
-        machine.write([NILS], machine.candidates([NILS]), n_best=[1, 2])
+        machine.write([NILS], machine.planner.candidates([NILS]), n_best=[1, 2])
 
 
 def test_both_halves_are_without_gradients() -> None:
     machine = Generator(generator().model, generator().encoder, SHORT)
     with torch.enable_grad():
-        written = machine.write([NILS], machine.candidates([NILS]))
+        written = machine.write([NILS], machine.planner.candidates([NILS]))
     assert plain(written) == plain(machine.generate([NILS]))

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
-from agggen.generation.hypotheses import Beginning, Hypothesis
+from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.search import BeamSearch, Task
 from agggen.model.batch import CLS, END, SEP, Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from tests.unit.generation.search_examples import (
     RECORDS,
     TASKS,
+    ActiveFacts,
     Groups,
-    Open,
     copying,
     histories,
     next_words,
@@ -35,7 +35,7 @@ from tests.unit.model.enumeration import random_example
 
 
 @histories
-@copying
+@pytest.mark.parametrize("settings", [{"copy": True}, {"copy": False}, {"unseen_words": 3}], ids=str)
 @pytest.mark.parametrize(
     "config",
     [
@@ -45,8 +45,8 @@ from tests.unit.model.enumeration import random_example
     ],
     ids=["three beams", "minimum length", "one beam"],
 )
-def test_cached_search_equals_uncached_search(history: str, copy: bool, config: BeamConfig) -> None:
-    model = writer(history=history, copy=copy)
+def test_cached_search_equals_uncached_search(history: str, settings: dict[str, Any], config: BeamConfig) -> None:
+    model = writer(history=history, **settings)
     with torch.no_grad():
         for task, found in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
             same(found, slow_search(model, RECORDS[task.record], task.groups, config))
@@ -182,7 +182,7 @@ def test_one_beam_says_the_likeliest_word_each_time() -> None:
     with torch.no_grad():
         for fact, words in enumerate(found.facts):
             for n, word in enumerate(words):
-                p = next_words(model, RECORDS[0], groups, Open(0.0, found.facts[:fact], words[:n]))
+                p = next_words(model, RECORDS[0], groups, ActiveFacts(0.0, found.facts[:fact], words[:n]))
                 assert word == max((w for w in p if w != END), key=p.__getitem__)
 
 
@@ -195,10 +195,10 @@ def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: py
     """And the texts are the same, however many facts are written side by side."""
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
     expected = search(model, RECORDS, TASKS, config)
-    begun: list[Beginning] = []
+    begun: list[PlanPrefix] = []
     begin = BeamSearch._begin
 
-    def counted(self: BeamSearch, fresh: Mapping[Beginning, float], places: Any, rows: Any) -> Any:
+    def counted(self: BeamSearch, fresh: Mapping[PlanPrefix, float], places: Any, rows: Any) -> Any:
         begun.extend(fresh)
         assert len(fresh) + (len(rows.nodes) if rows else 0) <= room
         return begin(self, fresh, places, rows)
@@ -206,9 +206,9 @@ def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: py
     monkeypatch.setattr(BeamSearch, "_begin", counted)
     for found, same_text in zip(search(model, RECORDS, TASKS, config, room=room), expected, strict=True):
         same(found, same_text)
-    plans = [Beginning.of(task.record, task.groups) for task in TASKS]
+    plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]
     assert len(begun) == len(set(begun))
-    assert set(begun) == {start for plan in plans for start in (*plan.starts(), plan)}
+    assert set(begun) == {start for plan in plans for start in (*plan.proper_prefixes(), plan)}
 
 
 @histories

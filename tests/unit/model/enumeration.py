@@ -91,7 +91,7 @@ class TransitionTwin:
 
     def __init__(self, transitions: Transitions, ids: Sequence[int]) -> None:
         tables = {name: value.tolist() for name, value in transitions.named_parameters()}
-        self.variant, self.max_size, self.ids = transitions.variant, transitions.max_size, tuple(ids)
+        self.variant, self.max_group_size, self.ids = transitions.variant, transitions.max_group_size, tuple(ids)
         self.a_in, self.b_in, self.a_out, self.b_out = (tables[name] for name in ("a_in", "b_in", "a_out", "b_out"))
         self.stop_table, self.stop_by_size = tables["stop"], tables["stop_by_size"]
 
@@ -112,7 +112,7 @@ class TransitionTwin:
 
     def p_stop(self, state: State) -> float:
         """The probability that a state ends here; a state that cannot grow ends."""
-        if len(state) == min(self.max_size, len(self.ids)):
+        if len(state) == min(self.max_group_size, len(self.ids)):
             return 1.0
         size = min(len(self.ids), len(self.stop_by_size) - 1)
         logit = self.stop_table[self.ids[state[-1]]][len(state) - 1] + self.stop_by_size[size][len(state) - 1]
@@ -150,10 +150,10 @@ class TransitionTwin:
 
 
 def kept_sets(
-    n_predicates: int, max_state: int, max_size: int, required: frozenset[int], forbidden: frozenset[int]
+    n_predicates: int, max_group_size: int, max_size: int, required: frozenset[int], forbidden: frozenset[int]
 ) -> set[frozenset[int]]:
     """The sets of one fact after hard alignment (METHOD 4)."""
-    everything = distinct_sets(n_predicates, max_state)
+    everything = distinct_sets(n_predicates, max_group_size)
     small = {group for group in everything if len(group) <= max_size}
     fitting = {group for group in small if required <= group and not forbidden & group}
     return fitting or small or everything
@@ -162,10 +162,17 @@ def kept_sets(
 # --- the network: a row at a time, a token at a time ---
 
 
-def tiny_model(seed: int = 0, max_state: int = 3, **settings: Any) -> JointModel:
+def tiny_model(seed: int = 0, max_group_size: int = 3, **settings: Any) -> JointModel:
     """A JointModel in float64 with no parameter left at zero: 24 words, the first 20 writable, 8 predicates."""
     config = ModelConfig(
-        width=8, heads=2, layers=2, feed_forward=12, dropout=0.0, predicate_dim=3, max_state=max_state, **settings
+        width=8,
+        heads=2,
+        layers=2,
+        feed_forward=12,
+        dropout=0.0,
+        predicate_dim=3,
+        max_group_size=max_group_size,
+        **settings,
     )
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)

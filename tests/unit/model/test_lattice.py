@@ -92,9 +92,9 @@ def bits(mask: int) -> frozenset[int]:
 
 @given(st.lists(constrained(), min_size=1, max_size=3), st.integers(1, 3))
 @settings(deadline=None, max_examples=60)
-def test_allowed_sets_equal_enumeration(examples: list[Example], max_state: int) -> None:
+def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size: int) -> None:
     batch = collate(examples)
-    built = lattice(batch.predicates.shape[1], max_state)
+    built = lattice(batch.predicates.shape[1], max_group_size)
     allowed = allowed_sets(batch, built)
     for row, item in enumerate(examples):
         for fact in range(allowed.shape[1]):
@@ -106,14 +106,14 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_state: int)
                 assert not kept
                 continue
             required, forbidden = bits(item.required[fact]), bits(item.forbidden[fact])
-            assert kept == kept_sets(len(item.predicates), max_state, item.max_size, required, forbidden)
+            assert kept == kept_sets(len(item.predicates), max_group_size, item.max_size, required, forbidden)
             assert kept, "a fact was pruned to nothing"
 
 
-def sets_of(item: Example, max_state: int = 3) -> set[int]:
+def sets_of(item: Example, max_group_size: int = 3) -> set[int]:
     """The allowed sets of the first fact, as bit masks."""
     batch = collate([item])
-    built = lattice(batch.predicates.shape[1], max_state)
+    built = lattice(batch.predicates.shape[1], max_group_size)
     return set(built.set_bits[allowed_sets(batch, built)[0, 0]].tolist())
 
 
@@ -134,7 +134,7 @@ def test_a_contradiction_leaves_all_sets_within_the_cap() -> None:
 
 
 def test_more_required_predicates_than_a_state_holds_leave_all_sets() -> None:
-    assert sets_of(example(3, required=[0b111], forbidden=[0]), max_state=2) == {1, 2, 3, 4, 5, 6}
+    assert sets_of(example(3, required=[0b111], forbidden=[0]), max_group_size=2) == {1, 2, 3, 4, 5, 6}
 
 
 def test_a_cap_below_one_is_no_cap() -> None:

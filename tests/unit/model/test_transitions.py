@@ -34,7 +34,7 @@ def score(module: Transitions, records: list[list[int]]) -> tuple[TransitionScor
     """Scores of records given as predicate ids; padding is an id that could be a predicate of a record."""
     width = max(map(len, records))
     padded = torch.tensor([ids + [1] * (width - len(ids)) for ids in records])
-    states = lattice(width, module.max_size)
+    states = lattice(width, module.max_group_size)
     with torch.no_grad():
         return module(padded, torch.tensor([len(ids) for ids in records]), states), states
 

@@ -19,11 +19,10 @@ import pytest
 from agggen_platform import metrics
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.job_config import ClusterConfig
-from agggen_platform.metrics import LOSS, METRICS, UNSENT, Board, Metric, ShardsMeter, TrainingMeter
+from agggen_platform.metrics import METRICS, JobMetrics, Metric, ShardsMeter, TrainingMeter
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
-from agggen_platform.training.news import News
-from agggen_platform.training.post import Heard
+from agggen_platform.training.events import TrainingEvent
 from tests.unit.training.toy import config_of
 
 CONFIG = config_of(Path("nowhere"))
@@ -85,34 +84,34 @@ def test_names_are_used_once() -> None:
 def test_without_ray_nothing_is_counted_and_nothing_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.setattr(metrics, "_instrument", lambda metric: pytest.fail("Ray is asked"))
-    with Board(run="r") as board:
-        board.set(UNSENT, 1)
-        board.add(metrics.RESTARTS, 1)
+    with JobMetrics(run="r") as job_metrics:
+        job_metrics.set("tracking_unsent_bytes", 1)
+        job_metrics.add("training_restarts", 1)
         assert threads() == 0
 
 
 def test_a_ray_that_is_not_connected_counts_nothing(ray: Ray) -> None:
     ray.connected = False
-    with Board(run="r") as board:
-        board.set(UNSENT, 1)
+    with JobMetrics(run="r") as job_metrics:
+        job_metrics.set("tracking_unsent_bytes", 1)
         assert (ray.told, threads()) == (0, 0)
         ray.connected = True
-        board.set(UNSENT, 2)
+        job_metrics.set("tracking_unsent_bytes", 2)
         assert ray["agggen_tracking_unsent_bytes", "r"] == 2
 
 
 def test_a_ray_that_is_still_being_imported_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
-    with Board(run="r") as board:
-        board.set(UNSENT, 1)
+    with JobMetrics(run="r") as job_metrics:
+        job_metrics.set("tracking_unsent_bytes", 1)
 
 
 def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray drops a gauge that is not."""
     monkeypatch.setattr(metrics, "_REFRESH_SECONDS", 0.01)
-    with Board(run="r") as board:
-        board.set(UNSENT, 7)
-        board.set(UNSENT, 7)
+    with JobMetrics(run="r") as job_metrics:
+        job_metrics.set("tracking_unsent_bytes", 7)
+        job_metrics.set("tracking_unsent_bytes", 7)
         end = time.monotonic() + 60
         while ray.told < 5:
             assert time.monotonic() < end, "it is set once"
@@ -125,11 +124,11 @@ def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_no_number_is_left_out(ray: Ray) -> None:
-    with Board(run="r") as board:
-        board.set(LOSS, math.inf, stage="joint", split="dev")
-        board.set(LOSS, math.nan, stage="joint", split="dev")
-        board.add(metrics.RESTARTS, 0)
-        board.add(metrics.RESTARTS, -1)
+    with JobMetrics(run="r") as job_metrics:
+        job_metrics.set("training_loss_nats", math.inf, stage="joint", split="dev")
+        job_metrics.set("training_loss_nats", math.nan, stage="joint", split="dev")
+        job_metrics.add("training_restarts", 0)
+        job_metrics.add("training_restarts", -1)
     assert ray.values == {}
 
 
@@ -139,11 +138,11 @@ def test_a_ray_that_fails_is_said_once_and_hurts_nobody(
     def broken(metric: Metric) -> Any:
         raise RuntimeError(f"the agent is gone {metric.kind}")
 
-    metrics._say_once.cache_clear()
+    metrics._warn_once.cache_clear()
     monkeypatch.setattr(metrics, "_instrument", broken)
-    with caplog.at_level(logging.WARNING), Board(run="r") as board:
+    with caplog.at_level(logging.WARNING), JobMetrics(run="r") as job_metrics:
         for value in range(3):
-            board.set(UNSENT, value)
+            job_metrics.set("tracking_unsent_bytes", value)
     assert [record.getMessage() for record in caplog.records] == [
         "metrics of this job are missing: RuntimeError: the agent is gone gauge"
     ]
@@ -152,8 +151,8 @@ def test_a_ray_that_fails_is_said_once_and_hurts_nobody(
 # --- training -----------------------------------------------------------------------------------------------------
 
 
-def news(kind: Any, step: int, stage: Any = "joint", **said: float) -> News:
-    return News(kind, stage, step, 100, step // 50, math.inf, said)
+def news(kind: Any, step: int, stage: Any = "joint", **said: float) -> TrainingEvent:
+    return TrainingEvent(kind, stage, step, 100, step // 50, math.inf, said)
 
 
 def test_training_says_how_it_gets_on(ray: Ray) -> None:
@@ -163,9 +162,9 @@ def test_training_says_how_it_gets_on(ray: Ray) -> None:
         assert before <= (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) <= time.time()
         assert ray["agggen_training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
         assert ray["agggen_training_workers_wanted", "r"] is None, "it trains in its own process"
-        meter.hear(news("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
-        meter.hear(news("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
-        meter.hear(news("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
+        meter.event(news("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
+        meter.event(news("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
+        meter.event(news("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
         at = ("r", "joint")
         assert ray["agggen_training_updates", *at] == 15
         assert ray["agggen_training_progress_ratio", *at] == 0.25
@@ -181,33 +180,24 @@ def test_training_says_how_it_gets_on(ray: Ray) -> None:
 def test_updates_that_are_made_again_count_again_and_a_jump_back_does_not(ray: Ray) -> None:
     with TrainingMeter("r", CONFIG) as meter:
         for step in (10, 20, 30, 20, 30, 40):  # after 30 it went back to a checkpoint at 10
-            meter.hear(news("log", step, train_loss=1.0))
-        meter.hear(news("log", 10, stage="baseline", train_loss=1.0))
-        meter.hear(news("end", 40))
+            meter.event(news("log", step, train_loss=1.0))
+        meter.event(news("log", 10, stage="baseline", train_loss=1.0))
+        meter.event(news("end", 40))
     assert ray["agggen_training_updates", "r", "joint"] == 40
     assert ray["agggen_training_updates", "r", "baseline"] is None
     assert ray["agggen_training_progress_ratio", "r", "joint"] == 1, "a stage may end early"
-
-
-def heard(starts: list[int], checkpoint: float = 0.0) -> Heard:
-    return Heard(starts, 0.0, [], [], len(starts), "", checkpoint)
 
 
 def test_workers_and_their_restarts_and_checkpoints(ray: Ray) -> None:
     config = replace(CONFIG, cluster=ClusterConfig(workers=3))
     with TrainingMeter("r", config) as meter:
         meter.begin()
-        seen = []
-        for one, silent in (
-            (heard([]), True),
-            (heard([3]), False),
-            (heard([3]), True),
-            (heard([3, 2], 500.0), False),
-            (heard([3, 2, 3, 3], 600.0), False),
-        ):
-            meter.workers(one, silent)
-            seen.append((ray["agggen_training_workers", "r"], ray["agggen_training_restarts", "r"]))
-    assert seen == [(0, None), (3, None), (0, None), (2, 1), (3, 3)]
+        assert ray["agggen_training_workers", "r"] == 0
+        meter.workers(2)
+        meter.restarted()
+        meter.checkpoint(600.0)
+    assert ray["agggen_training_workers", "r"] == 2
+    assert ray["agggen_training_restarts", "r"] == 1
     assert ray["agggen_training_workers_wanted", "r"] == 3
     assert ray["agggen_training_checkpoint_timestamp_seconds", "r"] == 600
 

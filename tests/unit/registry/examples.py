@@ -36,11 +36,11 @@ def empty_registry(folder: Path) -> Path:
 
 def small_model(seed: int) -> Bundle:
     """A bundle with random weights: it writes nonsense, by valid plans."""
-    vocabulary = Vocabulary.build(RECORDS, "word", 1, 0)
+    vocabulary = Vocabulary.build(RECORDS, 1)
     encoder = Encoder(vocabulary, Encoder.predicate_table(RECORDS), 2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        sizes = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, predicate_dim=3, max_state=2)
+        sizes = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, predicate_dim=3, max_group_size=2)
         model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=5))
     config = {"training": {"seed": seed}}

@@ -43,7 +43,9 @@ def test_from_bundle_to_champion_and_back(run: Run, trained: list[Path], tmp_pat
 
 def test_list_and_show(run: Run, three: list[Path]) -> None:
     run("models", "promote", "agggen/2")
-    run("models", "promote", "agggen/1", "--force")
+    code, out, err = run("models", "promote", "agggen/1", "--force")
+    assert (code, out) == (0, "models:/agggen@champion is version 1 (before: 2)\n")
+    assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
     code, out, _ = run("models", "list")
     rows = [line.split("\t") for line in out.splitlines()]
     assert code == 0
@@ -64,13 +66,6 @@ def test_list_and_show(run: Run, three: list[Path]) -> None:
     assert any(
         "2 -> 1 (forced past the metric gate): plain/bleu 50.00 against 51.00" in value for value in table.values()
     )
-
-
-def test_force_is_said(run: Run, three: list[Path]) -> None:
-    run("models", "promote", "agggen/2")
-    code, out, err = run("models", "promote", "agggen/1", "--force")
-    assert (code, out) == (0, "models:/agggen@champion is version 1 (before: 2)\n")
-    assert err.startswith("FORCED past the metric gate: plain/bleu 50.00 against 51.00")
 
 
 def test_a_bundle_that_is_a_version_already_is_said_to_be(run: Run, three: list[Path]) -> None:
@@ -136,13 +131,6 @@ def test_what_cannot_be_is_one_line(
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_list_without_a_registry_says_how_to_make_one(run: Run, store: Path) -> None:
-    store.unlink()
-    code, _, err = run("models", "list")
-    assert (code, err.count("\n")) == (8, 1)
-    assert "`agggen models register BUNDLE` makes one" in err
 
 
 def test_a_damaged_champion_is_not_used(run: Run, three: list[Path]) -> None:

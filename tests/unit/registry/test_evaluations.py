@@ -51,10 +51,10 @@ def test_the_seed_of_the_intervals_does_not_matter(trained: list[Path], tmp_path
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"identity": 3, "run": {}, "scores": {}}'])
-def test_what_is_no_report_is_refused(trained: list[Path], tmp_path: Path, content: str | None) -> None:
+def test_anything_but_a_report_is_refused(trained: list[Path], tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "report.json").write_text(content)
-    with pytest.raises(ConfigError, match="no report of `agggen evaluate`"):
+    with pytest.raises(ConfigError, match=r"(no|not a) report of `agggen evaluate`"):
         read(trained[0], tmp_path)
 
 
@@ -92,6 +92,23 @@ def test_a_candidate_must_not_be_worse(gate: Gate, candidate: Evaluation, passed
     assert verdict.passed is passed
     assert "of version 1 on toy dev (12 records, protocol plain)" in verdict.note
     assert ("worse by" in verdict.note) is not passed
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "passed"),
+    [
+        ("values_whole", 99.0, True),
+        ("values_whole", 97.0, False),
+        ("values_lenient", 97.0, False),
+        ("texts_without_faults", 97.0, False),
+        ("invented", 97.0, True),
+        ("invented", 99.0, False),
+    ],
+)
+def test_more_values_and_fewer_inventions_pass_whatever_was_found(metric: str, value: float, passed: bool) -> None:
+    name = f"faithfulness/{metric}"
+    ours, theirs = (replace(ONE, scores={name: (v, f"m|said:literal {v:g}")}) for v in (value, 98.0))
+    assert Gate(name).judge(version(2, ours), version(1, theirs)).passed is passed
 
 
 def test_a_small_difference_is_shown_with_enough_digits() -> None:

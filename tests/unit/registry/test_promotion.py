@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agggen.records import Record, Triple
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry import (
     Gate,
     PromotionRefused,
@@ -84,11 +85,7 @@ def test_force_skips_the_gate_alone_and_is_written_down(three: list[Path]) -> No
     assert len(raised.value.failures) == 1
     assert raised.value.failures[0].startswith("bundle: ")
     assert champion() == "1"
-
-
-def test_force_that_was_not_needed_is_not_written_down(three: list[Path]) -> None:
-    promote("agggen", "1")
-    assert not promote("agggen", "2", force=True).forced
+    assert not promote("agggen", "2", force=True).forced, "it was not needed"
 
 
 def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
@@ -129,20 +126,6 @@ def test_a_version_that_agggen_did_not_register_is_refused(three: list[Path]) ->
     Registry().add_version("agggen", str(three[0]), {})
     with pytest.raises(PromotionRefused, match="agggen/4 was not registered by agggen"):
         promote("agggen", "4")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("agggen", "9"), "has no version 9; it has 1, 2, 3"),
-        (("agggan", "1"), "did you mean agggen"),
-        (("agggen", "1", "latest"), "an alias is a lower-case word"),
-        (("agggen", "1", "v1"), "an alias is a lower-case word"),
-    ],
-)
-def test_what_cannot_be_promoted(three: list[Path], arguments: tuple[str, ...], message: str) -> None:
-    with pytest.raises(RegistryError, match=message):
-        promote(*arguments)
 
 
 # --- going back ---
@@ -217,15 +200,15 @@ def test_the_earlier_versions_of_an_alias(steps: list[tuple[Any, ...]], expected
 
 def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None:
     registry = Registry()
-    moves = [Move("2026-01-01T00:00:00Z", "12"[n % 2], "21"[n % 2], gate="ä " * 900, done=True) for n in range(100)]
     registry.set_alias("agggen", "champion", "1")
-    registry._note("agggen", "champion", moves)
-    for move in moves[:4]:
+    moves = [Move("2026-01-01T00:00:00Z", "12"[n % 2], "21"[n % 2], gate="ä " * 900) for n in range(30)]
+    for move in moves:
         registry.move("agggen", "champion", move)
-    assert len(registry._client.get_registered_model("agggen").tags["moves.champion"]) <= 5000
-    moves = registry.moves("agggen", "champion")
-    assert len(moves) > 4
-    assert [(move.from_version, move.to_version) for move in moves[-2:]] == [("1", "2"), ("2", "1")]
+    model = mlflow_client(registry.uri, registry.uri).get_registered_model("agggen")
+    assert len(model.tags["moves.champion"]) <= 5000
+    kept = registry.moves("agggen", "champion")
+    assert 4 < len(kept) < 30
+    assert [(move.from_version, move.to_version) for move in kept[-2:]] == [("1", "2"), ("2", "1")]
     assert rollback("agggen").version.number == "2"
 
 
@@ -238,7 +221,8 @@ def test_an_alias_moved_back_by_hand_stays_in_the_history(three: list[Path]) -> 
     assert rollback("agggen").version.number == "3"
 
 
-def test_a_move_that_was_announced_and_never_made_is_not_gone_back_over(
+@pytest.mark.fault("registry: a promotion is killed")
+def test_a_move_that_was_noted_and_never_made_is_not_gone_back_over(
     three: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     promote("agggen", "1")
@@ -248,12 +232,6 @@ def test_a_move_that_was_announced_and_never_made_is_not_gone_back_over(
         with pytest.raises(KeyboardInterrupt):
             promote("agggen", "3")
     assert champion() == "2"
-    assert rollback("agggen").version.number == "1"
-
-
-def test_an_alias_that_was_moved_by_hand_is_gone_back_over(three: list[Path]) -> None:
-    promote("agggen", "1")
-    Registry().set_alias("agggen", "champion", "3")
     assert rollback("agggen").version.number == "1"
 
 
@@ -268,6 +246,7 @@ def test_who_finds_the_alias_moved_since_the_checks_says_so(three: list[Path], m
     assert champion() == "3"
 
 
+@pytest.mark.fault("registry: two promotions at once")
 def test_who_is_overtaken_after_the_write_says_so(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     promote("agggen", "1")
     real = Registry.set_alias
@@ -279,19 +258,3 @@ def test_who_is_overtaken_after_the_write_says_so(three: list[Path], monkeypatch
     monkeypatch.setattr(Registry, "set_alias", overtaken)
     with pytest.raises(RegistryError, match=r"is version 3, where version 2 was expected"):
         promote("agggen", "2")
-
-
-@pytest.mark.fault("registry: a promotion is killed")
-def test_what_a_killed_process_announced_stops_nobody_for_long(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry = Registry()
-    client = registry._client
-    client.set_registered_model_tag("agggen", "moving.champion.dead.1", "1000.0")
-    assert promote("agggen", "1").version.number == "1"
-    assert [tag for tag in client.get_registered_model("agggen").tags if tag.startswith("moving.")] == []
-    monkeypatch.setattr("agggen_platform.registry.store._PATIENCE", 0.5)
-    client.set_registered_model_tag("agggen", "moving.champion.alive.1", "9e12")
-    with pytest.raises(RegistryError, match=r"agggen@champion is being moved by alive\.1"):
-        promote("agggen", "2")
-    assert champion() == "1"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint
-from agggen.errors import BundleError, ConfigError
+from agggen.errors import ConfigError
 from agggen_platform.config import config_hash
 from agggen_platform.registry import Registry, RegistryError, evaluations_of, record, register, resolve, version_of
 from agggen_platform.registry.client import registry_uri
@@ -37,16 +37,16 @@ def test_a_version_says_what_its_bundle_is_and_where(trained: list[Path]) -> Non
 
 
 def test_the_same_bundle_is_the_same_version(trained: list[Path], tmp_path: Path) -> None:
-    first, second = register(str(trained[0])), register(str(trained[1]))
-    assert (first.number, second.number) == ("1", "2")
-    assert register(str(trained[0])).number == "1"
+    first, second, again = (register(str(trained[number])) for number in (0, 1, 0))
+    assert [(version.number, version.new) for version in (first, second, again)] == [
+        ("1", True),
+        ("2", True),
+        ("1", False),
+    ]
+    assert Registry().aliases("agggen") == {"candidate": "2"}
+    assert get_bundle("models:/agggen@candidate") == trained[1]
     assert register(str(shutil.copytree(trained[0], tmp_path / "copy"))).number == "1"
     assert [version.number for version in Registry().versions("agggen")] == ["1", "2"]
-
-
-def test_only_a_new_version_becomes_the_candidate(trained: list[Path]) -> None:
-    assert [register(str(trained[number])).new for number in (0, 1, 0)] == [True, True, False]
-    assert Registry().aliases("agggen") == {"candidate": "2"}
 
 
 def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path: Path) -> None:
@@ -69,12 +69,6 @@ def test_of_two_that_register_a_bundle_at_once_the_first_stays(
     monkeypatch.setattr(Registry, "add_version", somebody_else_was_faster)
     assert register(str(trained[0])).number == "1"
     assert [version.number for version in Registry().versions("agggen")] == ["1"]
-
-
-def test_what_is_no_bundle_is_not_registered(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="there is no bundle at"):
-        register(str(tmp_path / "none"))
-    assert Registry().names() == []
 
 
 def test_a_relative_folder_is_found_from_everywhere(
@@ -112,41 +106,13 @@ def test_an_evaluation_of_another_bundle_is_refused_before_anything_is_registere
 # --- addresses ---
 
 
-def test_aliases_and_versions_lead_to_the_bundle(trained: list[Path]) -> None:
-    for bundle in trained:
-        register(str(bundle))
-    assert resolve("models:/agggen@candidate") == str(trained[2])
-    assert resolve("models:/agggen/2") == str(trained[1])
-    assert get_bundle("models:/agggen/1") == trained[0]
-
-
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("models:/aggen/1", "the registry has no model 'aggen'; did you mean agggen?"),
-        ("models:/other@champion", "the registry has no model 'other'; it has agggen"),
-        ("models:/agggen@champion", r"has no alias 'champion'; it has candidate \(version 1\)"),
-        ("models:/agggen/7", "the model 'agggen' has no version 7; it has 1"),
-        ("models:/agggen/latest", "names no version of a model"),
-    ],
-)
-def test_what_is_not_there_is_said_with_what_is(trained: list[Path], address: str, message: str) -> None:
-    register(str(trained[0]))
-    with pytest.raises(RegistryError, match=message) as raised:
-        resolve(address)
-    assert raised.value.exit_code == 8
-
-
-def test_looking_for_a_registry_makes_none(store: Path) -> None:
+def test_looking_for_a_registry_creates_none(store: Path) -> None:
     store.unlink()
     with pytest.raises(RegistryError, match=f"there is no registry at {store}"):
         resolve("models:/agggen@champion")
     assert not store.exists()
-
-
-def test_a_file_that_is_no_registry_is_named(store: Path) -> None:
     store.write_text("something else, longer than a header")
-    with pytest.raises(RegistryError, match="is no SQLite database"):
+    with pytest.raises(RegistryError, match="is not an SQLite database"):
         resolve("models:/agggen@champion")
 
 
@@ -184,5 +150,5 @@ def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:
 
 @pytest.mark.parametrize("uri", ["ftp://x", "runs/mlflow.db", "mysql://", "sqlite://", "sqlite:///"])
 def test_a_uri_that_names_no_registry_is_refused(uri: str) -> None:
-    with pytest.raises(RegistryError, match=r"is no registry: (use http|write sqlite:///FILE)"):
+    with pytest.raises(RegistryError, match=r"is not a registry: (use http|write sqlite:///FILE)"):
         resolve("models:/agggen@champion", uri=uri)

@@ -9,9 +9,9 @@ from pathlib import Path
 from agggen.corpora.prepared import write_records
 from agggen.evaluation.published import Board, Published
 from agggen.generation.generator import InferenceConfig
-from agggen_platform.config import config_hash, flatten, resolved
-from agggen_platform.reproduction.records import RunRecord, Value
-from agggen_platform.reproduction.tables import Recipe, Table, of_board
+from agggen_platform.config import flatten, resolved
+from agggen_platform.reproduction.records import RunRecord, Score
+from agggen_platform.reproduction.tables import Recipe, Table, table_of_texts
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 INPUTS = 3
@@ -24,47 +24,26 @@ def toy_table(folder: Path) -> Table:
     write_records(corpus / "test.parquet", tests, "toy", "test")
     preset = folder / "tiny.json"
     preset.write_text(json.dumps(resolved(config_of(corpus))), encoding="utf-8")
-    return of_board("toy", "A toy", Recipe("toy", str(corpus), str(preset)), board(str(corpus)))
+    return made_table(str(corpus), str(preset))
 
 
-def board(corpus: str = "toy") -> Board:
+def made_table(corpus: str = "toy", preset: str = "tiny", extra: tuple[str, ...] = ()) -> Table:
     """Two published systems, one of which is one of ours too."""
-    systems = (
+    published = (
         Published("Elsewhere", {"bleu": 61.5, "chrf": 70.25}, "Somebody 2020"),
         Published("AggGen", {"bleu": 58.5}, "The paper, table 1", 3),
     )
-    return Board(corpus, "test", INPUTS, "toy", "plain", "by hand", systems)
+    board = Board(corpus, "test", INPUTS, "toy", "plain", "by hand", published)
+    return table_of_texts("toy", "A toy", Recipe("toy", corpus, preset), board, extra)
 
 
-def record(system: str = "agggen", seed: int = 1, table: str = "toy", **more: object) -> RunRecord:
-    """A record of the toy's table; `bleu` and `chrf` are its scores."""
-    config = InferenceConfig()
-    bleu, chrf = more.pop("bleu", 50.0), more.pop("chrf", 60.0)
+def made_record(system: str = "agggen", seed: int = 1, bleu: float = 50.0, chrf: float | str = 60.0) -> RunRecord:
+    """A record of the toy table; a text instead of a number says why there is none."""
     scores = {
-        f"plain/{name}": Value(value, (value - 1, value + 1), f"{name}|v1")
+        f"plain/{name}": Score(value, (value - 1, value + 1), f"{name}|v1")
         if isinstance(value, float)
-        else Value(None, reason=str(value))
+        else Score(reason=value)
         for name, value in (("bleu", bleu), ("chrf", chrf))
     }
-    made = RunRecord(
-        table=table,
-        system=system,
-        seed=seed,
-        commands=("agggen train tiny",),
-        recipe=("tiny",),
-        corpus="toy",
-        split="test",
-        inputs=INPUTS,
-        corpus_fingerprint="c0",
-        protocol="plain",
-        bundle=f"b{seed}",
-        sources={"toy/train": "t0"},
-        training="h",
-        inference=config_hash(config),
-        settings=flatten(config),
-        dev={"joint.dev_loss": 1.5},
-        environment={"torch": "2"},
-        finished="2026-11-22 12:00:00 UTC",
-        scores=scores,
-    )
-    return replace(made, **more)  # type: ignore[arg-type]
+    settings = flatten(InferenceConfig())
+    return RunRecord(system, seed, ("tiny",), "c0", INPUTS, "plain", f"b{seed}", settings, scores)

@@ -17,10 +17,8 @@ from agggen.model.joint import JointModel, ModelConfig
 from agggen.text import Vocabulary
 from agggen_platform.serving.config import BatchConfig, ServeConfig
 from serve.api import api
-from serve.engine import Engine
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
-from serve.idempotency import Answers
 from serve.planner import PlannerReplica
 from tests.unit.serve.api_calls import CONFIG, Ask, asking
 from tests.unit.serve.http_calls import Clock
@@ -31,11 +29,11 @@ from tests.unit.serve.stub_engine import StubEngine
 def save_tiny_model(path: Path, seed: int = 5) -> Path:
     """Saves a bundle with random weights, predicates of `elements` and groups of at most 3; its texts are nonsense."""
     records = list(elements_records("dev"))
-    vocabulary = Vocabulary.build(records, "word", 1, 0)
+    vocabulary = Vocabulary.build(records, 1)
     encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_state=3)
+        sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=3)
         model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
     cut = SegmenterConfig(source="clauses")
@@ -74,13 +72,13 @@ def _generator(serve_config: ServeConfig) -> GeneratorReplica:
 
 
 @pytest.fixture
-def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> Engine:
+def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> HandleEngine:
     """The endpoint's own planner and generator in this process, with the tiny bundle."""
     return HandleEngine(LocalHandle(_planner), LocalHandle(_generator))
 
 
 @pytest.fixture
-def ask(engine: Engine, serve_config: ServeConfig) -> Ask:
+def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
     """Asks an endpoint with the tiny bundle."""
     return asking(api(engine, serve_config))
 
@@ -99,9 +97,3 @@ def ask_stub(stub: StubEngine) -> Ask:
 def clock() -> Clock:
     """A clock that the test moves."""
     return Clock()
-
-
-@pytest.fixture
-def store(clock: Clock) -> Answers:
-    """A memory of answers with room."""
-    return Answers(1 << 20, 3600, clock)

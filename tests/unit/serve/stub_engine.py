@@ -18,7 +18,17 @@ def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConf
     return lambda own: config
 
 
-CARD = ModelCard("ab12", "toy", "corpus", 3, InferenceConfig(), 4, {"loss": 1.5, "odd": float("nan")}, {"width": 16})
+CARD = ModelCard(
+    "ab12",
+    "toy",
+    "corpus",
+    3,
+    InferenceConfig(),
+    2,
+    ("category", "symbol"),
+    {"loss": 1.5, "odd": float("nan")},
+    {"width": 16},
+)
 
 
 class StubEngine:
@@ -30,7 +40,7 @@ class StubEngine:
         self.served = CARD
         self.models: dict[str, str] = {}  # by id: the bundle that the answer is by, where it is another
         self.hold: asyncio.Event | None = None
-        self.fulfilled: list[bool] = [True]  # of the texts of a record, best first
+        self.faults: list[str] = []  # of every text
         self.calls: list[list[Any]] = []
         self.begun = self.cancelled = 0  # records
 
@@ -58,22 +68,13 @@ class StubEngine:
 
     def _texts(self, job: Job) -> list[Generation]:
         plan = job.plan or Plan((job.record.predicates,))
-        return [
-            Generation(
-                job.record.id,
-                f"{job.record.id}-{number}",
-                plan,
-                -0.5,
-                -1.5,
-                -2.0 - number,
-                (WrittenFact(0, len(job.record.id) + 2, plan.predicates, () if good else plan.predicates[:1]),),
-            )
-            for number, good in enumerate(self.fulfilled)
-        ][: job.n_best or None]
+        fact = WrittenFact(0, len(job.record.id) + 2, plan.predicates, ())
+        text = f"{job.record.id}-0"
+        return [Generation(job.record.id, text, plan, -0.5, "exact", -1.5, -2.0, (fact,), tuple(self.faults))]
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
         async with self._call(jobs):
-            plans = [[PlannedRecord(Plan((job.record.predicates,)), None)] * k for job in jobs]
+            plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
             return [self._found(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
         raise AssertionError
 

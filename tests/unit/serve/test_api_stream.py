@@ -14,8 +14,9 @@ from starlette.types import Message
 from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import BatchConfig, LimitsConfig, ServeConfig
 from serve.api import api
-from serve.engine import Engine, EngineError, Failure
+from serve.engine import EngineError, Failure
 from serve.errors import Problem
+from serve.handles import HandleEngine
 from serve.streaming import line_groups
 from tests.unit.serve.http_calls import Server, client, part, pieces, problem, scope
 from tests.unit.serve.stub_engine import StubEngine
@@ -31,7 +32,7 @@ def line(name: object, **more: Any) -> bytes:
 
 
 def stream(
-    engine: Engine, body: bytes | AsyncIterator[bytes], config: ServeConfig = CONFIG, query: str = ""
+    engine: HandleEngine, body: bytes | AsyncIterator[bytes], config: ServeConfig = CONFIG, query: str = ""
 ) -> httpx.Response:
     async def once() -> httpx.Response:
         async with client(api(engine, config)) as http:
@@ -49,7 +50,7 @@ def answers(response: httpx.Response) -> tuple[list[dict[str, Any]], dict[str, A
     return found, end
 
 
-def test_a_stream_gives_what_requests_give(engine: Engine, serve_config: ServeConfig) -> None:
+def test_a_stream_gives_what_requests_give(engine: HandleEngine, serve_config: ServeConfig) -> None:
     given = [{"id": str(i), "triples": TRIPLES[: 1 + i % 2]} for i in range(6)]
 
     async def batch() -> Any:
@@ -83,7 +84,7 @@ BAD = {
 }
 
 
-def test_bad_lines_do_not_stop_the_others(engine: Engine, serve_config: ServeConfig) -> None:
+def test_bad_lines_do_not_stop_the_others(engine: HandleEngine, serve_config: ServeConfig) -> None:
     config = ServeConfig(bundle="toy", limits=CONFIG.limits)
     body = b"".join(BAD[i][0] if i in BAD else line(i) for i in range(100))
     found, end = answers(stream(engine, body, config, "?plans=1&beam=1"))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agggen_platform.serving.config import BatchConfig
 from serve.batching import Batcher, Measure
 from serve.engine import Failure
-from serve.meters import Meters, meters
+from serve.meters import Meters
 
 LONG = 60.0  # seconds; nothing here takes them
 
@@ -83,11 +83,6 @@ def test_requests_that_come_close_together_share_a_batch() -> None:
     assert worker.batches == [[0, 1, 2, 3]]
 
 
-def test_who_comes_alone_is_not_kept_waiting_for_company() -> None:
-    batcher = Batcher(Worker(), BatchConfig(records=64, wait_ms=20))
-    run(lambda: expect(batcher.submit([3], LONG), [6]))
-
-
 async def expect(answers: Coroutine[Any, Any, list[int | Failure]], expected: list[int]) -> None:
     assert await answers == expected
 
@@ -130,19 +125,6 @@ def test_what_is_too_late_is_not_worked_on() -> None:
 
     run(test)
     assert worker.batches == [[1], [5]]
-
-
-def test_who_waits_too_long_is_told_so_while_the_batch_goes_on() -> None:
-    worker = Worker()
-    batcher = Batcher(worker, BatchConfig(records=2, wait_ms=0))
-
-    async def test() -> None:
-        worker.free.clear()
-        assert codes(await batcher.submit([1], 0.05)) == ["deadline"]
-        worker.free.set()
-        assert await batcher.submit([2], LONG) == [4]
-
-    run(test)
 
 
 def test_who_goes_away_is_not_worked_for() -> None:
@@ -197,7 +179,7 @@ def test_an_answer_too_few_is_noticed() -> None:
     run(test)
 
 
-def test_a_batch_is_of_one_kind_and_the_oldest_goes_first() -> None:
+def test_a_batch_has_one_kind_of_work_and_holds_the_oldest() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=8, wait_ms=0), lambda item: Measure("odd" if item % 2 else "even"))
 
@@ -239,13 +221,6 @@ def test_a_batch_holds_no_more_than_its_items_fill() -> None:
     assert worker.batches == [[2, 3, 5], [4, 6], [25], [7, 3]]
 
 
-def test_what_is_unlike_in_its_settings_is_apart() -> None:
-    worker = Worker()
-    batcher = Batcher(worker, BatchConfig(wait_ms=0), lambda item: Measure(like=item > 2))
-    run(lambda: expect(batcher.submit([1, 3, 2, 4], LONG), [2, 6, 4, 8]))
-    assert worker.batches == [[1, 2], [3, 4]]
-
-
 def test_a_large_call_does_not_keep_a_small_one_waiting() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=4, wait_ms=0))
@@ -282,12 +257,6 @@ def test_the_event_loop_is_free_while_a_batch_is_worked_on() -> None:
     run(test)
 
 
-def test_it_serves_one_event_loop_after_another() -> None:
-    batcher = Batcher(Worker(), BatchConfig(records=2, wait_ms=1))
-    for n in range(3):
-        run(lambda n=n: expect(batcher.submit([n, n, n], LONG), [2 * n] * 3))  # type: ignore[misc]
-
-
 def test_batches_are_measured() -> None:
     told: list[Any] = []
 
@@ -302,7 +271,6 @@ def test_batches_are_measured() -> None:
     batcher = Batcher(Worker(), BatchConfig(records=2, wait_ms=0), lambda item: Measure("double"), Told())
     run(lambda: expect(batcher.submit([1, 2, 3], LONG), [2, 4, 6]))
     assert told == [1, ("double", 2), 0, ("double", 1)]
-    assert type(meters()) is Meters  # this process is no replica
 
 
 # --- whatever happens ---

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -17,12 +16,12 @@ from starlette.types import ASGIApp
 from agggen.records import Plan
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
-from serve.engine import Engine
-from tests.unit.serve.http_calls import client, pieces, problem
+from serve.handles import HandleEngine
+from tests.unit.serve.http_calls import client, problem
 from tests.unit.serve.stub_engine import StubEngine
 
 TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
-JSON, NDJSON, CSV, TURTLE = "application/json", "application/x-ndjson", "text/csv", "text/turtle"
+JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
 GENERATE, STREAM = "/v1/generate", "/v1/generate:stream"
 BOUNDED = settings(
     max_examples=60,
@@ -35,7 +34,7 @@ Send = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def send(engine: Engine, serve_config: ServeConfig) -> Send:
+def send(engine: HandleEngine, serve_config: ServeConfig) -> Send:
     """Sends a body to an endpoint with the tiny bundle; what it raises fails the test."""
     return sending(api(engine, serve_config))
 
@@ -71,21 +70,6 @@ def test_one_bad_of_a_hundred_gives_99_texts_and_one_error(send: Send) -> None:
     assert (answers[42]["error"]["record"], answers[42]["error"]["field"]) == ("42", "triples.0.2")
 
 
-@pytest.mark.parametrize("sized", [True, False])
-def test_ten_megabytes_are_refused(send: Send, sized: bool) -> None:
-    body = b'{"records": ["' + b"x" * 10_000_000 + b'"]}'
-    chunks = (body[i : i + 65536] for i in range(0, len(body), 65536))
-    assert problem(send(GENERATE, body if sized else pieces(*chunks)))["status"] == 413
-
-
-def test_compressed_bodies_are_refused_unread(send: Send) -> None:
-    body = gzip.compress(records({"triples": TRIPLES}))
-    response = send(GENERATE, body, **{"Content-Encoding": "gzip"})
-    assert problem(response)["status"] == 415
-    assert response.headers["Accept-Encoding"] == "identity"
-    assert problem(send(GENERATE, body))["status"] == 400
-
-
 @pytest.mark.parametrize(
     ("record", "field"),
     [
@@ -99,7 +83,7 @@ def test_compressed_bodies_are_refused_unread(send: Send) -> None:
         ('{"triples": [["a", "b", 1e308]]}', "triples.0.2"),
         ('{"id": 1.5, "triples": [["a", "b", "c"]]}', "id"),
         ('{"id": "' + "i" * 3000 + '", "triples": [["a", "b", "c"]]}', "id"),
-        ('{"triples": [["a", "b", "' + "c" * 3000 + '"]]}', "triples.0.object"),
+        ('{"triples": [["a", "b", "' + "c" * 5000 + '"]]}', "triples"),
         ('{"triples": [' + ", ".join(f'["a", "p{i}", "c"]' for i in range(200)) + "]}", "triples"),
         ('{"triples": {"0": ["a", "b", "c"]}}', "triples"),
         ('{"triples": "abc"}', "triples"),
@@ -184,7 +168,7 @@ RECORD = st.fixed_dictionaries(
 @given(
     data=st.binary(max_size=200),
     address=st.sampled_from([GENERATE, "/v1/plan", STREAM]),
-    kind=st.sampled_from([JSON, NDJSON, CSV, TURTLE, "application/json;charset=utf-8", "\u00ff/;;="]),
+    kind=st.sampled_from([JSON, NDJSON, CSV, "application/json;charset=utf-8", "\u00ff/;;="]),
 )
 def test_no_bytes_break_anything(data: bytes, address: str, kind: str) -> None:
     response = STUBBED(address, data, kind.encode("latin-1"))  # type: ignore[arg-type]
@@ -200,7 +184,7 @@ def test_no_bytes_break_anything(data: bytes, address: str, kind: str) -> None:
 )
 def test_no_json_breaks_anything(body: Any, address: str) -> None:
     response = STUBBED(address, json.dumps(body).encode())
-    assert response.status_code in (200, 413, 422) or (response.status_code == 400 and "deeper" in response.text)
+    assert response.status_code in (200, 413, 422)
     if response.status_code != 200:
         assert problem(response)["detail"]
 
@@ -210,20 +194,12 @@ def test_no_json_breaks_anything(body: Any, address: str) -> None:
     triples=st.lists(st.lists(st.text(min_size=1, max_size=30), min_size=3, max_size=3), min_size=1, max_size=4),
     text=st.text(min_size=1, max_size=80),
 )
-def test_no_text_breaks_the_model(engine: Engine, serve_config: ServeConfig, triples: Any, text: str) -> None:
+def test_no_text_breaks_the_model(engine: HandleEngine, serve_config: ServeConfig, triples: Any, text: str) -> None:
     send = sending(api(engine, serve_config))
     for address in (f"{GENERATE}?plans=2&n_best=2", "/v1/align"):
         record = {"triples": triples} | ({"text": text} if "align" in address else {})
         response = send(address, records(record))
         assert response.status_code in (200, 422), response.text
-
-
-@BOUNDED
-@given(text=st.text(alphabet='<>":;,.@ _abc#/[]()^\\\n0-e', max_size=80) | st.text(max_size=60))
-def test_no_turtle_breaks_anything(text: str) -> None:
-    body = b"@prefix a: <http://e.org/> .\n" + text.encode("utf-8", "surrogatepass")
-    response = STUBBED("/v1/plan", body, TURTLE)
-    assert response.status_code in (200, 400, 422), response.text
 
 
 @BOUNDED

@@ -13,8 +13,7 @@ import pytest
 from agggen.bundle import fingerprint, load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.errors import BundleError
-from agggen.facts.allennlp.config import AllenNLPConfig
-from agggen.facts.config import SegmenterConfig, segmenter
+from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates, Generation, Generator
 from agggen.generation.planner import MAX_TRIPLES
@@ -49,7 +48,7 @@ def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None
 
 def test_it_writes_as_the_library_does(generator: GeneratorReplica, library: Generator, name: str) -> None:
     jobs = [Job(record, n_best=count) for count, record in enumerate(RECORDS, start=1)]
-    found = run(generator.write(jobs, library.candidates(RECORDS), name, LONG)).answers
+    found = run(generator.write(jobs, library.planner.candidates(RECORDS), name, LONG)).answers
     same(found, [library.generate([job.record], n_best=job.n_best)[0] for job in jobs])
 
 
@@ -66,10 +65,10 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
 
     generator._generator.write = counted  # type: ignore[method-assign]
     wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
-    again = replace(library.config, retries=1, missing_penalty=10.0)
-    configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, again]
+    free = replace(library.config, verify="off")
+    configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, free]
     jobs = [Job(record, settings=always(config), n_best=2) for record, config in zip(RECORDS, configs, strict=True)]
-    plans = library.candidates(RECORDS, config=configs)
+    plans = library.planner.candidates(RECORDS, config=configs)
 
     async def together() -> Any:
         calls = [generator.write([job], [found], name, LONG) for job, found in zip(jobs, plans, strict=True)]
@@ -83,8 +82,8 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
 
 
 def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library: Generator, name: str) -> None:
-    record, config = RECORDS[-1], replace(library.config, plans=3)
-    found = library.candidates([record], config=config)
+    record, config = RECORDS[-1], replace(library.config, plans=3, verify="off")
+    found = library.planner.candidates([record], config=config)
     (answer,) = run(generator.write([Job(record, n_best=0, settings=always(config))], found, name, LONG)).answers
     (expected,) = library.generate([record], n_best=99, config=config)
     assert len(expected) > 1
@@ -104,7 +103,7 @@ def test_a_batch_is_no_more_than_one_beam_search_holds(
     monkeypatch.setattr(generator._generator, "write", counted)
     config = replace(library.config, rows=8)  # two records of two plans and two hypotheses each
     records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
-    found = library.candidates(records, config=config)
+    found = library.planner.candidates(records, config=config)
     assert {len(candidates.plans) for candidates in found} == {2}
     run(generator.write([Job(record, settings=always(config)) for record in records], found, name, LONG))
     assert batches == [2, 2, 1]
@@ -140,7 +139,9 @@ def test_what_breaks_at_one_record_breaks_at_no_other(
         return inner(records, *arguments)
 
     monkeypatch.setattr(generator._generator, "write", fragile)
-    found = run(generator.write([Job(record) for record in RECORDS], library.candidates(RECORDS), name, LONG)).answers
+    found = run(
+        generator.write([Job(record) for record in RECORDS], library.planner.candidates(RECORDS), name, LONG)
+    ).answers
     assert [isinstance(answer, Failure) and answer.code for answer in found] == [False] * 3 + ["internal", False]
     same([found[i] for i in (0, 1, 2, 4)], [library.generate([RECORDS[i]])[0] for i in (0, 1, 2, 4)])
     assert "secret" not in str(found) and "secret" in caplog.text
@@ -222,7 +223,7 @@ def test_writing_and_aligning_go_on_side_by_side(generator: GeneratorReplica, li
     async def both() -> Any:
         return await asyncio.gather(
             generator.align([Text(record, "Neon.") for record in RECORDS], LONG),
-            generator.write([Job(record) for record in RECORDS], library.candidates(RECORDS), name, LONG),
+            generator.write([Job(record) for record in RECORDS], library.planner.candidates(RECORDS), name, LONG),
             generator.check_health(),
         )
 

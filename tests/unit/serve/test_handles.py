@@ -13,10 +13,9 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'
 from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
-from agggen.corpora.elements import elements_records
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Reference, Triple
-from serve.engine import ByModel, Engine, EngineError, Failure, Found, Job, Text
+from serve.engine import ByModel, EngineError, Failure, Found, Job, Text
 from serve.handles import HandleEngine
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ def jobs(*names: str) -> list[Job]:
 
 
 def text_of(job: Job) -> list[Generation]:
-    return [Generation(job.record.id, f"{job.record.id}.", Plan((("symbol",),)), 0.0, -1.0, -1.0, ())]
+    return [Generation(job.record.id, f"{job.record.id}.", Plan((("symbol",),)), 0.0, "exact", -1.0, -1.0, ())]
 
 
 class Call:
@@ -100,13 +99,19 @@ def codes(answers: Sequence[Any]) -> list[str]:
     return [answer.code if isinstance(answer, Failure) else answer.value[0].text for answer in answers]
 
 
+def generated(planner: Any, generator: Any, *names: str, records: int = 64, seconds: float = LONG) -> list[Any]:
+    """What the engine answers to jobs of these names."""
+
+    async def test() -> list[Any]:
+        return await HandleEngine(planner, generator, records).generate(jobs(*names), seconds)
+
+    return run(test)
+
+
 def test_what_cannot_be_planned_is_not_sent_on_and_the_order_stays() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
 
-    async def test() -> list[Any]:
-        return await HandleEngine(planner, generator).generate(jobs("a", "bad", "b", "bad"), LONG)
-
-    assert codes(run(test)) == ["a.", "plan", "b.", "plan"]
+    assert codes(generated(planner, generator, "a", "bad", "b", "bad")) == ["a.", "plan", "b.", "plan"]
     assert [job.record.id for job in generator.seen[0][1][0]] == ["a", "b"]
 
 
@@ -126,10 +131,7 @@ def test_many_records_are_shared_out_and_come_back_in_order() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
     names = [f"r{n}" for n in range(23)]
 
-    async def test() -> list[Any]:
-        return await HandleEngine(planner, generator, records=5).generate(jobs(*names), LONG)
-
-    assert codes(run(test)) == [f"{name}." for name in names]
+    assert codes(generated(planner, generator, *names, records=5)) == [f"{name}." for name in names]
     assert sorted(len(arguments[0]) for _, arguments in generator.seen) == [3, 5, 5, 5, 5]
 
 
@@ -168,10 +170,7 @@ LOST = [
 def test_a_call_to_a_dying_replica_is_made_again_once(error: BaseException) -> None:
     planner, generator = Replicas(error, plans), Replicas(error, texts)
 
-    async def test() -> list[Any]:
-        return await HandleEngine(planner, generator).generate(jobs("a", "b"), LONG)
-
-    assert codes(run(test)) == ["a.", "b."]
+    assert codes(generated(planner, generator, "a", "b")) == ["a.", "b."]
     assert [method for method, _ in planner.seen + generator.seen] == ["candidates"] * 2 + ["write"] * 2
 
 
@@ -180,29 +179,20 @@ def test_a_second_loss_is_said_of_its_records_alone(error: BaseException) -> Non
     """A retryable failure; it is not tried for ever."""
     generator = Replicas(error)
 
-    async def test() -> list[Any]:
-        return await HandleEngine(Replicas(plans), generator).generate(jobs("a", "bad"), LONG)
-
-    assert codes(run(test)) == ["lost", "plan"]
+    assert codes(generated(Replicas(plans), generator, "a", "bad")) == ["lost", "plan"]
     assert len(generator.calls) == 2
 
 
 def test_one_lost_part_costs_the_others_nothing() -> None:
     generator = Replicas(DIED, texts, DIED, texts)  # parts 1 and 3 are lost, whichever these are; once each
 
-    async def test() -> list[Any]:
-        return await HandleEngine(Replicas(plans), generator, records=1).generate(jobs("a", "b", "c"), LONG)
-
-    assert codes(run(test)) == ["a.", "b.", "c."]
+    assert codes(generated(Replicas(plans), generator, "a", "b", "c", records=1)) == ["a.", "b.", "c."]
 
 
 def test_a_full_queue_is_no_reason_to_try_again() -> None:
     generator = Replicas(BackPressureError(num_queued_requests=9, max_queued_requests=9))
 
-    async def test() -> list[Any]:
-        return await HandleEngine(Replicas(plans), generator).generate(jobs("a", "b"), LONG)
-
-    assert codes(run(test)) == ["busy", "busy"]
+    assert codes(generated(Replicas(plans), generator, "a", "b")) == ["busy", "busy"]
     assert len(generator.calls) == 1
 
 
@@ -224,23 +214,9 @@ def test_a_mistake_of_a_replica_is_not_told_to_clients(caplog: pytest.LogCapture
 def test_the_time_left_is_passed_on_and_its_end_cancels_the_request() -> None:
     planner, generator = Replicas(plans), Replicas(forever)
 
-    async def test() -> list[Any]:
-        return await HandleEngine(planner, generator).generate(jobs("a", "bad"), 0.1)
-
-    assert codes(run(test)) == ["deadline", "plan"]
+    assert codes(generated(planner, generator, "a", "bad", seconds=0.1)) == ["deadline", "plan"]
     assert 0 < generator.seen[0][1][-1] <= planner.seen[0][1][-1] <= 0.1
     assert generator.calls[0].cancelled
-
-
-def test_what_was_done_in_time_is_answered_though_the_rest_was_not() -> None:
-    async def some(jobs: Sequence[Job], candidates: Any, fingerprint: str, seconds: float) -> Any:
-        await asyncio.sleep(seconds)
-        return ByModel([text_of(jobs[0]), Failure("deadline", "too late")], "ab12")
-
-    async def test() -> list[Any]:
-        return await HandleEngine(Replicas(plans), Replicas(some)).generate(jobs("a", "b"), 0.1)
-
-    assert codes(run(test)) == ["a.", "deadline"]
 
 
 def test_no_time_is_left_to_try_again() -> None:
@@ -250,10 +226,7 @@ def test_no_time_is_left_to_try_again() -> None:
 
     generator = Replicas(late)
 
-    async def test() -> list[Any]:
-        return await HandleEngine(Replicas(plans), generator).generate(jobs("a"), 0.1)
-
-    assert codes(run(test)) == ["deadline"]
+    assert codes(generated(Replicas(plans), generator, "a", seconds=0.1)) == ["deadline"]
     assert len(generator.calls) == 1
 
 
@@ -278,10 +251,9 @@ def test_parts_that_different_bundles_wrote_say_so() -> None:
     """While one replaces another, the calls that a large request is cut into may meet both."""
     first, second = (lambda jobs, *_, name=name: ByModel([text_of(job) for job in jobs], name) for name in ("ab", "cd"))
 
-    async def test() -> list[Any]:
-        return await HandleEngine(Replicas(plans), Replicas(first, second), records=1).generate(jobs("a", "b"), LONG)
-
-    assert sorted(answer.model for answer in run(test)) == ["ab", "cd"]
+    assert sorted(
+        answer.model for answer in generated(Replicas(plans), Replicas(first, second), "a", "b", records=1)
+    ) == ["ab", "cd"]
 
 
 # --- the other calls ---
@@ -314,27 +286,6 @@ def test_a_card_needs_a_planner() -> None:
     run(test)
 
 
-def test_the_whole_engine_in_one_process(engine: Engine) -> None:
-    """Real replicas behind it, without Ray: plans, texts and facts of the same records belong together."""
-    records = sorted(elements_records("dev"), key=lambda record: len(record.triples))[:3]
-
-    async def test() -> None:
-        card = await engine.card()
-        made, planned = await asyncio.gather(
-            engine.generate([Job(record, n_best=2) for record in records], LONG),
-            engine.plan([Job(record) for record in records], 2, LONG),
-        )
-        for record, found, best in zip(records, made, planned, strict=True):
-            assert not isinstance(found, Failure) and not isinstance(best, Failure)
-            assert found.value[0].id == record.id and found.value[0].plan in [one.plan for one in best.value]
-            assert found.model == best.model == card.fingerprint
-        (aligned,) = await engine.align([Text(records[0], "Neon is a gas.")], LONG)
-        assert not isinstance(aligned, Failure) and aligned.value.id == records[0].id
-        assert aligned.model == card.fingerprint and card.largest_group == 3
-
-    run(test)
-
-
 def test_an_endpoint_is_ready_when_a_generator_has_loaded_too() -> None:
     card = object()
 
@@ -350,7 +301,3 @@ def test_an_endpoint_is_ready_when_a_generator_has_loaded_too() -> None:
         assert len(generator.seen) == 4  # not asked again
 
     run(test)
-
-
-def test_an_engine_of_this_process_is_ready(engine: Engine) -> None:
-    assert run(engine.ready) == run(engine.card)

@@ -1,4 +1,4 @@
-"""The folder of a stack: one stack at a time, passwords that only their owner reads, a file that shells read."""
+"""The folder of a stack: one stack at a time, passwords that only their owner can read, a file for shells."""
 
 from __future__ import annotations
 
@@ -34,78 +34,66 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-# --- the lock --------------------------------------------------------------------------------------------------------
-
-
-def test_a_second_stack_in_a_folder_is_refused_and_the_folder_is_free_after_the_first(state: State) -> None:
+def test_a_second_stack_in_a_folder_is_refused(state: State) -> None:
     with state.locked():
-        assert state.supervisor() == os.getpid()
+        assert state.holder() == os.getpid()
         refusal = rf"a stack runs in {state} already \(process {os.getpid()}\); stop it"
         with pytest.raises(RefusedError, match=refusal), State(state.path).locked():
             pass
-    assert state.supervisor() is None
+    assert state.holder() is None
     with state.locked():
         pass
 
 
-def test_the_lock_of_a_process_that_was_killed_is_free(state: State, tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_is_free(state: State, tmp_path: Path) -> None:
     with Running(["-c", HOLDS, str(state)], tmp_path, {"PYTHONPATH": str(REPO)}) as holder:
         holder.wait_until(lambda: "held" in holder.output(), "the lock")
-        assert state.supervisor() == holder.process.pid
+        assert state.holder() == holder.process.pid
         holder.kill()
-    assert state.supervisor() is None
     with state.locked():
-        assert state.supervisor() == os.getpid()
+        assert state.holder() == os.getpid()
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RefusedError, match=r"cannot hold a stack"), State(tmp_path / "file").locked():
         pass
 
 
-# --- passwords -------------------------------------------------------------------------------------------------------
-
-
-def test_passwords_are_made_once_differ_and_are_read_by_their_owner_alone(state: State) -> None:
+def test_passwords_are_generated_once_and_read_by_their_owner_alone(state: State) -> None:
     with state.locked():
-        made = state.secrets()
-    values = {getattr(made, name) for name in made.__dataclass_fields__}
-    assert len(values) == len(made.__dataclass_fields__)
-    assert min(map(len, values)) >= 32
-    assert mode(state.path / "secrets.json") == 0o600
-    assert State(state.path).secrets() == made
+        secrets = state.read()["secrets"]
+        state.write({"ray": True}, {})
+    assert len(set(secrets.values())) == len(secrets)
+    assert min(map(len, secrets.values())) >= 32
+    assert State(state.path).read() == {"settings": {"ray": True}, "secrets": secrets}
+    assert mode(state.path) == (0o711 if os.geteuid() == 0 else 0o700)
+    assert {mode(state.path / name) for name in ("stack.json", "env", "logs")} == {0o600, 0o700}
     other = State(state.path.with_name("other"))
     with other.locked():
-        assert other.secrets() != made
+        assert other.read()["secrets"] != secrets
 
 
-def test_passwords_that_others_may_read_or_that_are_none_are_refused(state: State) -> None:
+def test_readable_and_damaged_passwords_are_refused(state: State) -> None:
     with state.locked():
-        state.secrets()
-    path = state.path / "secrets.json"
+        state.read()
+    path = state.path / "stack.json"
     path.chmod(0o644)
     with pytest.raises(RefusedError, match=f"chmod 600 {path}"):
-        state.secrets()
-    write_private(path, '{"postgres": "x"}')
-    with pytest.raises(RefusedError, match="does not hold a stack's passwords"):
-        state.secrets()
+        state.read()
+    for content, message in (
+        ("{", "is damaged"),
+        ('{"secrets": {"postgres": "x"}}', "has no password mlflow_database"),
+    ):
+        write_private(path, content)
+        with pytest.raises(RefusedError, match=message):
+            state.read()
 
 
-def test_the_folder_is_closed_to_others_up_to_passing_through(state: State) -> None:
+def test_a_shell_that_reads_the_file_has_every_value(state: State) -> None:
+    value = 'it\'s "so" $HOME `id` \\ ; * end'
     with state.locked():
-        assert mode(state.path) == (0o711 if os.geteuid() == 0 else 0o700)
-        assert mode(state.path / "logs") == 0o700
-
-
-# --- the file for shells ---------------------------------------------------------------------------------------------
-
-
-def test_a_shell_that_reads_the_file_has_every_value_as_it_is(state: State) -> None:
-    strange = 'it\'s "so" $HOME `id` \\ ; * end'
-    with state.locked():
-        state.write_env({"AGGGEN_A": strange, "AGGGEN_B": "http://127.0.0.1:9000"})
-    assert mode(state.env_file) == 0o600
+        state.write({}, {"AGGGEN_A": value, "AGGGEN_B": "http://127.0.0.1:9000"})
     code = "import os; print(os.environ['AGGGEN_A'], os.environ['AGGGEN_B'], os.environ.get('AWS_SESSION_TOKEN'))"
     done = subprocess.run(
         ["sh", "-c", f'. "$1"; "$2" -c "{code}"', "sh", str(state.env_file), sys.executable],
@@ -114,12 +102,4 @@ def test_a_shell_that_reads_the_file_has_every_value_as_it_is(state: State) -> N
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == f"{strange} http://127.0.0.1:9000 None"
-
-
-def test_a_private_file_replaces_an_open_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
-    path.chmod(0o666)
-    write_private(path, "new")
-    assert (path.read_text(), mode(path), [one.name for one in tmp_path.iterdir()]) == ("new", 0o600, ["file"])
+    assert done.stdout.strip() == f"{value} http://127.0.0.1:9000 None"

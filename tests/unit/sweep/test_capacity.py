@@ -6,7 +6,7 @@ import pytest
 
 from agggen_platform.job_config import ClusterConfig
 from agggen_platform.ray_cluster import ClusterError
-from agggen_platform.sweep.capacity import trials_at_once
+from agggen_platform.sweep.trials import trials_at_once
 
 
 def cpus(*nodes: float) -> list[dict[str, float]]:

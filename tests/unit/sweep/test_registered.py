@@ -39,7 +39,7 @@ def run(
     space = parse_space(settings.space)
     study = Study(open_study(tmp_path / "there" / "s", "s", identity), settings, space, Epochs(1, 1))
     study.next()
-    study.evaluated(0, "joint", 4, 2.0)
+    study.evaluated(0, "joint", 1, 2.0)
     study.complete(0, str(save_model(tmp_path / "there" / "s-t000" / "bundle", 1)), "s-t000", 1.0)
     shutil.copy(empty_registry(tmp_path_factory.getbasetemp()), tmp_path / "there" / "mlflow.db")
     return command(capsys)
@@ -93,6 +93,6 @@ def test_training_reports_exactly_the_measures_of_a_sweep(tmp_path: Path) -> Non
         config_of(write_corpus(tmp_path / "toy"), epochs=1),
         "one",
         runs_dir=tmp_path,
-        on_evaluation=lambda stage, step, metrics: reported.append(tuple(sorted(metrics))) is not None,
+        on_evaluation=lambda event: reported.append(tuple(sorted(event.metrics))) is not None,
     )
     assert set(reported) == {MEASURES}

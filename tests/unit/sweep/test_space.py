@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from agggen.errors import ConfigError
 from agggen_platform.config import load_config, preset_names
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import SPACES, SweepConfig
-from agggen_platform.sweep.space import Choice, Integer, Real, check_space, largest, parse_space, trial_config
+from agggen_platform.sweep.space import check_space, largest, parse_space, trial_config
 
 
 def elements(*overrides: str) -> JobConfig:
@@ -33,10 +34,10 @@ def test_the_kinds() -> None:
         "training.joint.learning_rate": {"log_uniform": [1e-4, 1e-2]},
     }
     assert parse_space(described) == {
-        "model.width": Choice((64, 128)),
-        "model.layers": Integer(1, 4),
-        "model.dropout": Real(0.0, 0.5, log=False),
-        "training.joint.learning_rate": Real(1e-4, 1e-2, log=True),
+        "model.width": CategoricalDistribution((64, 128)),
+        "model.layers": IntDistribution(1, 4),
+        "model.dropout": FloatDistribution(0.0, 0.5),
+        "training.joint.learning_rate": FloatDistribution(1e-4, 1e-2, log=True),
     }
 
 
@@ -59,7 +60,7 @@ def test_the_kinds() -> None:
         ({"model.dropout": {"log_uniform": ["a", 1]}}, "log_uniform takes two numbers"),
     ],
 )
-def test_what_is_no_dimension_is_refused(described: dict[str, Any], said: str) -> None:
+def test_an_invalid_dimension_is_refused(described: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_space(described)
     assert said in str(refused.value)
@@ -100,7 +101,7 @@ def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
 def test_the_largest_number_of_epochs() -> None:
     config = elements("training.joint.epochs=4")
     assert largest({}, config, "training.joint.epochs") == 4
-    assert largest({"training.joint.epochs": Integer(2, 7)}, config, "training.joint.epochs") == 7
+    assert largest({"training.joint.epochs": IntDistribution(2, 7)}, config, "training.joint.epochs") == 7
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
-from agggen_platform.tracking.store import UnreadableError, verdict
+from agggen_platform.tracking.store import verdict
 
 
 class ArtifactStore(ThreadingHTTPServer):
@@ -85,14 +85,14 @@ def test_files_wait_for_their_store_and_nothing_waits_for_them(
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"loss": 0.5})
     (found,) = find_runs(runs, [tracker.run_name])
-    assert (found.unsent, found.refused) == (2, 0)
+    assert (found.unsent, found.rejected) == (2, 0)
     with pytest.raises(UnsentError, match="2 entries: too many 503"):
         sync([found], said.append, patience=1)
     store.status = 200
     assert sync([found], said.append) == {tracker.run_name: 2}
     assert store.files == {"first.txt": b"first", "second.txt": b"second"}
     (found,) = find_runs(runs, [tracker.run_name])
-    assert (found.unsent, found.refused) == (0, 0)
+    assert (found.unsent, found.rejected) == (0, 0)
 
 
 def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker, said: list[str]) -> None:
@@ -115,26 +115,17 @@ def sql(kind: str) -> str:
 @pytest.mark.parametrize(
     ("code", "kind", "expected"),
     [
-        ("INVALID_PARAMETER_VALUE", None, "refused"),
-        ("BAD_REQUEST", None, "refused"),
-        ("BAD_REQUEST", "DataError", "refused"),
-        ("BAD_REQUEST", "InternalError", "again"),  # a database that became read-only
-        ("BAD_REQUEST", "InterfaceError", "again"),
-        ("INTERNAL_ERROR", None, "again"),
-        ("TEMPORARILY_UNAVAILABLE", "OperationalError", "again"),
-        ("PERMISSION_DENIED", None, "hopeless"),
+        ("INVALID_PARAMETER_VALUE", None, "rejected"),
+        ("BAD_REQUEST", None, "rejected"),
+        ("BAD_REQUEST", "DataError", "rejected"),
+        ("BAD_REQUEST", "InternalError", "transient"),  # a database that became read-only
+        ("BAD_REQUEST", "InterfaceError", "transient"),
+        ("INTERNAL_ERROR", None, "transient"),
+        ("TEMPORARILY_UNAVAILABLE", "OperationalError", "transient"),
+        ("PERMISSION_DENIED", None, "permanent"),
     ],
 )
 def test_what_mlflow_says(code: str, kind: str | None, expected: str) -> None:
     from mlflow.exceptions import RestException
 
     assert verdict(RestException({"error_code": code, "message": sql(kind) if kind else "no"})) == expected
-
-
-def test_what_others_raise() -> None:
-    from botocore.exceptions import ClientError, EndpointConnectionError
-
-    slow = ClientError({"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}, "PutObject")
-    errors = (slow, EndpointConnectionError(endpoint_url="http://x"), TimeoutError(), FileNotFoundError("of the store"))
-    assert [verdict(error) for error in errors] == ["again"] * 4
-    assert verdict(UnreadableError("mine")) == "refused"

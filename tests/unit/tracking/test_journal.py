@@ -45,15 +45,6 @@ def test_half_a_line_of_a_killed_writer_is_no_event_and_spoils_none(tmp_path: Pa
     assert [entry.event and entry.event["step"] for entry in entries(path)] == [0, None, 1]
 
 
-def test_two_writers_do_not_break_each_others_lines(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    one, two = Journal(path), Journal(path)
-    for step in range(100):
-        one.append(metrics(2 * step, loss=1.0))
-        two.append(metrics(2 * step + 1, loss=1.0))
-    assert [entry.event["step"] for entry in entries(path) if entry.event] == list(range(200))
-
-
 def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     strange = ["[1]", "{}", '{"event": "metrics", "time": 1}', '{"event": "future", "time": 1}', "\x00", ""]

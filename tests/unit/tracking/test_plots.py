@@ -32,10 +32,10 @@ def record_of(names: tuple[str, ...]) -> Record:
 def bundle_of(names: tuple[str, ...]) -> Bundle:
     """A model that says the predicates in this order."""
     records = [record_of(names[begin : begin + 5]) for begin in range(0, len(names), 5)]
-    vocabulary = Vocabulary.build(records, "word", min_count=1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(records), max_state=2)
+    vocabulary = Vocabulary.build(records, min_count=1)
+    encoder = Encoder(vocabulary, Encoder.predicate_table(records), max_group_size=2)
     config = ModelConfig(
-        width=8, heads=2, layers=1, feed_forward=8, dropout=0, predicate_dim=len(names) + 1, max_state=2
+        width=8, heads=2, layers=1, feed_forward=8, dropout=0, predicate_dim=len(names) + 1, max_group_size=2
     )
     torch.manual_seed(1)
     model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates)).eval()

@@ -12,9 +12,13 @@ import pytest
 from agggen.corpora.prepared import write_records
 from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.facts.sentences import SentenceSegmenter
+from agggen.generation.planner import MAX_TRIPLES
+from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig
+from agggen.text.tokenise import JOINER
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.data import data_of, default_name
+from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
@@ -34,11 +38,6 @@ def test_a_file_of_frames_made_anew_is_another_run(tmp_path: Path) -> None:
     after = data_of(config)
     assert after.fingerprints == before.fingerprints
     assert default_name("toy", config, after) != name
-
-
-def test_facts_of_the_corpus_need_no_segmenter(tmp_path: Path) -> None:
-    config = replace(config_of(write_corpus(tmp_path / "toy")), facts=FactsConfig(source="corpus"))
-    assert data_of(config).segmenter == "corpus"
 
 
 def test_another_segmenter_under_an_old_name_is_refused(tmp_path: Path) -> None:
@@ -86,14 +85,14 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
     said: list[str] = []
     stopped: list[str] = []
 
-    def stop(stage: str, *_: object) -> bool:
-        stopped.append(stage)
+    def stop(event: TrainingEvent) -> bool:
+        stopped.append(event.stage)
         return len(stopped) == 1
 
     with pytest.raises(StoppedError):
         train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append, on_evaluation=stop)
     path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
-    assert said == [f"1 texts of {toy}/{split} cannot be cut into facts: {path}" for split in ("train", "dev")]
+    assert said == [f"1 texts of {toy}/{split} are left out: {path}" for split in ("train", "dev")]
     rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     reason = "reference 1: AggGenError: a text is too long for the model"
     assert rejects == [
@@ -105,6 +104,30 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
     assert len(said) == 2, "a run that continues has left out the same"
 
 
+def test_records_too_large_and_texts_without_words_are_left_out_said_and_kept(tmp_path: Path) -> None:
+    """One such record once ended the training."""
+    vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
+    mute = Record("mute", RECORDS[0].triples, (Reference(JOINER), *RECORDS[0].references))
+    write_corpus(tmp_path / "toy")
+    for split, records in (("train", RECORDS), ("dev", RECORDS[:3])):
+        write_records(tmp_path / "toy" / f"{split}.parquet", [vast, *records, mute], "toy", split)
+    config = replace(config_of(tmp_path / "toy", epochs=1), max_reject_share=0.5)
+    assert [record.id for record in data_of(config).samples(9)] == [*(r.id for r in RECORDS[:3]), "mute"]
+    said: list[str] = []
+    report = train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append)
+    assert report.trained
+    path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
+    assert said == [f"2 texts of {toy}/{split} are left out: {path}" for split in ("train", "dev")]
+    rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [(one["file"], one["id"]) for one in rejects] == [
+        (f"{toy}/{split}", name) for split in ("train", "dev") for name in ("vast", "mute")
+    ]
+    assert "has 25 triples; at most 24 can be planned at once" in rejects[0]["reason"]
+    assert "holds no words" in rejects[1]["reason"]
+    with pytest.raises(CorpusError, match=r"toy/dev: 2 of \d+ texts were rejected .*record 'vast': has 25 triples"):
+        train_job(replace(config, max_reject_share=0.2), "s", runs_dir=tmp_path / "runs")
+
+
 def test_too_many_texts_that_cannot_be_cut_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
     config = config_of(write_corpus(tmp_path / "toy"), epochs=1)
@@ -112,13 +135,8 @@ def test_too_many_texts_that_cannot_be_cut_are_refused(tmp_path: Path, monkeypat
         train_job(config, "r", runs_dir=tmp_path / "runs")
     config = replace(config, corpus=replace(config.corpus, dev="one"), max_reject_share=1.0)
     write_records(tmp_path / "toy" / "one.parquet", RECORDS[-1:], "toy", "one")
-    with pytest.raises(TrainingError, match=r"no text of .*toy/one can be cut into facts; the first: .*too long"):
+    with pytest.raises(TrainingError, match=r"no text of .*toy/one can be used; the first: .*too long"):
         train_job(config, "r", runs_dir=tmp_path / "runs")
-
-
-def test_a_share_of_rejects_is_a_share(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="max_reject_share is a share, from 0 to 1, not 5"):
-        replace(config_of(tmp_path), max_reject_share=5)
 
 
 def test_too_much_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

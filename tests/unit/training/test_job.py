@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ from agggen_platform.local import fingerprint_of
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import data_of, default_name
+from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import Finished, train_job
-from agggen_platform.training.news import News
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
@@ -37,14 +36,14 @@ def config(corpus: Path) -> JobConfig:
 
 
 @pytest.fixture(scope="module")
-def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[News]]:
+def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
     """An uninterrupted run, and all that was said."""
-    news: list[News] = []
+    news: list[TrainingEvent] = []
     return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=news.append), news
 
 
 @pytest.fixture(autouse=True)
-def undrawn(whole: tuple[Finished, list[News]], monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(whole: tuple[Finished, list[TrainingEvent]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take longer than training here; only `whole` has them."""
     monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
 
@@ -57,7 +56,7 @@ def events(run: Path) -> list[dict[str, Any]]:
 
 
 def test_a_job_leaves_a_bundle_and_says_where(
-    whole: tuple[Finished, list[News]], config: JobConfig, corpus: Path
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
     done, _ = whole
     assert done.trained and done.run_name == "whole"
@@ -70,7 +69,7 @@ def test_a_job_leaves_a_bundle_and_says_where(
     assert bundle.metrics["joint.updates"] == 6
 
 
-def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[News]], corpus: Path) -> None:
+def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
     run = whole[0].path.parent
     found = events(run)
     params = next(event["values"] for event in found if event["event"] == "params")
@@ -96,20 +95,8 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[News]], cor
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
 
-def test_all_is_told_in_order(whole: tuple[Finished, list[News]]) -> None:
-    told = [(news.stage, news.kind, news.step, news.epoch) for news in whole[1]]
-    assert told[:4] == [
-        ("baseline", "log", 1, 0),
-        ("baseline", "log", 2, 0),
-        ("baseline", "log", 3, 0),
-        ("baseline", "evaluation", 3, 1),
-    ]
-    assert told[-1] == ("joint", "end", 6, 2)
-    assert {news.total_steps for news in whole[1]} == {6}
-
-
 def test_a_finished_run_is_found_and_not_trained_again(
-    whole: tuple[Finished, list[News]], config: JobConfig, corpus: Path
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, corpus: Path
 ) -> None:
     done = whole[0]
     log = (done.path.parent / "tracking.jsonl").read_bytes()
@@ -133,9 +120,9 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
 @pytest.mark.fault("training: SIGINT or SIGTERM")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
-    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path, number: signal.Signals
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
-    def interrupt(news: News) -> None:
+    def interrupt(news: TrainingEvent) -> None:
         if (news.stage, news.kind, news.step) == ("joint", "log", 2):
             os.kill(os.getpid(), number)
 
@@ -144,7 +131,7 @@ def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
         train_job(config, "r", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 128 + number
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
-    news: list[News] = []
+    news: list[TrainingEvent] = []
     done = train_job(config, "r", runs_dir=tmp_path, show=news.append)
     assert [one.step for one in news if one.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
     assert fingerprint(done.path) == fingerprint(whole[0].path)
@@ -153,8 +140,8 @@ def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
 def test_who_listens_to_evaluations_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
     told: list[tuple[str, int, float]] = []
 
-    def enough(stage: str, step: int, metrics: Mapping[str, float]) -> bool:
-        told.append((stage, step, metrics["dev_loss"]))
+    def enough(event: TrainingEvent) -> bool:
+        told.append((event.stage, event.step, event.metrics["dev_loss"]))
         return len(told) == 3
 
     with pytest.raises(StoppedError, match="joint was stopped after update 3") as stopped:
@@ -164,15 +151,8 @@ def test_who_listens_to_evaluations_can_stop_the_job(config: JobConfig, tmp_path
     assert train_job(config, "r", runs_dir=tmp_path).trained
 
 
-def test_examples_are_prepared_once(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StoppedError):
-        train_job(config, "r", runs_dir=tmp_path, on_evaluation=lambda *_: True)
-    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: pytest.fail("it prepares again"))
-    assert train_job(config, "r", runs_dir=tmp_path).trained
-
-
 def test_a_store_elsewhere_has_all_but_the_run_log(
-    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     away = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
     done = train_job(away, "r", runs_dir=tmp_path / "runs")
@@ -191,7 +171,11 @@ def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.fault("training: the upload of the bundle is cut off")
 def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
-    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+    whole: tuple[Finished, list[TrainingEvent]],
+    config: JobConfig,
+    tmp_path: Path,
+    bucket: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     away = replace(config, storage=replace(config.storage, url=bucket))
     with monkeypatch.context() as patch, pytest.raises(OSError, match="unplugged"):
@@ -208,12 +192,12 @@ def _unplugged(*_: object) -> str:
     raise OSError("unplugged")
 
 
-def _no_updates(news: News) -> None:
+def _no_updates(news: TrainingEvent) -> None:
     assert news.kind == "end", "everything was trained already"
 
 
 def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
-    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path, bucket: str
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, bucket: str
 ) -> None:
     """The address of the store is not part of a run's name."""
     shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
@@ -236,7 +220,7 @@ def test_two_jobs_with_two_stores_do_not_share_a_run_log(config: JobConfig, tmp_
 
 
 def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
-    whole: tuple[Finished, list[News]], config: JobConfig, tmp_path: Path
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
     shutil.copytree(whole[0].path.parent, tmp_path / "whole")
     log = tmp_path / "whole" / "tracking.jsonl"
@@ -268,7 +252,7 @@ def test_the_default_name_follows_from_all_that_decides_the_result(config: JobCo
 
 
 def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
-    whole: tuple[Finished, list[News]], config: JobConfig
+    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
 ) -> None:
     other = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
     with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
@@ -290,23 +274,12 @@ def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: J
     train_job(config, "r", runs_dir=tmp_path)
     asked = tmp_path / "r" / "run.json"
     before = json.loads(asked.read_text())
-    del before["inference.retries"]
+    del before["inference.verify"]
     asked.write_text(json.dumps(before))
     assert not train_job(config, "r", runs_dir=tmp_path).trained
-    other = replace(config, inference=replace(config.inference, retries=1))
-    with pytest.raises(ConfigError, match=r"inference\.retries was 0 and is 1"):
+    other = replace(config, inference=replace(config.inference, verify="off"))
+    with pytest.raises(ConfigError, match=r"inference\.verify was 'strict' and is 'off'"):
         train_job(other, "r", runs_dir=tmp_path)
-
-
-def test_a_setting_that_is_no_more_counts_where_it_changed_something(config: JobConfig, tmp_path: Path) -> None:
-    train_job(config, "r", runs_dir=tmp_path)
-    asked = tmp_path / "r" / "run.json"
-    before = json.loads(asked.read_text())
-    asked.write_text(json.dumps(before | {"inference.beam.whole_values": False}))
-    assert not train_job(config, "r", runs_dir=tmp_path).trained
-    asked.write_text(json.dumps(before | {"inference.beam.whole_values": True}))
-    with pytest.raises(ConfigError, match=r"inference\.beam\.whole_values was True and is None"):
-        train_job(config, "r", runs_dir=tmp_path)
 
 
 def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from agggen.training.distributed import Alone
 from agggen_platform.storage.checkpoints import CheckpointStore, Saved
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.keeper import FinishedKeeper, StoreKeeper
+from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from tests.unit.toy_training import Log, fresh_model, same, trainer, weights
 
 
@@ -132,26 +132,24 @@ def test_the_checkpoint_of_another_run_is_refused(store: CheckpointStore) -> Non
         keeper.restore(trainer(seed=6))
 
 
-@pytest.mark.parametrize("step", [None, 4])
-def test_who_takes_up_what_others_finished_writes_nothing_where_it_is_not(
-    store: CheckpointStore, step: int | None
+@pytest.mark.parametrize(("step", "said"), [(None, "is missing"), (4, "is of update 4")])
+def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
+    store: CheckpointStore, step: int | None, said: str
 ) -> None:
+    epochs = trainer().config.epochs
     if step:
         stopped = trainer(callbacks=[Log(step)])
         stopped.run()
         with StoreKeeper(store, Alone()) as keeper:
             keeper.save(stopped)
-    before = store.folder.names()
-    said = "is of update 4" if step else "is missing"
-    with FinishedKeeper(store, Alone()) as keeper, pytest.raises(StorageError, match=f"baseline .* {said}; the same"):
-        keeper.restore(trainer())
-    assert store.folder.names() == before
-    whole = trainer()
-    whole.run()
+    with pytest.raises(StorageError, match=f"baseline .* {said}; the same"):
+        trained_weights(store, "baseline", epochs)
     with StoreKeeper(store, Alone()) as keeper:
-        keeper.save(whole)
-    with FinishedKeeper(store, Alone()) as keeper:
-        assert keeper.restore(trainer())
+        whole = trainer(callbacks=[CheckpointEvery(keeper)])
+        whole.run()
+    found, progress = trained_weights(store, "baseline", epochs)
+    assert same(found, weights(whole.model))
+    assert (progress.step, progress.best_dev_loss) == (whole.progress.step, whole.progress.best_dev_loss)
 
 
 def test_what_killed_workers_left_is_removed_and_nothing_else(

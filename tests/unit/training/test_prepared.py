@@ -26,7 +26,7 @@ def config(tmp_path: Path) -> JobConfig:
 def content(prepared: Prepared) -> tuple[object, ...]:
     """All of it, to be compared."""
     encoder = prepared.encoder
-    described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_state
+    described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
     return *described, prepared.train, prepared.dev, prepared.segmenter
 
 
@@ -70,7 +70,7 @@ def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_pa
         replace(config, facts=replace(config.facts, constraints="none")),
         replace(config, text=replace(config.text, min_count=2)),
         replace(config, corpus=replace(config.corpus, limit=3)),
-        replace(config, model=replace(config.model, max_state=2)),
+        replace(config, model=replace(config.model, max_group_size=2)),
     ]
     assert len({place(one) for one in same}) == 1
     places = {place(one) for one in [config, *others]}

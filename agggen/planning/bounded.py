@@ -1,0 +1,158 @@
+"""The k best plans of records that are too large for the tables of `exact`: a beam, and a proof that it is right.
+
+The bound comes from a relaxation of the state space (Christofides, Mingozzi and Toth 1981, Networks 11): it remembers
+how many predicates are left, not which, so that plans may repeat one and omit another. A price on each predicate, found
+by subgradient steps, makes that unattractive (Held and Karp 1971). With f(n, p) the greatest priced value of a relaxed
+continuation by n predicates after predicate p,
+
+    value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
+
+An A* search under this bound, in which only prefixes that can still beat the beam's k-th plan are kept, ends with the
+k best plans or at `MAX_EXPANSIONS`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+
+import numpy as np
+
+from agggen.planning import exact
+from agggen.planning.beam import beam_plans
+from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, group_limit
+
+MAX_EXPANSIONS = 1000
+"""Prefixes that the search extends at most; some 0.2 ms each."""
+_SUBGRADIENT_STEPS = 60
+_TOLERANCE = 1e-9
+
+
+def search(
+    scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()
+) -> tuple[list[ScoredPlan], bool]:
+    """The k plans of the greatest score, best first, and whether they are certainly these; arguments as `exact.k_best`.
+
+    Certain wherever the tables of `exact` fit, and beyond that where the bound proves it; otherwise the plans are a
+    beam search's.
+
+    Raises:
+        PlanError: `k` below 1, `level` out of range, or a prefix that repeats or invents a predicate.
+    """
+    if k < 1 or exact.is_exact(scores, level):
+        return exact.k_best(scores, k, level, prefix), True
+    beam = beam_plans(scores, k, level, prefix)
+    proven = _a_star(scores, k, group_limit(scores, level), prefix, beam)
+    return (beam, False) if proven is None else (proven, True)
+
+
+class _Relaxation:
+    """f of the module's text for all n and p, with the states and prices that it belongs to."""
+
+    def __init__(self, scores: PlanScores, limit: int) -> None:
+        kept = sorted((i for i, s in enumerate(scores.states) if len(s) <= limit), key=scores.states.__getitem__)
+        self.scores, self.states = scores, np.array(kept)
+        groups = [scores.states[i] for i in kept]
+        self.size = np.array([len(group) for group in groups])
+        self.first = np.array([group[0] for group in groups])
+        self.last = np.array([group[-1] for group in groups])
+        self.bits = np.array([sum(1 << index for index in group) for group in groups])
+        self.members = np.zeros((len(groups), scores.n_predicates))
+        for row, group in enumerate(groups):
+            self.members[row, list(group)] = 1.0
+        self.begins = np.searchsorted(self.first, np.arange(scores.n_predicates))  # sorted by first predicate
+        self.transition = np.where(np.eye(scores.n_predicates, dtype=bool), -np.inf, scores.out)
+        self.prices = np.zeros(scores.n_predicates)
+        self.within = self.within_last = scores.within[self.states]
+        if scores.within_last is not None:
+            self.within_last = scores.within_last[self.states]
+
+    def solve(self, unused: int) -> None:
+        """Fills `f`, (unused + 1, J), for the present prices."""
+        n = self.scores.n_predicates
+        price = self.members @ self.prices
+        self.f = np.full((unused + 1, n), -np.inf)
+        self.f[0] = 0.0
+        self.values: list[Floats] = []  # by n, (states,): a state next, with what follows, less prices
+        for left in range(1, unused + 1):
+            fits = self.size <= left
+            rest = self.f[np.maximum(left - self.size, 0), self.last]
+            own = np.where(self.size == left, self.within_last, self.within)
+            self.values.append(np.where(fits, own + rest - price, -np.inf))
+            into = np.maximum.reduceat(self.values[-1], self.begins)
+            self.f[left] = (self.transition + into).max(1)
+
+    def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
+        """The greatest priced value after `transition` into first predicates, and how often its plan says each one."""
+        says: Counter[int] = Counter()
+        value, left = None, unused
+        while left:
+            candidates = transition[self.first] + self.values[left - 1]
+            best = int(candidates.argmax())
+            value = float(candidates[best]) if value is None else value
+            says.update(self.scores.states[self.states[best]])
+            left -= int(self.size[best])
+            transition = self.transition[self.last[best]]
+        return value or 0.0, says
+
+
+def _a_star(
+    scores: PlanScores, k: int, limit: int, prefix: IndexPlan, incumbents: list[ScoredPlan]
+) -> list[ScoredPlan] | None:
+    """The k best plans; None where `MAX_EXPANSIONS` do not suffice. `incumbents` are k plans that can be had."""
+    n = scores.n_predicates
+    everything = (1 << n) - 1
+    begin = sum(1 << index for state in prefix for index in state)
+    open_ = [index for index in range(n) if not begin >> index & 1]
+    if not open_ or len(incumbents) < k:
+        return None
+    least = incumbents[-1].score - _TOLERANCE
+    relaxation = _Relaxation(scores, limit)
+    root = scores.out[prefix[-1][-1]] if prefix else scores.start
+    root = np.where([begin >> index & 1 for index in range(n)], -np.inf, root)
+    _set_prices(relaxation, root, open_, incumbents[0].score)
+
+    visits: Counter[tuple[int, int]] = Counter()  # how often a (used set, last predicate) was extended
+    found: list[ScoredPlan] = []
+    queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, begin)]  # (-bound, plan, score, used)
+    expansions = 0
+    while queue and len(found) < k:
+        _, plan, score, used = heapq.heappop(queue)
+        if used == everything:
+            found.append(ScoredPlan(plan, score))
+            continue
+        cell = (used, plan[-1][-1] if plan else n)
+        visits[cell] += 1
+        if visits[cell] > k:  # k prefixes that are at least as good have been here, and go on alike
+            continue
+        expansions += 1
+        if expansions > MAX_EXPANSIONS:
+            return None
+        left = n - used.bit_count()
+        transition = root if used == begin else scores.out[plan[-1][-1]]
+        price = sum(relaxation.prices[index] for index in range(n) if not used >> index & 1)
+        bound = score + transition[relaxation.first] + relaxation.values[left - 1] + price
+        for row in np.flatnonzero((bound >= least) & (relaxation.bits & used == 0)):
+            own = relaxation.within_last[row] if relaxation.size[row] == left else relaxation.within[row]
+            reached = score + float(transition[relaxation.first[row]] + own)
+            group = scores.states[relaxation.states[row]]
+            entry = (-float(bound[row]), (*plan, group), reached, used | int(relaxation.bits[row]))
+            heapq.heappush(queue, entry)
+    return sorted(found, key=lambda plan: (-plan.score, plan.states))
+
+
+def _set_prices(relaxation: _Relaxation, root: Floats, open_: list[int], best: float) -> None:
+    """Prices under which the bound at the root is low; `best` is the score of a plan that can be had."""
+    lowest, prices = np.inf, relaxation.prices.copy()
+    for step in range(_SUBGRADIENT_STEPS):
+        relaxation.solve(len(open_))
+        value, says = relaxation.relaxed_plan(root, len(open_))
+        bound = value + float(relaxation.prices[open_].sum())
+        if bound < lowest:
+            lowest, prices = bound, relaxation.prices.copy()
+        excess = np.array([says[index] - 1.0 if index in open_ else says[index] for index in range(len(root))])
+        if bound - best <= _TOLERANCE or not excess.any():
+            break
+        relaxation.prices = relaxation.prices + (bound - best) / (excess @ excess) * 0.95**step * excess
+    relaxation.prices = prices
+    relaxation.solve(len(open_))

@@ -1,0 +1,155 @@
+"""p(z | x): the distribution over the plans of one record, made once and asked by everything that plans.
+
+Plans are written in the indices of the record's predicates. Predicates that training never saw have no place in the
+model's distribution: each follows in a group of its own behind the plan of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import numpy as np
+
+from agggen.planning import bounded, exact
+from agggen.planning.scores import IndexPlan, PlanScores, ScoredPlan, check_indices, group_limit, plan_score, rewarded
+from agggen.planning.two_stage import no_aggregation, random_order, two_stage
+
+
+class PlanDistribution:
+    """The plans of one record with groups of at most `level` predicates, under a model's transitions."""
+
+    def __init__(
+        self,
+        n_predicates: int,
+        scores: PlanScores | None,
+        known: tuple[int, ...] | None = None,
+        level: int | None = None,
+        reward: float = 0.0,
+    ) -> None:
+        """
+        Args:
+            n_predicates: of the record.
+            scores: of its transitions between the predicates that training saw; None where it saw none.
+            known: the indices of these in the record; None: all.
+            level: the largest group of a plan; None: the model's L.
+            reward: added to a plan's log-score for each of its groups, before normalisation.
+
+        Raises:
+            PlanError: `level` is below 1 or above the model's L.
+        """
+        self.n_predicates = n_predicates
+        self.known = tuple(range(n_predicates)) if known is None else known
+        self.unknown = tuple(index for index in range(n_predicates) if index not in self.known)
+        self.scores = None if scores is None else rewarded(scores, reward)
+        self.level = level
+        if scores is not None:
+            group_limit(scores, level)
+
+    @cached_property
+    def log_partition(self) -> float | None:
+        """log of the summed weight of all plans; None where there are too many to sum over."""
+        return None if self.scores is None else exact.log_partition(self.scores, self.level)
+
+    def log_probability(self, plan: IndexPlan) -> float | None:
+        """log p(z | x); None where the sum over all plans is not known, or the distribution does not hold the plan.
+
+        Raises:
+            PlanError: the plan does not use every predicate exactly once.
+        """
+        return self.scored(plan).log_probability
+
+    def scored(self, plan: IndexPlan) -> ScoredPlan:
+        """The plan with its log-probability; its score is that too, or the log-score where the sum is not known.
+
+        A plan that the distribution does not hold (groups larger than the level) has the score 0.
+
+        Raises:
+            PlanError: the plan does not use every predicate exactly once.
+        """
+        check_indices(self.n_predicates, plan)
+        score = None if self.scores is None else plan_score(self.scores, self._of_known(plan))
+        if score is None or max(map(len, plan)) > (self.level or self.n_predicates):
+            return ScoredPlan(plan, 0.0)
+        if self.log_partition is None:
+            return ScoredPlan(plan, score)
+        probability = min(score - self.log_partition, 0.0)
+        return ScoredPlan(plan, probability, probability)
+
+    def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
+        """The k most probable plans, best first, and whether that is certain (`bounded.search`)."""
+        proven = True
+
+        def search(scores: PlanScores) -> list[ScoredPlan]:
+            nonlocal proven
+            plans, proven = bounded.search(scores, k, self.level)
+            return plans
+
+        return self._plans(search), proven
+
+    def complete(self, prefix: IndexPlan) -> IndexPlan:
+        """`prefix`, whose groups may have any size, and then the most probable further groups for what it omits.
+
+        Raises:
+            PlanError: the prefix repeats or invents a predicate.
+        """
+        check_indices(self.n_predicates, prefix, complete=False)
+        said = {index for group in prefix for index in group}
+        own = self._of_known(prefix)
+        rest: IndexPlan = ()
+        if self.scores is not None and not said.issuperset(self.known):
+            (best, *_), _ = bounded.search(self.scores, 1, self.level, own)
+            rest = self._of_record(best.states[len(own) :])
+        return (*prefix, *rest, *((index,) for index in self.unknown if index not in said))
+
+    def check_sampling(self) -> None:
+        """Passes if plans can be drawn.
+
+        Raises:
+            PlanError: there are too many plans to sum over.
+        """
+        if self.scores is not None:
+            exact.check_sampling(self.scores, self.level)
+
+    def sample(self, count: int, rng: np.random.Generator, top_p: float = 1.0) -> list[ScoredPlan]:
+        """Plans drawn independently (`exact.sample`); one may be drawn more than once.
+
+        Raises:
+            PlanError: there are too many plans to sum over.
+        """
+        return self._plans(lambda scores: exact.sample(scores, count, rng, self.level, top_p), count)
+
+    def two_stage(self, beam: int, top: int) -> list[ScoredPlan]:
+        """The paper's plans, in the paper's order: `top` groupings of each of the `beam` best orders."""
+        return self._plans(lambda scores: two_stage(scores, beam, top, self.level))
+
+    def random_order(self, rng: np.random.Generator, top: int) -> list[ScoredPlan]:
+        """The ablation -OD: the `top` best groupings of a random order."""
+        return self._plans(lambda scores: random_order(scores, rng, top, self.level))
+
+    def no_aggregation(self, beam: int) -> list[ScoredPlan]:
+        """The ablation -AG: every predicate alone, in the `beam` best orders."""
+        return self._plans(lambda scores: no_aggregation(scores, beam))
+
+    def _plans(self, search: Callable[[PlanScores], Iterable[ScoredPlan]], count: int = 1) -> list[ScoredPlan]:
+        """The plans of a search over the known predicates as plans of the record with their log-probabilities.
+
+        Where no predicate is known, each has a group of its own; `count` such plans.
+        """
+        unknown = tuple((index,) for index in self.unknown)
+        if self.scores is None:
+            return [ScoredPlan(unknown, 0.0)] * count
+        plans = [(*self._of_record(plan.states), *unknown) for plan in search(self.scores)]
+        return [self.scored(plan) for plan in plans]
+
+    def _of_record(self, plan: IndexPlan) -> IndexPlan:
+        if not self.unknown:
+            return plan
+        return tuple(tuple(self.known[index] for index in group) for group in plan)
+
+    def _of_known(self, plan: IndexPlan) -> IndexPlan:
+        if not self.unknown:
+            return plan
+        place = {index: number for number, index in enumerate(self.known)}
+        groups = (tuple(place[index] for index in group if index in place) for group in plan)
+        return tuple(group for group in groups if group)

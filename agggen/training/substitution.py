@@ -1,0 +1,127 @@
+"""Copying is taught: values and subjects exchanged for others, in the record and in its text alike.
+
+A text can be learned by heart; the exchanged one can only be copied from its record. A name is exchanged wherever it
+stands, by one of the same predicate, of any predicate, or by words that no vocabulary has (cf. Kedzie and McKeown 2019,
+whose noise makes new records for a model's own texts). Plans and hard alignments stay as they are.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from agggen.model.batch import Example
+from agggen.text import Vocabulary
+from agggen.text.linearise import ROLE_OBJECT, ROLE_SUBJECT
+from agggen.text.tokenise import JOINER
+from agggen.text.vocabulary import SPECIALS
+from agggen.verification.values import FUNCTION_WORDS
+
+Name = tuple[int, ...]
+"""The token ids of a subject or object; in the pools, the k-th word that the vocabulary lacks is -k."""
+Substitute = Callable[[Example, random.Random], Example]
+
+_SAME_PREDICATE, _UNSEEN = 0.6, 0.2
+"""Of the exchanged names: by one of the same predicate and part; by unseen words. The others: by any name."""
+
+
+def substitution(examples: Sequence[Example], vocabulary: Vocabulary, share: float) -> Substitute:
+    """What exchanges each name of an example with probability `share`; the other names are those of `examples`.
+
+    A name is left as it is where the text does not say it whole, or says a word of it elsewhere, too: then the text
+    would name something that the record no longer has.
+    """
+    n_words = len(vocabulary)
+    common = frozenset(
+        number
+        for number, word in enumerate(vocabulary.words)
+        if number < len(SPECIALS) or not any(map(str.isalnum, word)) or word.strip(JOINER).lower() in FUNCTION_WORDS
+    )
+    pools: dict[tuple[int, int], dict[Name, None]] = defaultdict(dict)
+    for example in examples:
+        for triple, role, start, end in _parts(example):
+            pools[example.predicates[triple], role][_pooled(example.source[start:end], n_words)] = None
+    by_part = {part: list(names) for part, names in pools.items()}
+    everything = list(dict.fromkeys(name for names in by_part.values() for name in names))
+
+    def substitute(example: Example, rng: random.Random) -> Example:
+        places: dict[Name, list[tuple[int, int]]] = defaultdict(list)  # in the source; with predicate and part
+        parts: dict[Name, tuple[int, int]] = {}
+        for triple, role, start, end in _parts(example):
+            name = example.source[start:end]
+            places[name].append((start, end))
+            parts[name] = example.predicates[triple], role
+        facts = [list(fact) for fact in example.facts]
+        said, elsewhere = _occurrences(facts, sorted(places, key=len, reverse=True))
+        fresh = max((*example.source, n_words - 1)) + 1
+        changes: dict[Name, Name] = {}
+        for name, where in said.items():
+            own = set(name) - common
+            if not where or not own or own & elsewhere or rng.random() >= share:
+                continue
+            drawn = rng.random()
+            pool = by_part[parts[name]] if drawn < _SAME_PREDICATE + _UNSEEN else everything
+            other = rng.choice(pool)
+            if drawn < _UNSEEN:
+                other = tuple(word if word in common else -place for place, word in enumerate(other, start=1))
+            new = tuple(word if word >= 0 else fresh - 1 - word for word in other)
+            fresh = max(fresh, *(word + 1 for word in new))
+            if new not in places:
+                changes[name] = new
+        if not changes:
+            return example
+        source, triple_of, role_of = list(example.source), list(example.triple), list(example.role)
+        spans = sorted(((*span, new) for name, new in changes.items() for span in places[name]), reverse=True)
+        for start, end, new in spans:
+            source[start:end] = new
+            triple_of[start:end] = [triple_of[start]] * len(new)
+            role_of[start:end] = [role_of[start]] * len(new)
+        spoken = [(fact, start, len(name), new) for name, new in changes.items() for fact, start in said[name]]
+        for fact, start, length, new in sorted(spoken, reverse=True):
+            facts[fact][start : start + length] = new
+        return replace(
+            example,
+            source=tuple(source),
+            triple=tuple(triple_of),
+            role=tuple(role_of),
+            facts=tuple(map(tuple, facts)),
+        )
+
+    return substitute
+
+
+def _parts(example: Example) -> Iterator[tuple[int, int, int, int]]:
+    """Triple, role and source tokens ``[start, end)`` of each subject and object."""
+    start = 0
+    for end in range(1, len(example.source) + 1):
+        of = example.triple[start], example.role[start]
+        if end == len(example.source) or (example.triple[end], example.role[end]) != of:
+            if of[1] in (ROLE_SUBJECT, ROLE_OBJECT):
+                yield *of, start, end
+            start = end
+
+
+def _pooled(name: Name, n_words: int) -> Name:
+    extras = {word: -number for number, word in enumerate(dict.fromkeys(w for w in name if w >= n_words), start=1)}
+    return tuple(extras.get(word, word) for word in name)
+
+
+def _occurrences(
+    facts: Sequence[Sequence[int]], names: Sequence[Name]
+) -> tuple[dict[Name, list[tuple[int, int]]], set[int]]:
+    """Where each name stands (fact, first token), longer names first, and the words outside all names."""
+    free = [[True] * len(fact) for fact in facts]
+    said: dict[Name, list[tuple[int, int]]] = {name: [] for name in names}
+    for name in names:
+        for number, fact in enumerate(facts):
+            for start in range(len(fact) - len(name) + 1):
+                end = start + len(name)
+                if tuple(fact[start:end]) == name and all(free[number][start:end]):
+                    said[name].append((number, start))
+                    free[number][start:end] = [False] * len(name)
+    elsewhere = {
+        word for fact, open_ in zip(facts, free, strict=True) for word, loose in zip(fact, open_, strict=True) if loose
+    }
+    return said, elsewhere

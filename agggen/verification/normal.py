@@ -1,0 +1,367 @@
+"""One reading of texts and values: words, numbers by value, dates, units, each with its place in the text.
+
+Compared are normal forms: without accents and case, hyphens and punctuation separate words, numbers count by value
+(``1,234.50`` and ``1234.5``, ``five`` and ``5``, ``5.3 million``), a sign belongs to its number (``-5``, ``minus 5``),
+figures stand apart from their units (``18g``), units and dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and
+``1999-05-30``). Words are then compared as strings of letters that begin and end at the border of a word, so that
+``A.C. Milan`` is ``AC Milan`` and ``bi-monthly`` is ``bimonthly``. Articles and the possessive ``'s`` may be there or
+not on either side.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Literal
+
+Kind = Literal["word", "number", "ordinal", "date", "unit"]
+
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTH_OF = {
+    **{name: number for number, name in enumerate(MONTHS, start=1)},
+    **{name[:3]: number for number, name in enumerate(MONTHS, start=1)},
+    "sept": 9,
+}
+_SMALL = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_NUMBER_WORDS = {
+    **{name: value for value, name in enumerate(_SMALL)},
+    **{name: 10 * value for value, name in enumerate(_TENS, start=2)},
+    **{
+        f"{ten}-{unit}": 10 * tens + units
+        for tens, ten in enumerate(_TENS, start=2)
+        for units, unit in enumerate(_SMALL[1:10], start=1)
+    },
+}
+_ORDINAL_WORDS = {
+    name: value
+    for value, name in enumerate(
+        (
+            *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+            *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth"),
+            *("eighteenth", "nineteenth", "twentieth"),
+        ),
+        start=1,
+    )
+}
+_MULTIPLES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_UNIT_WORDS = {
+    **dict.fromkeys(("kelvin", "kelvins"), "K"),
+    **dict.fromkeys(("celsius", "centigrade"), "C"),
+    **dict.fromkeys(("metre", "metres", "meter", "meters"), "m"),
+    **dict.fromkeys(("kilometre", "kilometres", "kilometer", "kilometers"), "km"),
+    **dict.fromkeys(("centimetre", "centimetres", "centimeter", "centimeters"), "cm"),
+    **dict.fromkeys(("millimetre", "millimetres", "millimeter", "millimeters"), "mm"),
+    **dict.fromkeys(("gram", "grams", "gramme", "grammes"), "g"),
+    **dict.fromkeys(("kilogram", "kilograms", "kilogrammes"), "kg"),
+    **dict.fromkeys(("milligram", "milligrams"), "mg"),
+    **dict.fromkeys(("tonne", "tonnes"), "t"),
+    **dict.fromkeys(("ton", "tons"), "ton"),
+    **dict.fromkeys(("foot", "feet"), "ft"),
+    **dict.fromkeys(("inch", "inches"), '"'),
+    **dict.fromkeys(("yard", "yards"), "yd"),
+    **dict.fromkeys(("mile", "miles"), "mi"),
+    **dict.fromkeys(("hectare", "hectares"), "ha"),
+    **dict.fromkeys(("acre", "acres"), "ac"),
+    **dict.fromkeys(("percent",), "%"),
+    **dict.fromkeys(("fahrenheit",), "F"),
+    **dict.fromkeys(("minute", "minutes"), "min"),
+    **dict.fromkeys(("hour", "hours"), "h"),
+    **dict.fromkeys(("seconds",), "s"),
+    **dict.fromkeys(("day", "days"), "d"),
+}
+_UNITS = frozenset(("K", "C", "m", "km", "cm", "mm", "g", "mg", "kg", "ft", "mi", "ha", "min", "s", "kJ", "kcal", "%"))
+_SPECIAL_LETTERS = str.maketrans(
+    {
+        "ø": "o",
+        "Ø": "O",
+        "ł": "l",
+        "Ł": "L",
+        "đ": "d",
+        "Đ": "D",
+        "æ": "ae",
+        "Æ": "Ae",
+        "œ": "oe",
+        "ð": "d",
+        "þ": "th",
+        "\u0131": "i",
+    }
+)
+
+_SUBSCRIPTS = str.maketrans("\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089", "0123456789")
+
+_MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
+_SPELLED = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)).replace("-", r"[-\s]")
+_MINUS = r"\b(?i:minus|negative)\s+"
+_SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS}(?=\.?\d))"
+_TOKEN = re.compile(
+    rf"""
+    (?P<iso> \b(\d{{4}})[-./](\d{{1,2}})[-./](\d{{1,2}})\b )
+  | (?P<dotted> \b(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}})\b )
+  | (?P<day> \b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?i:({_MONTH}))\b\.?,?\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
+  | (?P<month> \b(?i:({_MONTH}))\b\.?\s+(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
+  | (?P<ordinal> \b(\d+)(?i:st|nd|rd|th)\b )
+  | (?P<number> {_SIGN}?(?: \d{{1,3}}(?:,\d{{3}})+(?!,?\d)(?:\.\d+)?
+                         | \d+(?:\.\d+)?(?:[eE][+-]?\d{{1,3}}\b)? | (?<![\w.])\.\d+ ) )
+  | (?P<spelled> (?:{_MINUS})?\b(?i:{_SPELLED})\b )
+  | (?P<possessive> (?<=\w)['\u2019](?i:s)\b )
+  | (?P<word> (?:[^\W\d_][\u0300-\u036f]*)+ )
+  | (?P<and> & ) | (?P<percent> % ) | (?P<plus> (?<=\w)\+(?!\w) )
+    """,
+    re.VERBOSE,
+)
+_PLAIN = re.compile(r"\s*([^\W\d_]+)(?=[\s.,;:!?)]|$)")
+"""An ordinary word, which most are: it is found without trying all of the above, unless it is one of these."""
+_NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
+_SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
+_OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, number, date or unit of a text."""
+
+    form: str
+    """The normal form that is compared."""
+    start: int
+    end: int
+    """The characters ``[start, end)`` of the text."""
+    raw: str
+    """The word as it is written."""
+    kind: Kind
+    initial: bool
+    """Whether it begins the text or a sentence."""
+    optional: Literal["", "article", "possessive"] = ""
+
+    @property
+    def spelled(self) -> bool:
+        """Whether no figure is in it."""
+        return not any(char.isdigit() for char in self.raw)
+
+
+@lru_cache(maxsize=1 << 15)
+def fold(text: str) -> str:
+    """`text` in one Unicode form, without accents and case."""
+    decomposed = unicodedata.normalize("NFKD", text).translate(_SPECIAL_LETTERS)
+    return "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
+
+
+def _number(text: str) -> str:
+    negative = text[0] in "-\u2212\u2013" or not (text[0].isdigit() or text[0] == ".")
+    value = Decimal(re.sub(r"^[^\d.]+", "", text).replace(",", ""))
+    return _plain(value.copy_negate() if negative else value)
+
+
+def _spelled(text: str) -> str:
+    sign, name = re.fullmatch(r"(?:(minus|negative)\s+)?(.+)", text.lower()).groups()  # type: ignore[union-attr]
+    value = _NUMBER_WORDS[re.sub(r"\s", "-", name)]
+    return str(-value if sign else value)
+
+
+def _plain(value: Decimal) -> str:
+    """All figures of a number, without an exponent and without zeros that say nothing."""
+    if not value:
+        return "0"
+    plain = f"{value:f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def _times(form: str, power: int) -> str:
+    sign, figures, exponent = Decimal(form).as_tuple()
+    assert isinstance(exponent, int)
+    return _plain(Decimal((sign, figures, exponent + power)))
+
+
+def _date(year: str, month: int, day: str) -> str | None:
+    return f"{int(year)}-{month}-{int(day)}" if 1 <= month <= 12 and 1 <= int(day) <= 31 else None
+
+
+def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
+    text = text.translate(_SUBSCRIPTS)
+    position = 0
+    kind: str | None
+    while True:
+        match = _PLAIN.match(text, position)
+        if match is not None and match.group(1).lower() not in _NOT_PLAIN:
+            (start, end), kind, raw = match.span(1), "word", match.group(1)
+        elif match := _TOKEN.search(text, position):
+            (start, end), kind, raw = match.span(), match.lastgroup, match.group()
+        else:
+            return
+        begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
+        begins = begins or (start > 1 and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
+        position = end
+        if kind in ("iso", "dotted", "day", "month"):
+            parts = [part for part in match.groups()[1:] if part is not None and part != raw]
+            if kind == "iso":
+                form = _date(parts[0], int(parts[1]), parts[2])
+            elif kind == "dotted":
+                form = _date(parts[2], int(parts[1]), parts[0])
+            elif kind == "day":
+                form = _date(parts[2], _MONTH_OF[parts[1].lower()], parts[0])
+            else:
+                form = _date(parts[2], _MONTH_OF[parts[0].lower()], parts[1])
+            if dates and form:
+                yield Word(form, start, end, raw, "date", begins)
+                continue
+            if kind == "dotted":
+                for part in re.finditer(r"\d+", raw):
+                    at, to = start + part.start(), start + part.end()
+                    yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
+                continue
+            # taken apart: the first number or word of it, and on from there
+            first = re.compile(r"\d+|[^\W\d_]+").match(text, start)
+            assert first is not None
+            position = first.end()
+            if first.group().isdigit():
+                suffix = re.compile(r"st|nd|rd|th").match(text, position)
+                position = suffix.end() if suffix else position
+                yield Word(_number(first.group()), start, position, text[start:position], "number", begins)
+            else:
+                yield Word(fold(first.group()), start, position, first.group(), "word", begins)
+        elif kind == "ordinal":
+            yield Word(f"{int(re.sub(r'[^0-9]', '', raw) or 0)}th", start, end, raw, "ordinal", begins)
+        elif kind == "number":
+            yield Word(_number(raw), start, end, raw, "number", begins)
+        elif kind == "spelled":
+            yield Word(_spelled(raw), start, end, raw, "number", begins)
+        elif kind == "possessive":
+            yield Word("s", start, end, raw, "word", False, "possessive")
+        elif kind == "and":
+            yield Word("and", start, end, raw, "word", begins)
+        elif kind == "percent":
+            yield Word("%", start, end, raw, "unit", begins)
+        elif kind == "plus":
+            yield Word("plus", start, end, raw, "word", begins)
+        else:
+            form = fold(raw)
+            if form in _ORDINAL_WORDS:
+                yield Word(f"{_ORDINAL_WORDS[form]}th", start, end, raw, "ordinal", begins)
+            else:
+                article = text[end : end + 1].isspace() and (
+                    form in ("the", "an") or (form == "a" and (raw == "a" or begins))
+                )
+                yield Word(form, start, end, raw, "word", begins, "article" if article else "")
+
+
+def _joined(words: list[Word]) -> Iterator[Word]:
+    """The words with ``5.3 million`` as one number, and units after numbers in one form."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        following = words[index + 1] if index + 1 < len(words) else None
+        if word.kind == "number" and following is not None and following.form in _MULTIPLES:
+            value = _times(word.form, _MULTIPLES[following.form])
+            raw = f"{word.raw} {following.raw}"
+            word = Word(value, word.start, following.end, raw, "number", word.initial)
+            index += 1
+        yield word
+        index += 1
+        if word.kind != "number" or index == len(words):
+            continue
+        following = words[index]
+        if following.form in ("square", "sq", "cubic") and index + 1 < len(words):
+            unit = words[index + 1]
+            known = unit.raw if unit.raw in _UNITS else _UNIT_WORDS.get(unit.form)
+            if known:
+                form = known + ("3" if following.form == "cubic" else "2")
+                raw = f"{following.raw} {unit.raw}"
+                yield Word(form, following.start, unit.end, raw, "unit", False)
+                index += 2
+        elif following.form == "per" and index + 1 < len(words) and words[index + 1].form == "cent":
+            yield Word("%", following.start, words[index + 1].end, "per cent", "unit", False)
+            index += 2
+        else:
+            if following.form in ("degree", "degrees") and index + 1 < len(words):
+                index += 1
+                following = words[index]
+            raw, power = following.raw.rstrip("\u00b2\u00b3"), following.raw[-1]
+            known = raw if raw in _UNITS else _UNIT_WORDS.get(following.form)
+            if known and power in "\u00b2\u00b3":
+                known += "2" if power == "\u00b2" else "3"
+            if known and following.kind in ("word", "unit"):
+                yield Word(known, following.start, following.end, following.raw, "unit", False)
+                index += 1
+
+
+@lru_cache(maxsize=1 << 14)
+def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ...]:
+    """The words of `text` in its order.
+
+    Args:
+        text: any text.
+        initial: whether the text begins a sentence.
+        dates: whether a date is one word; otherwise its day, month and year are three.
+    """
+    return tuple(_joined(list(_matches(text, initial, dates))))
+
+
+_LEFT_OUT: tuple[frozenset[str], ...] = (
+    frozenset(),
+    frozenset(("article",)),
+    frozenset(("article", "possessive")),
+)
+READINGS = len(_LEFT_OUT)
+"""Ways of leaving out articles and possessives; value and text are compared in the same one."""
+
+
+def letters(found: tuple[Word, ...], reading: int) -> str:
+    """The forms of the words as one string, numbers in angle brackets, so that 1 and 2 are not 12."""
+    left_out = _LEFT_OUT[reading]
+    return "".join(
+        word.form if word.kind == "word" else f"<{word.form}>" for word in found if word.optional not in left_out
+    )
+
+
+class Reading:
+    """A text in which strings of `letters` are looked for."""
+
+    def __init__(self, found: tuple[Word, ...]) -> None:
+        self.words = found
+        self._strings: list[str] = []
+        self._starts: list[dict[int, int]] = []
+        self._ends: list[dict[int, int]] = []
+        optional = {word.optional for word in found}
+        for left_out in _LEFT_OUT:
+            if self._strings and optional.isdisjoint(left_out):
+                self._strings.append(self._strings[0])
+                self._starts.append(self._starts[0])
+                self._ends.append(self._ends[0])
+                continue
+            parts: list[str] = []
+            starts: dict[int, int] = {}
+            ends: dict[int, int] = {}
+            position = 0
+            for index, word in enumerate(found):
+                if word.optional in left_out:
+                    continue
+                part = word.form if word.kind == "word" else f"<{word.form}>"
+                starts[position] = index
+                position += len(part)
+                ends[position] = index + 1
+                parts.append(part)
+            self._strings.append("".join(parts))
+            self._starts.append(starts)
+            self._ends.append(ends)
+
+    def places(self, string: str, reading: int) -> list[tuple[int, int]]:
+        """The words ``[first, last)`` at which `string` stands, from border to border."""
+        text = self._strings[reading]
+        at = text.find(string) if string else -1
+        found: list[tuple[int, int]] = []
+        while at >= 0:
+            first, last = self._starts[reading].get(at), self._ends[reading].get(at + len(string))
+            if first is not None and last is not None:
+                found.append((first, last))
+            at = text.find(string, at + 1)
+        return found

@@ -1,1 +1,0 @@
-"""Scripts that `probing.probe` runs; see there."""

@@ -1,0 +1,32 @@
+"""The one way to MLflow for tracking and registry: a client whose calls fail after seconds where MLflow is down.
+
+Only runs, names, tags, aliases and plain files are used. MLflow's model flavours would unpickle what they load.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_ENVIRONMENT = {  # a user's own values win
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # seconds; by default a server that is down blocks each call for minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # tracking retries by itself
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+
+def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
+    """A client of the tracking server at `uri`, and of the registry at `registry_uri`."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # prints what it raises
+    return MlflowClient(uri, registry_uri)

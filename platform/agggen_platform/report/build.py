@@ -1,0 +1,128 @@
+"""From what was written and scored to a whole report: rows, comparison with published systems, breakdowns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from agggen.alignment import align
+from agggen.evaluation.published import Board, Published
+from agggen.evaluation.segments import SegmentStatistics
+from agggen.evaluation.values import ReadValues
+from agggen.facts import FactSegmenter
+from agggen.generation.results import WrittenFact
+from agggen.records import Plan, Record
+from agggen.verification.e2e import slot_errors, slot_of
+from agggen_platform.report.content import OURS, Cell, Report, Row, Section, Table
+from agggen_platform.report.tables import by_category, by_predicate, by_triples, group_sizes
+
+
+def rows_of(
+    records: Sequence[Record],
+    texts: Sequence[str],
+    values: ReadValues,
+    plans: Sequence[Plan | None],
+    facts: Sequence[Sequence[WrittenFact]],
+    scores: Mapping[str, Sequence[float]],
+) -> list[Row]:
+    """One row a record, with what its text gets wrong.
+
+    Slot errors are looked for where every predicate of every record is a slot of E2E, as people read ("plain").
+
+    Args:
+        values: what both checks found in these texts.
+        scores: of each text, by metric.
+    """
+    slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
+    rows = []
+    for place, (record, text) in enumerate(zip(records, texts, strict=True)):
+        lenient = zip(record.predicates, values.mentions[place].checks, strict=True)
+        rows.append(
+            Row(
+                record,
+                text,
+                values.checks[place],
+                plans[place],
+                facts[place],
+                {name: of_texts[place] for name, of_texts in scores.items()},
+                {name: check.why for name, check in lenient if not check.mentioned},
+                slot_errors(record, text, "plain") if slots else None,
+            )
+        )
+    return rows
+
+
+def build(
+    title: str,
+    identity: Mapping[str, str | int],
+    run: Mapping[str, Cell],
+    rows: Sequence[Row],
+    sections: Sequence[Section],
+    statistics: Mapping[str, SegmentStatistics],
+    references: tuple[Iterable[int], str],
+    published: tuple[Table | None, str],
+    partial: str = "",
+    seed: int = 0,
+) -> Report:
+    """Puts a report together and takes the scores apart by triples, category, predicate and size of groups.
+
+    Args:
+        statistics: what plain sacreBLEU counted in each row's text.
+        references: the sizes of the groups of the references' plans, and where they come from.
+        published: the table beside published systems, and how it was made or why there is none.
+    """
+    triples, triples_chart = by_triples(rows, statistics)
+    predicates, predicates_chart = by_predicate(rows)
+    groups = group_sizes([row.plan for row in rows if row.plan is not None], *references)
+    tables = {
+        "published": published[0],
+        "by_triples": triples,
+        "by_category": by_category(rows, statistics),
+        "groups": groups[0] if groups else None,
+        "by_predicate": predicates,
+    }
+    charts = {"by_triples": triples_chart, "by_predicate": predicates_chart} | ({"groups": groups[1]} if groups else {})
+    return Report(title, identity, run, sections, rows, tables, charts, published[1], partial, seed)
+
+
+def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:
+    """How many triples share a fact in the references: by their plans or, without any, by rules; and which of these."""
+    plans = [reference.plan for record in records for reference in record.references if reference.plan]
+    if plans:
+        return [len(state) for plan in plans for state in plan.states], "The references' groups are their own plans'."
+    sizes: list[int] = []
+    for record in records:
+        for facts in segmenter.segment([reference.text for reference in record.references]):
+            aligned = align(record, facts, complete=False).fact_of
+            sizes += Counter(fact for fact in aligned if fact is not None).values()
+    how = f"facts cut by {segmenter.name!r}, triples aligned to them by rules; triples that no fact says are left out"
+    return sizes, f"The references have no plans of their own: {how}."
+
+
+def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
+    """Our scores among the published ones, by falling BLEU, and how both were computed."""
+    scores = {
+        measure.name: measure.score
+        for section in sections
+        if section.key in (board.protocol, "faithfulness")
+        for measure in section.measures
+        if measure.score is not None
+    }
+    names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
+    ours = {name: scores[name] for name in names if name in scores}
+    rows: list[dict[str, Cell]] = [
+        {"system": system.system, **{name: system.scores.get(name) for name in names}, "source": source_of(system)}
+        for system in board.systems
+    ]
+    values = {name: ours[name].value if name in ours else None for name in names}
+    rows.append({"system": OURS, **values, "source": "computed here"})
+    rows.sort(key=lambda row: -(bleu if isinstance(bleu := row["bleu"], float) else -1.0))
+    title = f"{board.corpus} {board.split}, all {board.inputs:,} records, trained on {board.trained_on}"
+    how = "; ".join(f"{name} {score.signature}" for name, score in ours.items())
+    note = f"Published: {board.how}. Ours: protocol {board.protocol} on raw texts ({how})."
+    return Table(title, rows), note
+
+
+def source_of(system: Published) -> str:
+    """Where a published system's scores stand, and of how many runs they are means."""
+    return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"

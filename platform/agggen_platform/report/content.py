@@ -1,0 +1,250 @@
+"""What a report holds, as plain data: measures, tables, charts, and one row a record. No markup here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agggen.evaluation import Score
+from agggen.generation.results import WrittenFact
+from agggen.records import Plan, Record
+from agggen.verification.e2e import SlotError, SlotErrors
+from agggen.verification.results import TextCheck
+
+Cell = str | int | float | None
+"""A table's cell; None where there is no value."""
+
+OURS = "this report"
+"""The name of our row among published systems."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A score with its 95 % interval, or the reason why there is none."""
+
+    name: str
+    score: Score | None
+    interval: tuple[float, float] | None = None
+    reason: str = ""
+    """Why it was not computed; empty where it was."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form; what is undefined is null."""
+        if self.score is None:
+            return {"name": self.name, "value": None, "not_computed": self.reason}
+        interval = None if self.interval is None else [finite(bound) for bound in self.interval]
+        return {
+            "name": self.name,
+            "value": finite(self.score.value),
+            "interval_95": interval,
+            "signature": self.score.signature,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: cells by column, one mapping a row. The first column names the row."""
+
+    caption: str
+    rows: Sequence[Mapping[str, Cell]]
+    note: str = ""
+    mixed: bool = False
+    """Whether the numbers of a column are of different kinds, so that each has its own number of digits."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns; a row need not have all of them."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row))
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Whether a column behind the first holds numbers alone."""
+        columns = [[row.get(name) for row in self.rows] for name in self.columns]
+        numeric = [all(cell is None or isinstance(cell, int | float) for cell in cells) for cells in columns]
+        return (False, *numeric[1:])
+
+    def shown(self) -> list[tuple[str, ...]]:
+        """The rows as people read them."""
+        columns = []
+        for name in self.columns:
+            cells = [row.get(name) for row in self.rows]
+            wide = any(isinstance(cell, float) and abs(cell) >= 10 for cell in cells)
+            digits = None if self.mixed else 2 if wide else 4
+            columns.append([shown(cell, digits) for cell in cells])
+        return list(zip(*columns, strict=True))
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """One object a row; a number that is not finite is null."""
+        return [{name: finite(row.get(name)) for name in self.columns} for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Measures that belong together; `key` names the section in the JSON and before a measure in the run log."""
+
+    key: str
+    title: str
+    measures: Sequence[Measure]
+    note: str = ""
+
+    def table(self) -> Table:
+        """The measures with their intervals and signatures."""
+        rows: list[dict[str, Cell]] = []
+        for measure in self.measures:
+            interval = None if measure.interval is None else " to ".join(shown(bound) for bound in measure.interval)
+            value = measure.score.value if measure.score else None
+            signature = measure.score.signature if measure.score else f"not computed: {measure.reason}"
+            rows.append({"score": measure.name, "value": value, "95 % interval": interval, "signature": signature})
+        return Table(self.title, rows, self.note, mixed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a chart."""
+
+    label: str
+    """The category, at its first series; empty at the others."""
+    series: int
+    text: str
+    """The value and the name of its series."""
+    share: float
+    """Its length as a share of the longest bar's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Bars by category, one a series in each."""
+
+    title: str
+    categories: Sequence[str]
+    series: Mapping[str, Sequence[float | None]]
+    note: str = ""
+
+    @property
+    def bars(self) -> list[Bar]:
+        """The bars from top to bottom; a value that is undefined has none."""
+        values = [value for of_series in self.series.values() for value in of_series]
+        highest = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
+        return [
+            Bar(category if number == 0 else "", number, f"{shown(value, 1)} {name}", max(value, 0) / highest)
+            for place, category in enumerate(self.categories)
+            for number, (name, of_series) in enumerate(self.series.items())
+            if (value := of_series[place]) is not None and math.isfinite(value)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record and the text that was written about it."""
+
+    record: Record
+    text: str
+    check: TextCheck
+    """Strict."""
+    plan: Plan | None = None
+    facts: Sequence[WrittenFact] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """The scores of this text, by ``protocol/metric``."""
+    unmentioned: Mapping[str, str] = field(default_factory=dict)
+    """Predicates whose values the text does not mention (lenient), each with the reason."""
+    slot_errors: SlotErrors | None = None
+    """None where the corpus has no slots to check."""
+
+    @property
+    def mistakes(self) -> list[tuple[str, SlotError]]:
+        """Slot errors, each with its kind: ``added``, ``missed`` or ``wrong``."""
+        errors = self.slot_errors
+        if errors is None:
+            return []
+        kinds = {"added": errors.added, "missed": errors.missed, "wrong": errors.wrong}
+        return [(kind, error) for kind, of_kind in kinds.items() for error in of_kind]
+
+    @property
+    def not_whole(self) -> dict[str, str]:
+        """Predicates whose values the text does not say whole (strict): ``part`` or ``missing``."""
+        checks = zip(self.record.predicates, self.check.values, strict=True)
+        return {name: check.how for name, check in checks if not check.whole}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form: a line of records.jsonl."""
+        facts = [
+            {
+                "start": fact.start,
+                "end": fact.end,
+                "text": self.text[fact.start : fact.end],
+                "predicates": list(fact.predicates),
+                **({"missing": list(fact.missing)} if fact.missing else {}),
+            }
+            for fact in self.facts
+        ]
+        line: dict[str, Any] = {
+            "id": self.record.id,
+            "text": self.text,
+            "plan": None if self.plan is None else str(self.plan),
+            "facts": facts,
+            "scores": {name: finite(value) for name, value in self.scores.items()},
+            "not_whole": self.not_whole,
+            "invented": list(self.check.invented),
+            "faults": list(self.check.faults),
+            "not_mentioned_lenient": dict(self.unmentioned),
+        }
+        if self.slot_errors is not None:
+            line["slot_errors"] = [
+                {"kind": kind, "slot": error.slot, "value": error.value, "why": str(error)}
+                for kind, error in self.mistakes
+            ]
+        return line
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that one evaluation says."""
+
+    title: str
+    identity: Mapping[str, str | int]
+    """What makes this evaluation what it is: run again, it may replace its own report and no other."""
+    run: Mapping[str, Cell]
+    """What was evaluated, with what and how, in the order in which it is shown."""
+    sections: Sequence[Section]
+    rows: Sequence[Row]
+    tables: Mapping[str, Table | None]
+    """Published systems and breakdowns, by their names in report.json."""
+    charts: Mapping[str, Chart]
+    """By the name of the table that a chart belongs to."""
+    published_note: str = ""
+    """How the comparison with published systems was made, or why there is none."""
+    partial: str = ""
+    """Where not the whole split was looked at: how much of it."""
+    seed: int = 0
+    shown: int = 30
+
+    def run_table(self) -> Table:
+        """`run` as a table."""
+        rows = [{"what": what, "value": value} for what, value in self.run.items()]
+        return Table("What was evaluated, with what and how", rows, mixed=True)
+
+    def measures(self) -> dict[str, float]:
+        """Every computed number by ``section/name``, for a run log."""
+        return {
+            f"{section.key}/{measure.name}": measure.score.value
+            for section in self.sections
+            for measure in section.measures
+            if measure.score is not None
+        }
+
+
+def finite(value: Any) -> Any:
+    """`value`, or None for a number that JSON does not know (NaN, infinity)."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def shown(cell: Cell, digits: int | None = None) -> str:
+    """A cell as people read it, with so many digits behind the point (2 from ten on, else 4); a hyphen for None."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        digits = (2 if abs(cell) >= 10 else 4) if digits is None else digits
+        return "undefined" if math.isnan(cell) else f"{cell:.{digits}f}"
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)

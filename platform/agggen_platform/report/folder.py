@@ -1,0 +1,121 @@
+"""A report on disk: a folder that appears when it is whole.
+
+report.html      for reading: one page that needs nothing else
+report.md        the same tables
+report.json      every number with its signature and interval
+records.jsonl    one line a record: text, plan, facts, scores, what is wrong
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agggen.errors import ConfigError
+from agggen_platform.report.content import Report, finite
+from agggen_platform.report.page import to_html, to_markdown
+
+FORMAT = 1
+FILES = ("report.html", "report.md", "report.json", "records.jsonl")
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """All numbers of the report as plain data; the rows are in records.jsonl."""
+    return {
+        "format": FORMAT,
+        "title": report.title,
+        "identity": dict(report.identity),
+        "partial": report.partial or None,
+        "run": {name: finite(value) for name, value in report.run.items()},
+        "scores": {
+            section.key: {
+                "title": section.title,
+                "note": section.note,
+                "measures": [measure.as_dict() for measure in section.measures],
+            }
+            for section in report.sections
+        },
+        "published_note": report.published_note,
+        **{name: None if table is None else table.as_dicts() for name, table in report.tables.items()},
+    }
+
+
+def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
+    """Passes if a report of `identity` may be written to `folder`: it is not there, is empty, or holds just that one.
+
+    Raises:
+        ConfigError: `folder` holds another report or something else that would be lost, or cannot be made.
+    """
+    if folder.is_symlink():
+        raise ConfigError(f"{folder} is a link; name the folder itself")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise ConfigError(f"cannot write a report to {folder}: {above} is a file, no folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write a report to {folder}: no permission to write in {above}")
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"cannot write a report to {folder}: it is a file; name a folder")
+    held = sorted(path.name for path in folder.iterdir())
+    if not held:
+        return
+    if "report.json" not in held or (others := sorted(set(held) - set(FILES))):
+        other = others[0] if "report.json" in held else held[0]
+        raise ConfigError(f"{folder} holds {other}, which is no report of an evaluation; name another folder")
+    try:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{folder / 'report.json'} cannot be read; remove {folder} or name another folder") from error
+    if found != dict(identity):
+        changed = [name for name in identity if found.get(name) != identity[name]] or ["settings"]
+        raise ConfigError(
+            f"{folder} holds the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
+            "name another folder, or remove it"
+        )
+
+
+def write_report(folder: Path, report: Report) -> None:
+    """Writes the report's files; an earlier report of the same identity is replaced.
+
+    Raises:
+        ConfigError: `folder` holds something else (see `check_target`).
+        OSError: the file system refuses; `folder` is then as it was.
+    """
+    check_target(folder, report.identity)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        new = beside / "new"
+        new.mkdir()
+        rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
+        _write(new / "records.jsonl", rows)
+        _write(new / "report.json", json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        _write(new / "report.md", to_markdown(report))
+        _write(new / "report.html", to_html(report))
+        _put_in_place(new, folder, beside / "old")
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _put_in_place(new: Path, folder: Path, old: Path) -> None:
+    """Gives `new` its name; what had the name before goes to `old`, and comes back if that fails."""
+    if not folder.exists():
+        os.rename(new, folder)
+        return
+    os.rename(folder, old)
+    try:
+        os.rename(new, folder)
+    except OSError:
+        os.rename(old, folder)
+        raise
+
+
+def _write(path: Path, text: str) -> None:
+    # Half a surrogate pair has no UTF-8; in JSON its escape is its right form.
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")

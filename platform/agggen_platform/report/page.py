@@ -1,0 +1,103 @@
+"""The report for reading: an HTML page that needs nothing else (no script, font, image or network), and Markdown."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from agggen.generation.results import WrittenFact
+from agggen_platform.report.content import OURS, Report, Row, Table, shown
+
+FACT_COLOURS = 6
+"""Colours for facts; a text with more facts starts over, and the numbers tell them apart."""
+
+# Controls, halves of surrogate pairs and non-characters, which no HTML page may hold.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def to_html(report: Report) -> str:
+    """The whole page; every text in it is escaped."""
+    pages = Environment(
+        loader=PackageLoader("agggen_platform", "report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    pages.filters |= {"pieces": pieces, "shown": shown, "triples_of": triples_of}
+    drawn, bad = chosen(report), worst(report)
+    page = pages.get_template("page.html.jinja").render(
+        report=report, chosen=drawn, worst=bad, ours=OURS, colours=FACT_COLOURS
+    )
+    return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", page)
+
+
+def chosen(report: Report) -> list[Row]:
+    """Rows drawn by the report's seed, in the order of the corpus."""
+    number = min(report.shown, len(report.rows))
+    places = random.Random(report.seed).sample(range(len(report.rows)), number)
+    return [report.rows[place] for place in sorted(places)]
+
+
+def worst(report: Report) -> list[Row]:
+    """The rows with the most faults, those of fewer triples first among equals; rows without faults are left out."""
+    faulty = [row for row in report.rows if row.check.faults]
+    faulty.sort(key=lambda row: (-len(row.check.faults), len(row.record.triples), row.record.id))
+    return faulty[: report.shown]
+
+
+def pieces(row: Row) -> list[tuple[int, str]]:
+    """The text in pieces, each with the number of its fact or 0; a fact that overlaps an earlier one has no piece."""
+    parts: list[tuple[int, str]] = []
+    position = 0
+    for number, fact in enumerate(row.facts, start=1):
+        piece = row.text[fact.start : fact.end]
+        if fact.start < position or not piece.strip():
+            continue
+        start = fact.start + len(piece) - len(piece.lstrip())
+        end = start + len(piece.strip())
+        parts += [(0, row.text[position:start]), (number, row.text[start:end])]
+        position = end
+    return [*parts, (0, row.text[position:])]
+
+
+def triples_of(row: Row, fact: WrittenFact) -> str:
+    """The triples that a fact was written for."""
+    triples = dict(zip(row.record.predicates, row.record.triples, strict=True))
+    return "; ".join(str(triples.get(name, name)) for name in fact.predicates) or "no triple"
+
+
+def to_markdown(report: Report) -> str:
+    """The tables of the page, without charts and samples."""
+    parts = [table for name, table in report.tables.items() if table is not None and name != "published"]
+    published = report.tables.get("published")
+    blocks = [
+        f"# {escaped(report.title)}",
+        *([f"**Partial.** {escaped(report.partial)}"] if report.partial else []),
+        "## Scores",
+        *(_table(section.table()) for section in report.sections),
+        "## Beside published systems",
+        *([_table(published)] if published else []),
+        *([escaped(report.published_note)] if report.published_note else []),
+        "## Parts",
+        *map(_table, parts),
+        "## The run",
+        _table(report.run_table()),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def escaped(text: str) -> str:
+    """`text` on one line, with every sign that Markdown would read as markup made plain."""
+    line = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).split())
+    return _MARKDOWN.sub(r"\\\1", line).replace("&", "&amp;")
+
+
+def _table(table: Table) -> str:
+    rows = [table.columns, ("---",) * len(table.columns), *table.shown()]
+    lines = [f"**{escaped(table.caption)}**", ""]
+    lines += ["| " + " | ".join(map(escaped, cells)) + " |" for cells in rows]
+    return "\n".join([*lines, *(["", escaped(table.note)] if table.note else [])])

@@ -1,0 +1,254 @@
+"""The sections of a report: text metrics, faithfulness, plans, adherence, alignment, diversity.
+
+The numbers come from `agggen.evaluation`; here each gets its interval over records and its place in the report. A
+metric that this machine cannot compute (METEOR without Java) does not stop the others: the report says why it is
+missing. One that was asked for by name is an error instead.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agggen.errors import AggGenError, ConfigError
+from agggen.evaluation.adherence import text_adherence
+from agggen.evaluation.alignments import Positions, alignment_statistics
+from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
+from agggen.evaluation.held_out import HeldOut
+from agggen.evaluation.java import package_version
+from agggen.evaluation.plans import Predicates, plan_statistics, with_plans
+from agggen.evaluation.protocols import PROTOCOLS, known_metrics, measure
+from agggen.evaluation.segments import SegmentStatistics, share_statistics
+from agggen.evaluation.significance import confidence_interval
+from agggen.evaluation.systems import slot_statistics
+from agggen.evaluation.values import FULFILLED, VALUES
+from agggen.records import Plan, Record
+from agggen_platform.report.content import Measure, Row, Section
+
+PLAIN = "plain"
+_WITH_JAVA = frozenset({"meteor", "rouge_l", "cider"})
+_TITLES = {
+    "plain": "Texts against references: sacreBLEU",
+    "e2e": "Texts against references: as the E2E challenge scored",
+    "webnlg-2017": "Texts against references: as the WebNLG challenge and the AggGen paper scored",
+}
+
+Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]
+"""Predicted and gold alignments by the name of the aligner (`agggen.evaluation.held_out.alignments`)."""
+
+
+def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
+    """The corpus score of each metric with its interval, named after `prefix`."""
+    return [Measure(f"{prefix}{name}", found.corpus(), interval(found, seed)) for name, found in statistics.items()]
+
+
+def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | None:
+    """The 95 % bootstrap interval over records.
+
+    None where fewer than two records count, or where a sample may leave out all that do.
+    """
+    if statistics.rows.any(axis=1).sum() < 2:
+        return None
+    found = confidence_interval(statistics, seed=seed)
+    return (found.low, found.high) if math.isfinite(found.low) and math.isfinite(found.high) else None
+
+
+# --- texts against references ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextMetrics:
+    """Which text metrics to compute."""
+
+    protocol: str = PLAIN
+    metrics: tuple[str, ...] | None = None
+    """Of the protocol; None: all that can be computed here."""
+    meteor: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuses what does not exist or cannot be computed here, before any text is written.
+
+        Raises:
+            AggGenError: no such protocol or metric, or one that was asked for needs Java and there is none.
+        """
+        known_metrics(self.protocol, self.metrics)
+        if "meteor" in (self.metrics or ()) and not self.meteor:
+            raise ConfigError("--metrics meteor and --no-meteor exclude each other")
+        for name in _WITH_JAVA.intersection(self.metrics or ()):
+            package_version()
+            if shutil.which("java") is None:
+                raise ConfigError(f"{name} needs a Java runtime, and no `java` is on the PATH")
+
+
+def protocol_of(corpus: str) -> str:
+    """The protocol by which a corpus's published scores were computed; ``plain`` for a corpus without any."""
+    return "webnlg-2017" if corpus.startswith("webnlg") else "e2e" if corpus.startswith("e2e") else PLAIN
+
+
+@dataclass(frozen=True)
+class TextScores:
+    """The text metrics of a report."""
+
+    sections: list[Section]
+    plain: Mapping[str, SegmentStatistics]
+    """What plain sacreBLEU counted in each text, for scores of parts of the corpus."""
+    single: dict[str, Sequence[float]]
+    """The scores of each text, by ``protocol/metric``."""
+
+
+def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0) -> TextScores:
+    """Scores one text a record by the protocol that was chosen and, unless metrics are named, by plain sacreBLEU.
+
+    Raises:
+        AggGenError: a metric that was asked for by name cannot be computed, or a record has no reference.
+    """
+    references = [[reference.text for reference in record.references] for record in records]
+    plain = measure(PLAIN, texts, references)
+    if choice.protocol == PLAIN:
+        named = {name: plain[name] for name in choice.metrics or PROTOCOLS[PLAIN]}
+        by_protocol: dict[str, dict[str, SegmentStatistics | str]] = {PLAIN: dict(named)}
+    else:
+        by_protocol = {choice.protocol: _statistics(choice, texts, references), PLAIN: dict(plain)}
+    scores = TextScores([], plain, {})
+    for protocol, metrics in by_protocol.items():
+        computed = {name: found for name, found in metrics.items() if not isinstance(found, str)}
+        measures = {one.name: one for one in measured(computed, seed)}
+        missing = {name: Measure(name, None, None, why) for name, why in metrics.items() if isinstance(why, str)}
+        ordered = [(measures | missing)[name] for name in PROTOCOLS[protocol] if name in metrics]
+        note = "In percent." if protocol != "e2e" else "In percent; NIST and CIDEr as the tools print them."
+        note += " TER: lower is better." if "ter" in PROTOCOLS[protocol] else ""
+        scores.sections.append(Section(protocol, _TITLES[protocol], ordered, note))
+        for name, found in computed.items():
+            if found.single is not None:
+                scores.single[f"{protocol}/{name}"] = found.single.values.tolist()
+    return scores
+
+
+def _statistics(
+    choice: TextMetrics, texts: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, SegmentStatistics | str]:
+    """The statistics of each metric, or why there are none."""
+    if choice.metrics is not None:
+        return dict(measure(choice.protocol, texts, references, choice.metrics))
+    names = [name for name in PROTOCOLS[choice.protocol] if choice.meteor or name != "meteor"]
+    omitted = {name: "--no-meteor was given" for name in PROTOCOLS[choice.protocol] if name not in names}
+    try:
+        return dict(measure(choice.protocol, texts, references, names)) | omitted
+    except AggGenError:
+        pass  # which metric it was comes out below
+    found: dict[str, SegmentStatistics | str] = {**omitted}
+    for name in names:
+        try:
+            found |= measure(choice.protocol, texts, references, [name])
+        except AggGenError as error:
+            found[name] = str(error)
+    return found
+
+
+# --- texts against records and plans ---------------------------------------------------------------------------------
+
+
+def of_model(
+    written: HeldOut,
+    rows: Sequence[Row],
+    aligned: Alignments,
+    values: Mapping[str, SegmentStatistics],
+    ablation: str,
+    seed: int,
+) -> list[Section]:
+    """The sections that are not about words.
+
+    Args:
+        values: of `agggen.evaluation.values`.
+        ablation: under one, the most likely plans are not the ones that texts are written from, and are left out.
+    """
+    compared = with_plans(written.records)
+    references = [plans for _, plans in compared]
+    predicates = [written.records[place].predicates for place, _ in compared]
+    text_plans = [written.generations[place].plan for place, _ in compared]
+    likely = [written.planned[place] for place, _ in compared] if ablation == "none" else []
+    offered = [[(generation.text, generation.plan) for generation in n_best] for n_best in written.n_best]
+    sections = [
+        faithfulness(rows, values, seed),
+        plans("text_plans", "Plans that the texts were written from", text_plans, references, seed, predicates),
+        plans("plans", "Most likely plans, before any text is written", likely, references, seed, predicates),
+        adherence(rows, seed),
+        alignment(aligned, seed),
+        diversity(written.texts, offered, seed),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], seed: int) -> Section:
+    """Whether the texts say what the records say: their values, the facts' own plans, slots where there are any."""
+    statistics = dict(values)
+    planned = [row for row in rows if row.facts]
+    if planned:
+        kept = [(not row.check.faults and not any(fact.missing for fact in row.facts), 1) for row in planned]
+        statistics["fulfilled"] = share_statistics(kept, f"{FULFILLED}|texts:{len(kept)}")
+    if all(row.slot_errors is not None for row in rows):
+        records, texts = [row.record for row in rows], [row.text for row in rows]
+        statistics |= slot_statistics(records, texts)
+        plain = slot_statistics(records, texts, "plain")
+        statistics |= {f"ser_plain.{name.removeprefix('ser.')}": found for name, found in plain.items()}
+    note = (
+        "".join(f"{name}: {what}. " for name, what in VALUES.items())
+        + "fulfilled: a share (strict). Slot errors in percent: ser. as the published numbers count, ser_plain. as "
+        "people read. Words and patterns decide; they err now and then."
+    )
+    return Section("faithfulness", "Do the texts say what the records say?", measured(statistics, seed), note)
+
+
+def plans(
+    key: str,
+    title: str,
+    found: Sequence[Plan],
+    references: Sequence[Sequence[Plan]],
+    seed: int,
+    predicates: Predicates | None = None,
+) -> Section | None:
+    """Plans beside the plans of references; None where there are none to compare with."""
+    if not found:
+        return None
+    note = "Shares, 0 to 1; tau -1 to 1; groups as a number. human_: the references among themselves."
+    return Section(key, title, measured(plan_statistics(found, references, predicates), seed), note)
+
+
+def adherence(rows: Sequence[Row], seed: int) -> Section | None:
+    """Whether the pieces of each text say what its plan puts there; None for texts without plans."""
+    planned = [
+        (row.record, row.plan, pieces)
+        for row in rows
+        if row.plan and (pieces := [piece for fact in row.facts if (piece := row.text[fact.start : fact.end]).strip()])
+    ]
+    if not planned:
+        return None
+    records, followed, pieces_of = zip(*planned, strict=True)
+    note = (
+        "Shares, 0 to 1. The texts' own facts are aligned by rules, which are right for 86 % of the triples against "
+        "people: compare systems by it, do not read it as an absolute."
+    )
+    measures = measured(text_adherence(records, followed, pieces_of), seed)
+    return Section("adherence", "Do the texts follow their plans?", measures, note)
+
+
+def alignment(aligned: Alignments, seed: int) -> Section | None:
+    """Alignments of the references against gold; None where there is no gold."""
+    measures = [one for who, both in aligned.items() for one in measured(alignment_statistics(*both), seed, f"{who}_")]
+    note = "Percent of the triples. The paper's recall: triples that were given any fact; accuracy: the right one."
+    return Section("alignment", "Alignment of the references", measures, note) if measures else None
+
+
+def diversity(texts: Sequence[str], n_best: Sequence[Sequence[tuple[str, Plan]]], seed: int) -> Section:
+    """How different the texts are from each other and, of one record, the n best texts and their plans."""
+    measures = [Measure(f"distinct_{n}", distinct_n(texts, n)) for n in (1, 2)]
+    if any(len(offered) > 1 for offered in n_best):
+        statistics = {
+            "self_bleu": self_bleu([[text for text, _ in offered] for offered in n_best]),
+            "distinct_plans": distinct_plans([[plan for _, plan in offered] for offered in n_best]),
+        }
+        measures += measured(statistics, seed)
+    note = "Distinct-n as a share of n-grams (no interval: it falls with the amount of text). Self-BLEU in percent."
+    return Section("diversity", "How different are the texts?", measures, note)

@@ -1,0 +1,146 @@
+"""Where a system is good and where it is not: by number of triples, by category, by predicate, by size of groups.
+
+BLEU and chrF of a part are corpus scores of that part; they do not average to the score of the whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from agggen.evaluation.segments import SegmentStatistics
+from agggen.records import Plan
+from agggen_platform.report.content import Cell, Chart, Row, Table
+
+CHARTED = 20
+"""Predicates that the chart shows at most, the worst first; the table holds all."""
+
+_WHOLE = "values said whole (strict), %"
+
+Statistics = Mapping[str, SegmentStatistics]
+"""What plain sacreBLEU counted in the text of each row, by metric."""
+
+
+def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Chart]:
+    """Scores by the number of triples of a record."""
+    caption = "By the number of triples of a record"
+    table = _by_part(rows, statistics, lambda row: len(row.record.triples), "triples", caption)
+    parts = table.as_dicts()
+    chart = Chart(
+        "Scores by the number of triples of a record, in percent",
+        [f"triples: {part['triples']}, records: {part['records']}" for part in parts],
+        {name: [part[name] for part in parts] for name in ("BLEU", "chrF", _WHOLE) if name in table.columns},
+    )
+    return table, chart
+
+
+def by_category(rows: Sequence[Row], statistics: Statistics) -> Table | None:
+    """Scores by the category (domain) of a record; None where no record has one."""
+    if all(row.record.category is None for row in rows):
+        return None
+    return _by_part(rows, statistics, lambda row: row.record.category or "(none)", "category", "By category")
+
+
+def _by_part(
+    rows: Sequence[Row], statistics: Statistics, key: Callable[[Row], int | str], name: str, caption: str
+) -> Table:
+    parts: dict[int | str, list[int]] = {}
+    for place, row in enumerate(rows):
+        parts.setdefault(key(row), []).append(place)
+    ordered = sorted(parts, key=lambda part: (isinstance(part, str), part))
+    body = [{name: part, **_scores(rows, parts[part], statistics)} for part in ordered]
+    note = "BLEU and chrF: plain sacreBLEU of each part as a corpus. Lenient: at least 60 % of the words of a value."
+    return Table(caption, body, note)
+
+
+def _scores(all_rows: Sequence[Row], places: Sequence[int], statistics: Statistics) -> dict[str, Cell]:
+    rows = [all_rows[place] for place in places]
+    scores: dict[str, Cell] = {"records": len(rows)}
+    for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
+        if metric in statistics:
+            scores[name] = statistics[metric].corpus(places).value
+    triples = sum(len(row.record.triples) for row in rows)
+    scores[_WHOLE] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
+    scores["values mentioned (lenient), %"] = 100 * (1 - sum(len(row.unmentioned) for row in rows) / triples)
+    scores["texts without faults (strict), %"] = 100 * sum(not row.check.faults for row in rows) / len(rows)
+    scores["invented values per 100 texts (strict)"] = 100 * sum(len(row.check.invented) for row in rows) / len(rows)
+    slot_errors = [row.slot_errors for row in rows if row.slot_errors is not None]
+    if slot_errors:
+        mistakes = sum(len(errors.all) for errors in slot_errors)
+        scores["slot errors, % of slots"] = 100 * mistakes / sum(errors.slots for errors in slot_errors)
+    plans = [row.plan for row in rows if row.plan is not None]
+    if plans:
+        scores["groups a plan"] = sum(len(plan.states) for plan in plans) / len(plans)
+    return scores
+
+
+def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -> tuple[Table, Chart] | None:
+    """How many triples share a group, in plans and in references; None without plans.
+
+    Args:
+        references: the sizes of all groups of the references.
+        source: where the references' groups come from, for the note.
+    """
+    counts = {
+        "plans": Counter(len(state) for plan in plans for state in plan.states),
+        "references": Counter(references),
+    }
+    if not counts["plans"]:
+        return None
+    note = source if counts["references"] else "The references have no plans to compare with."
+    counts = {name: count for name, count in counts.items() if count}
+    sizes = sorted(set().union(*counts.values()))
+    shares = {name: [100 * count[size] / count.total() for size in sizes] for name, count in counts.items()}
+    rows: list[dict[str, Cell]] = []
+    for place, size in enumerate(sizes):
+        row: dict[str, Cell] = {"triples in a group": size}
+        for name, count in counts.items():
+            row |= {f"groups of {name}": count[size], f"{name}, %": shares[name][place]}
+        rows.append(row)
+    chart = Chart("Sizes of the groups of plans, in percent of groups", [f"triples: {size}" for size in sizes], shares)
+    return Table("How many triples share a group", rows, note), chart
+
+
+def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
+    """Whose values are not said whole (strict), not mentioned (lenient) and, of slots, added, missed or wrong."""
+    slots = any(row.slot_errors is not None for row in rows)
+    triples: Counter[str] = Counter()
+    unmentioned: Counter[str] = Counter()
+    not_whole: dict[str, Counter[str]] = {"part": Counter(), "missing": Counter()}
+    mistakes: dict[str, Counter[str]] = {kind: Counter() for kind in (("missed", "wrong", "added") if slots else ())}
+    for row in rows:
+        named = dict(zip(row.record.predicates, row.record.triples, strict=True))
+        triples.update(triple.predicate for triple in row.record.triples)
+        unmentioned.update(named[name].predicate for name in row.unmentioned)
+        for value in row.check.values:
+            if not value.whole:
+                not_whole[value.how][value.triple.predicate] += 1
+        for kind, error in row.mistakes:
+            mistakes[kind][error.slot] += 1
+    counted = mistakes or {"said in part": not_whole["part"], "missing": not_whole["missing"]}
+    names = set(triples).union(*mistakes.values())
+    worst = sorted(names, key=lambda name: (-sum(count[name] for count in counted.values()), name))
+    absent = not_whole["part"] + not_whole["missing"]
+    body: list[dict[str, Cell]] = [
+        {
+            "predicate": name,
+            "triples": triples[name],
+            "not said whole (strict)": absent[name],
+            "not said whole (strict), %": 100 * absent[name] / triples[name] if triples[name] else None,
+            "said in part": not_whole["part"][name],
+            "not mentioned (lenient)": unmentioned[name],
+            **{kind: count[name] for kind, count in mistakes.items()},
+        }
+        for name in worst
+    ]
+    charted = [name for name in worst if any(count[name] for count in counted.values())][:CHARTED]
+    more = f" Only the {CHARTED} predicates with the most." if len(charted) == CHARTED else ""
+    chart = Chart(
+        "Slot errors by predicate" if slots else "Values that are not said whole (strict), by predicate",
+        charted,
+        {kind: [float(count[name]) for name in charted] for kind, count in counted.items()},
+        f"The worst first.{more}",
+    )
+    how = "Strict: all words of a value, in order and adjacent. Lenient: at least 60 % of its words, anywhere."
+    how += " Missed, wrong, added: slot errors." if slots else ""
+    return Table("By predicate", body, how), chart

@@ -1,0 +1,166 @@
+"""A child process that answers JSON lines: started, asked one thing at a time, watched, and always reaped.
+
+It gets one line on its standard input and owes one line on its standard output. A thread reads its standard error, so
+that no pipe can fill up and block both sides. Nothing in here knows of AllenNLP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from agggen_platform.srl.errors import WorkerDied
+
+_LINES = 12
+"""How many of the last lines of standard error an error shows, and how much of each."""
+_LINE_BYTES = 500
+
+
+class JsonLinesProcess:
+    """A running child. It ends with `close`, when this object is no longer used, and when this process ends."""
+
+    def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], scratch: Path | None = None) -> None:
+        """Starts `command`.
+
+        Args:
+            env: the child's whole environment.
+            scratch: a folder that is deleted once the child is gone.
+
+        Raises:
+            WorkerDied: it cannot be started.
+        """
+        pipe = subprocess.PIPE
+        try:
+            # A session of its own: the terminal's Ctrl-C is for us, and we end the child.
+            self._child = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
+            )
+        except OSError as error:
+            _remove(scratch)
+            raise WorkerDied(f"cannot start {command[0]}: {error.strerror or error}") from error
+        self._lines: deque[bytes] = deque(maxlen=_LINES)
+        self._listener = threading.Thread(target=_listen, args=(self._child.stderr, self._lines), daemon=True)
+        self._listener.start()
+        self._scratch = scratch
+        self._stop = weakref.finalize(self, _stop, self._child, scratch, os.getpid(), 0.0)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.poll() is None
+
+    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """The answer to `message`. After an exception, whatever it is, the child is gone.
+
+        Args:
+            timeout: seconds within which the whole answer must be there.
+
+        Raises:
+            WorkerDied: the child ended or took too long, or its answer is not JSON; says its last lines.
+        """
+        if not self._stop.alive:
+            raise WorkerDied("the worker was ended before")
+        line, late = b"", threading.Event()
+
+        def end_late_child() -> None:
+            late.set()
+            _kill(self._child)
+
+        watch = threading.Timer(timeout, end_late_child)
+        watch.start()
+        try:
+            line = self._exchange(json.dumps(message).encode() + b"\n")
+            answer = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            answer = None
+        except BaseException:
+            self.kill()  # interrupted halfway, say: question and answer would no longer belong together
+            raise
+        finally:
+            watch.cancel()
+        if isinstance(answer, dict):
+            return answer
+        if late.is_set():
+            reason = f"did not answer within {timeout:g} s"
+        elif line.endswith(b"\n"):
+            reason = f"answered {line[:80]!r}, which is no JSON object"
+        else:
+            reason = self._ending()
+        self.kill()
+        self._listener.join(timeout=5)
+        lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
+        said = "its last lines:\n  " + "\n  ".join(lines) if lines else "it said nothing on standard error"
+        raise WorkerDied(f"the worker {reason}; {said}")
+
+    def _exchange(self, question: bytes) -> bytes:
+        """The line that the child answers; not a whole line if it ended."""
+        assert self._child.stdin and self._child.stdout
+        with contextlib.suppress(BrokenPipeError):  # it reads no more; what it wrote before may say why
+            self._child.stdin.write(question)
+            self._child.stdin.flush()
+        return self._child.stdout.readline()
+
+    def _ending(self) -> str:
+        """How the child ended by itself."""
+        try:
+            code = self._child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "closed its standard output"
+        if code >= 0:
+            return f"ended with exit status {code}"
+        return f"was killed by {signal.Signals(-code).name}"
+
+    def kill(self) -> None:
+        """Ends the child at once."""
+        self._stop()
+
+    def close(self, grace: float = 5.0) -> None:
+        """Asks the child to end, by closing its standard input, and ends it if it does not within `grace` seconds."""
+        if self._stop.detach() is not None:
+            _stop(self._child, self._scratch, os.getpid(), grace)
+
+
+def _listen(stream: IO[bytes], lines: deque[bytes]) -> None:
+    """Keeps the last lines of a stream until its end."""
+    with stream:
+        lines.extend(iter(lambda: stream.readline(_LINE_BYTES), b""))
+
+
+def _stop(child: subprocess.Popen[bytes], scratch: Path | None, owner: int, grace: float) -> None:
+    if os.getpid() != owner:
+        return  # a fork of the process that started it
+    if child.stdin:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+    if grace:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=grace)
+    if child.poll() is None:
+        _kill(child)
+    child.wait()
+    if child.stdout:
+        child.stdout.close()
+    _remove(scratch)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _remove(scratch: Path | None) -> None:
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)

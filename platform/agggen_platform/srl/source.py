@@ -1,0 +1,235 @@
+"""Frames from any AllenNLP archive for semantic role labelling: the BERT model (``srl_bert``) or the BiLSTM (``srl``).
+
+AllenNLP runs in an environment of its own (``environment.py``) as a worker process that this source starts, feeds and
+ends. AllenNLP's predictor lets spaCy's English model find the predicates; here another frame source finds them, the
+shipped tagger by default, or a spaCy model where there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from agggen.errors import AggGenError, ConfigError
+from agggen.facts.config import AllenNLPConfig
+from agggen.facts.frames import Frame, FrameSource, Words, frame_of_tags
+from agggen_platform.srl.archives import Archive, check_location, get_archive
+from agggen_platform.srl.environment import Environment, find_environment, worker_environment
+from agggen_platform.srl.errors import AllenNLPError, WorkerDied
+from agggen_platform.srl.process import JsonLinesProcess
+from agggen_platform.srl.worker import PROTOCOL, hash_of
+
+VERSION = "1"
+"""Of how the model is asked: another one may find other frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoFrames:
+    """Why the model gave no frames for a sentence."""
+
+    reason: str
+
+
+Answer = tuple[Frame, ...] | NoFrames
+
+
+class AllenNLPFrames:
+    """A frame source that asks an AllenNLP archive. The worker starts when it is first needed; `close` ends it.
+
+    A worker that dies or hangs is started again and gets the sentences of its batch one by one, so that only those
+    that are to blame stay without frames; after `restarts` deaths with no answer in between the source gives up for
+    good. Threads take turns. Sent to another process, it starts a worker of its own there.
+    """
+
+    name = "allennlp"
+
+    def __init__(self, config: AllenNLPConfig | str | Path, predicates: FrameSource | None = None) -> None:
+        """Reads nothing yet.
+
+        Args:
+            config: or just the archive.
+            predicates: finds the predicates, unless `config` names a spaCy model; by default the shipped tagger.
+
+        Raises:
+            AllenNLPError: a remote archive that is neither pinned nor trusted.
+            ConfigError: both a spaCy model and a source of predicates.
+        """
+        self.config = config if isinstance(config, AllenNLPConfig) else AllenNLPConfig(str(config))
+        check_location(self.config.archive, self.config.sha256, self.config.trust)
+        if predicates is not None and self.config.spacy is not None:
+            raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
+        self._finder = predicates
+        self._process: JsonLinesProcess | None = None
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._requests = self._deaths = 0
+        self._broken: str | None = None
+        self.worker: dict[str, Any] = {}
+        """What the running worker said of itself: versions, model, device, limit of word pieces."""
+
+    def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
+        return type(self), (self.config, self._finder)
+
+    def __enter__(self) -> AllenNLPFrames:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the worker; another call of `frames` would start a new one."""
+        with self._lock:
+            self._end()
+
+    # --- archive and environment -------------------------------------------------------------------------------------
+
+    @cached_property
+    def archive(self) -> Archive:
+        """The archive, fetched if need be."""
+        return get_archive(self.config.archive, self.config.sha256, self.config.trust)
+
+    @cached_property
+    def environment(self) -> Environment:
+        return find_environment(self.config.environment)
+
+    @cached_property
+    def predicates(self) -> FrameSource | None:
+        """What finds the predicates; None if a spaCy model does."""
+        if self.config.spacy is not None or self._finder is not None:
+            return self._finder
+        from agggen.facts.embedded import EmbeddedFrames
+
+        return EmbeddedFrames()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of archive, predicate finder, BERT vocabulary and the versions of AllenNLP; starts no worker.
+
+        Raises:
+            AllenNLPError: archive or environment are not there.
+        """
+        finder = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(self.config.spacy)}"
+        bert = self.config.bert and [_hash(str(Path(self.config.bert) / name)) for name in ("config.json", "vocab.txt")]
+        versions = self.environment.versions
+        parts = [VERSION, self.config.sha256 or self.archive.sha256, finder, bert, versions]
+        return f"{self.name}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]}"
+
+    # --- tagging -----------------------------------------------------------------------------------------------------
+
+    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+        """The frames of each sentence, in the order of their predicates; a sentence without predicate has none.
+
+        Raises:
+            AllenNLPError: a sentence cannot be tagged (`answers` gives the frames of the others), or none can.
+        """
+        frames: list[tuple[Frame, ...]] = []
+        for sentence, answer in zip(sentences, self.answers(sentences), strict=True):
+            if isinstance(answer, NoFrames):
+                raise AllenNLPError(f"no frames for the sentence {' '.join(sentence.words)!r:.80}: {answer.reason}")
+            frames.append(answer)
+        return frames
+
+    def answers(self, sentences: Sequence[Words]) -> list[Answer]:
+        """The frames of each sentence, or why the model gave none (too long for it, say).
+
+        Raises:
+            AllenNLPError: environment or archive cannot be used, or the worker died too often.
+        """
+        places: Sequence[list[int] | None] = [None] * len(sentences)
+        if self.predicates is not None:
+            tagged = self.predicates.frames(sentences)
+            places = [sorted({frame.predicate for frame in frames}) for frames in tagged]
+        answers: list[Answer] = [()] * len(sentences)
+        to_tag = [number for number, place in enumerate(places) if place != [] and sentences[number].words]
+        # Sentences of like length go through the model together.
+        to_tag.sort(key=lambda number: len(sentences[number].words))
+        with self._lock:
+            for start in range(0, len(to_tag), self.config.batch_size):
+                numbers = to_tag[start : start + self.config.batch_size]
+                batch = [{"words": sentences[number].words, "predicates": places[number]} for number in numbers]
+                for number, answer in zip(numbers, self._tag(batch), strict=True):
+                    answers[number] = answer
+        return answers
+
+    def _tag(self, batch: list[dict[str, Any]], retry: bool = False) -> list[Answer]:
+        try:
+            return [_answer(result) for result in self._ask(batch)]
+        except WorkerDied as death:
+            self._process = None
+            self._deaths += 1
+            if self._deaths > self.config.restarts:
+                raise self._give_up(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
+            if retry:
+                return [NoFrames(f"the AllenNLP worker died of it twice: {death}")]
+        return [answer for sentence in batch for answer in self._tag([sentence], retry=True)]
+
+    def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
+        process = self._started()
+        self._requests += 1
+        answer = process.ask({"op": "tag", "id": self._requests, "sentences": batch}, self.config.timeout)
+        results = answer.get("results")
+        if answer.get("id") != self._requests or not isinstance(results, list) or len(results) != len(batch):
+            self._end()
+            raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'it answered something else'}")
+        self._deaths = 0
+        return results
+
+    def _started(self) -> JsonLinesProcess:
+        if self._process is not None and self._owner == os.getpid() and self._process.is_alive:
+            return self._process
+        if self._broken is not None:
+            raise AllenNLPError(self._broken)
+        self._end()
+        environment = self.environment  # before the archive is fetched for nothing
+        config, archive = self.config.absolute, self.archive
+        scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
+        process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
+        question = {"op": "start", "protocol": PROTOCOL, "archive": str(archive.path), "sha256": archive.sha256}
+        question |= {"device": config.device, "threads": config.threads}
+        question |= {"bert": config.bert, "spacy": config.spacy}
+        try:
+            ready = process.ask(question, config.timeout)
+        except WorkerDied as death:
+            raise self._give_up(f"the AllenNLP worker did not get ready: {death}") from death
+        about = ready.get("ready")
+        if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != archive.sha256:
+            process.close()
+            raise self._give_up(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
+        self._process, self._owner, self.worker = process, os.getpid(), about
+        return process
+
+    def _give_up(self, why: str) -> AllenNLPError:
+        """The error to raise, now and whenever this source is asked again."""
+        self._broken = why
+        return AllenNLPError(why)
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and self._owner == os.getpid():
+            process.close()
+
+
+def _answer(result: Any) -> Answer:
+    if "error" in result:
+        return NoFrames(str(result["error"]))
+    try:
+        frames = [frame_of_tags(frame["tags"]) for frame in result["frames"]]
+    except AggGenError as error:
+        return NoFrames(f"the model's tags do not make a frame: {error}")
+    return tuple(frame for frame in frames if frame is not None)
+
+
+def _hash(path: str | None) -> str:
+    """Raises AllenNLPError where there is no such file or folder."""
+    absolute = Path(path or "").expanduser().absolute()
+    if path is None or not absolute.exists():
+        raise AllenNLPError(f"there is no {path}")
+    return hash_of(str(absolute))

@@ -1,0 +1,1 @@
+"""Training and evaluation of the role tagger that ships with the library (`agggen.facts.tagger`)."""

@@ -1,0 +1,273 @@
+"""The worker process: loads an AllenNLP archive and tags sentences. Run by the Python of AllenNLP's environment.
+
+A single file for Python 3.9 and 3.10 that imports nothing of agggen. It reads one JSON object a line from standard
+input and answers each with one line; whatever anything else prints goes to standard error. The first question is
+
+    {"op": "start", "protocol": 1, "archive": PATH or null, "sha256": "...", "device": "cpu", "threads": null,
+     "bert": null, "spacy": null}
+
+answered by {"ready": {versions, ...}}; then {"op": "tag", "id": 1, "sentences": [{"words": [...], "predicates": [3]}]}
+by {"id": 1, "results": [{"frames": [{"predicate": 3, "tags": ["B-ARG0", ...]}]} or {"error": "why"}, ...]}. What goes
+wrong as a whole is {"failed": "why"}. With "archive": null it only imports everything and says its versions. It ends at
+the end of its input, or when the process that started it, its argument, is gone.
+
+An archive holds pickles: loading one runs whatever its author put there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import tarfile
+import threading
+import time
+import traceback
+from importlib import import_module
+from typing import Any
+
+PROTOCOL = 1
+MODEL_TYPES = ("srl", "srl_bert")
+PIECES_AT_ONCE = 8192
+"""Word pieces, padding included, that go through the model together ..."""
+INSTANCES_AT_ONCE = 64
+"""... and pairs of a sentence and a predicate."""
+
+
+class Refused(Exception):
+    """Something that the user can mend; its text says how."""
+
+
+def main() -> None:
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    if len(sys.argv) > 1:
+        threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    labeller: Any = None
+    for line in questions:
+        question = json.loads(line.decode("utf-8"))
+        try:
+            if question["op"] == "start":
+                labeller, answer = start(question)
+            else:
+                answer = {"id": question["id"], "results": labeller.tag(question["sentences"])}
+        except Refused as refused:
+            answer = {"failed": str(refused)}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"failed": _reason(error)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process once its parent has ended, even if a fork of the parent keeps our input open."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def start(options: Any) -> Any:
+    """The labeller, None without an archive, and the answer to the first question."""
+    if options["protocol"] != PROTOCOL:
+        raise Refused(f"the worker speaks version {PROTOCOL} of the protocol, not {options['protocol']}")
+    path = options["archive"]
+    if path is None:
+        return None, {"ready": load_libraries(options["threads"])}
+    # Before anything is unpickled, and before the imports, which take seconds.
+    found = hash_of(path)
+    if found != options["sha256"]:
+        raise Refused(f"{path} has the sha256 {found}, not {options['sha256']}")
+    config = read_config(path)
+    versions = load_libraries(options["threads"])
+    labeller = Labeller(options, config)
+    about = {"sha256": found, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
+    about["lowercase"] = getattr(labeller.reader, "lowercase_input", False)
+    return labeller, {"ready": dict(versions, **about)}
+
+
+def load_libraries(threads: Any) -> Any:
+    """Imports what the model needs and says the versions."""
+    torch = import_module("torch")
+    torch.ones(1).numpy()  # torch 1.12 imports beside numpy 2, but cannot work with it
+    if threads:
+        torch.set_num_threads(threads)
+    import_module("allennlp_models.structured_prediction")  # registers the models
+    return {
+        "protocol": PROTOCOL,
+        "pid": os.getpid(),
+        "python": ".".join(str(part) for part in sys.version_info[:3]),
+        "allennlp": import_module("allennlp.version").VERSION,
+        "allennlp-models": import_module("allennlp_models.version").VERSION,
+        "torch": str(torch.__version__),
+        "transformers": import_module("transformers").__version__,
+        "spacy": import_module("spacy").__version__,
+    }
+
+
+def hash_of(path: str) -> str:
+    """The sha256 of a file; of a folder, that of its files' names and hashes."""
+    total = hashlib.sha256()
+    if os.path.isdir(path):
+        for folder, folders, names in os.walk(path):
+            folders.sort()
+            for name in sorted(names):
+                inner = os.path.join(folder, name)
+                total.update(f"{os.path.relpath(inner, path)}\0{hash_of(inner)}\n".encode())
+        return total.hexdigest()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(1 << 20), b""):
+            total.update(chunk)
+    return total.hexdigest()
+
+
+def read_config(path: str) -> Any:
+    """The configuration in an archive, without unpacking the rest."""
+    try:
+        if os.path.isdir(path):
+            with open(os.path.join(path, "config.json"), "rb") as plain:
+                config = json.loads(plain.read().decode("utf-8"))
+        else:
+            with tarfile.open(path, "r:gz") as archive:
+                found = next((item for item in archive if os.path.normpath(item.name) == "config.json"), None)
+                member = archive.extractfile(found) if found else None
+                config = json.loads(member.read().decode("utf-8")) if member else {}
+        kind = config["model"]["type"]
+    except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
+        raise Refused(
+            f"{path} is no AllenNLP archive, a .tar.gz (or its folder) with config.json, weights.th and vocabulary/ "
+            f"({_reason(error)})"
+        ) from error
+    if kind not in MODEL_TYPES:
+        raise Refused(f"{path} holds a model of type {kind!r}; semantic role labelling is {' or '.join(MODEL_TYPES)}")
+    return config
+
+
+class Labeller:
+    """An archive's model with the reader that makes its inputs."""
+
+    def __init__(self, options: Any, config: Any) -> None:
+        self.type = config["model"]["type"]
+        name = str(config.get("dataset_reader", {}).get("bert_model_name"))
+        overrides = _overrides(config, options["bert"]) if options["bert"] and self.type == "srl_bert" else {}
+        device = -1 if options["device"] == "cpu" else int(options["device"].partition(":")[2] or 0)
+        load_archive = import_module("allennlp.models.archival").load_archive
+        try:
+            archive = load_archive(options["archive"], cuda_device=device, overrides=json.dumps(overrides))
+        except OSError as error:
+            if self.type == "srl_bert" and not overrides and not os.path.isdir(name):
+                raise Refused(
+                    f"the archive needs the BERT model {name!r}, which is not on this machine; name a folder with its "
+                    f"config.json and vocab.txt (bert), or allow the download (online). {error}"
+                ) from error
+            raise
+        self.model, self.reader = archive.model, archive.validation_dataset_reader
+        self.model.eval()
+        if overrides:
+            self.reader.lowercase_input = "uncased" in name  # AllenNLP decides it by the name that we replaced
+        self.limit = None
+        if self.type == "srl_bert":
+            self.limit = self.model.bert_model.config.max_position_embeddings
+        self.token = import_module("allennlp.data.tokenizers").Token
+        self.nlp: Any = import_module("spacy").load(options["spacy"]) if options["spacy"] else None
+
+    def tag(self, sentences: Any) -> Any:
+        """The frames of each sentence, or why it has none."""
+        results: Any = [{"frames": []} for _ in sentences]
+        tasks = []  # (pieces, sentence, predicate, instance)
+        for number, sentence in enumerate(sentences):
+            try:
+                for predicate in self.predicates(sentence):
+                    instance = self.instance(sentence["words"], predicate)
+                    tasks.append((len(instance["tokens"]), number, predicate, instance))
+            except Exception as error:
+                results[number] = {"error": _reason(error)}
+        tasks = [task for task in tasks if "error" not in results[task[1]]]
+        tasks.sort(key=lambda task: task[0])
+        for batch in _batches(tasks):
+            self.run(batch, results)
+        for result in results:
+            if "error" not in result:
+                result["frames"].sort(key=lambda frame: frame["predicate"])
+        return results
+
+    def run(self, tasks: Any, results: Any) -> None:
+        """Tags tasks together; where that fails one by one, to know which of them it was."""
+        try:
+            outputs = self.model.forward_on_instances([task[3] for task in tasks])
+        except Exception as error:
+            if len(tasks) == 1:
+                results[tasks[0][1]] = {"error": _reason(error)}
+                return
+            for task in tasks:
+                self.run([task], results)
+            return
+        for (_, number, predicate, _), output in zip(tasks, outputs):  # noqa: B905 (strict is not for Python 3.9)
+            if "error" not in results[number]:
+                results[number]["frames"].append({"predicate": predicate, "tags": list(output["tags"])})
+
+    def instance(self, words: Any, predicate: int) -> Any:
+        """The model's input for one predicate of a sentence."""
+        marks = [0] * len(words)
+        marks[predicate] = 1
+        instance = self.reader.text_to_instance([self.token(word) for word in words], marks)
+        pieces = len(instance["tokens"])
+        if self.limit is not None and pieces > self.limit:
+            raise Refused(f"the sentence has {pieces} word pieces, the model takes {self.limit}")
+        return instance
+
+    def predicates(self, sentence: Any) -> Any:
+        """The positions of the predicates: given, or what spaCy calls a verb or auxiliary, as AllenNLP itself does."""
+        words = sentence["words"]
+        if blank := [word for word in words if not word.strip()]:
+            raise Refused(f"the word {blank[0]!r} is blank")
+        if sentence.get("predicates") is not None:
+            beyond = [place for place in sentence["predicates"] if not 0 <= place < len(words)]
+            if beyond:
+                raise Refused(f"there is no word {beyond[0]} in a sentence of {len(words)}")
+            return sentence["predicates"]
+        if self.nlp is None:
+            raise Refused("there are neither predicates nor a spaCy model to find them")
+        document = import_module("spacy.tokens").Doc(self.nlp.vocab, words=words)
+        for _, pipe in self.nlp.pipeline:
+            document = pipe(document)
+        return [token.i for token in document if token.pos_ in ("VERB", "AUX")]
+
+
+def _overrides(config: Any, folder: str) -> Any:
+    """What replaces the name of a BERT model in an archive by a folder: only its configuration, not its weights."""
+    try:
+        with open(os.path.join(folder, "config.json"), "rb") as stream:
+            bert = json.loads(stream.read().decode("utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refused(
+            f"{folder} is no folder of a BERT model, with config.json and vocab.txt ({_reason(error)})"
+        ) from error
+    readers = [key for key in ("dataset_reader", "validation_dataset_reader") if key in config]
+    changed: Any = {f"{key}.bert_model_name": folder for key in readers}
+    changed["model.bert_model"] = bert
+    return changed
+
+
+def _batches(tasks: Any) -> Any:
+    """Tasks, sorted by size, in groups that go through the model together."""
+    batch: Any = []
+    for task in tasks:
+        if batch and (len(batch) == INSTANCES_AT_ONCE or task[0] * (len(batch) + 1) > PIECES_AT_ONCE):
+            yield batch
+            batch = []
+        batch.append(task)
+    if batch:
+        yield batch
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""What training reports while it runs, and who acts on it.
+
+Worker 0 (or this process, where it trains alone) turns the loop's callbacks into `TrainingEvent`s. On a cluster they
+travel through `RunCoordinator`, an actor beside the job, together with messages about the workers themselves, which
+`WorkerMonitor` follows. All events end in `EventSink`: run log, Prometheus, progress display, early stopping.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from agggen.encoding import Encoder
+from agggen.generation.generator import Generator, InferenceConfig
+from agggen.records import Record
+from agggen.training.callbacks import Metrics, Silent
+from agggen.training.loop import Trainer
+from agggen.training.objectives import ObjectiveName
+from agggen_platform.metrics import TrainingMeter
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.tracking import Tracker
+from agggen_platform.training.stopping import StopRequest
+
+_WAITING_SECONDS = 60.0
+"""Without workers after which the user is told."""
+SILENCE_SECONDS = 20.0
+"""Without a heartbeat after which worker 0 is taken for dead."""
+
+EventKind = Literal["log", "evaluation", "end"]
+
+
+@dataclass(frozen=True)
+class TrainingEvent:
+    """Something that happened in a stage."""
+
+    kind: EventKind
+    stage: ObjectiveName
+    step: int  # updates made
+    total_steps: int
+    epoch: int  # whole epochs made
+    best_dev_loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    samples: str = ""  # of an evaluation: records, and the texts that the model writes about them now
+
+
+SendEvent = Callable[[TrainingEvent], object]
+
+
+# --- in the process that trains -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SampleWriter:
+    """Generates texts for the same few records after each epoch."""
+
+    records: Sequence[Record]
+    encoder: Encoder
+    inference: InferenceConfig
+
+    def write(self, trainer: Trainer) -> str:
+        """Each record and its text under the most likely plan; a plain Transformer has no plans."""
+        if not self.records:
+            return ""
+        plain = trainer.stage == "baseline"
+        inference = replace(self.inference, ablation="plain") if plain else self.inference
+        written = Generator(trainer.model, self.encoder, inference).generate(self.records)
+        lines: list[str] = []
+        for record, generations in zip(self.records, written, strict=True):
+            best = generations[0]
+            lines += [f"Record {record.id}", *(f"    {triple}" for triple in record.triples)]
+            lines += [f"  {best.text}" if plain else f"  {best.plan}\n  {best.text}", ""]
+        return "\n".join(lines)
+
+
+class EventReporter(Silent):
+    """A callback of worker 0 that sends events."""
+
+    def __init__(self, send: SendEvent, writer: SampleWriter) -> None:
+        self.send, self.writer = send, writer
+
+    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+        self._send("log", trainer, metrics)
+
+    def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
+        self._send("evaluation", trainer, metrics, self.writer.write(trainer))
+
+    def on_end(self, trainer: Trainer) -> None:
+        self._send("end", trainer, {})
+
+    def _send(self, kind: EventKind, trainer: Trainer, metrics: Metrics, samples: str = "") -> None:
+        at, total = trainer.progress, trainer.total_steps
+        self.send(
+            TrainingEvent(kind, trainer.stage, at.step, total, at.epoch, at.best_dev_loss, dict(metrics), samples)
+        )
+
+
+# --- between the workers and the job --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorkerMessage:
+    """What a worker tells the job."""
+
+    kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark"]
+    content: Any = None
+    """The `TrainingEvent`; how many workers train; why an attempt failed; when a checkpoint was verified; a sentence
+    for the user. An attempt, which worker 0 reports as it starts, has none."""
+
+
+class RunCoordinator:
+    """The actor through which workers and job talk: messages one way, the wish to stop the other."""
+
+    def __init__(self) -> None:
+        self._messages: list[WorkerMessage] = []
+        self._attempts = 0
+        self._stop = False
+        self._result: tuple[str, str] | None = None
+        self._heartbeat = time.monotonic()
+
+    def tell(self, message: WorkerMessage) -> None:
+        """A worker: adds a message."""
+        self._messages.append(message)
+        self._attempts += message.kind == "attempt"
+        if message.kind == "workers":
+            self._heartbeat = time.monotonic()
+
+    def heartbeat(self) -> bool:
+        """Worker 0, all the time: it lives. Returns whether it should stop."""
+        self._heartbeat = time.monotonic()
+        return self._stop
+
+    def end(self, kind: Literal["stopped", "failed"], message: str) -> None:
+        """Worker 0: all workers found that training cannot go on, so another attempt would end the same way."""
+        self._result = (kind, message)
+
+    def take(self) -> tuple[list[WorkerMessage], float]:
+        """The job: the messages since it last asked, and the seconds since the last heartbeat."""
+        messages, self._messages = self._messages, []
+        return messages, time.monotonic() - self._heartbeat
+
+    def stop(self) -> None:
+        """The job: workers should stop after the update that they are at."""
+        self._stop = True
+
+    def state(self) -> tuple[bool, int]:
+        """Whether to stop, and how many attempts there were."""
+        return self._stop or self._result is not None, self._attempts
+
+    def result(self) -> tuple[str, str] | None:
+        """What worker 0 reported by `end`, if it did."""
+        return self._result
+
+
+class WorkerMonitor:
+    """Follows the workers of a cluster for the job: tells the user, and counts restarts that bring nothing."""
+
+    def __init__(
+        self,
+        workers: int,
+        newest_checkpoint: Callable[[], object],
+        send: SendEvent,
+        meter: TrainingMeter,
+        say: Callable[[str], None],
+    ) -> None:
+        """
+        Args:
+            workers: how many were asked for.
+            newest_checkpoint: what identifies the newest one; raises StorageError where the store does not say.
+            send: where training events go.
+        """
+        self._workers, self._newest, self._send, self._meter, self._say = workers, newest_checkpoint, send, meter, say
+        self._attempts = self._starts = self._running = 0
+        self._place: object = None
+        self._waiting = self._failed = False
+        self.alive = False
+        """Whether worker 0 was heard of lately."""
+        self.fruitless = 0
+        """Attempts in a row that began at the same checkpoint as the one before."""
+        self.failure = ""
+        """Why the last attempt that failed did."""
+
+    def handle(self, messages: Sequence[WorkerMessage], silence: float) -> None:
+        """Acts on what `RunCoordinator.take` returned."""
+        for message in messages:
+            self._handle(message.kind, message.content)
+        self.alive = self._starts > 0 and silence <= SILENCE_SECONDS
+        self._meter.workers(self._running if self.alive else 0)
+        waiting = silence > _WAITING_SECONDS
+        if waiting and not self._waiting:
+            self._say(f"still waiting for {self._workers} workers: the cluster is busy, or has to grow")
+        self._waiting = waiting
+
+    def _handle(self, kind: str, content: Any) -> None:
+        match kind:
+            case "event":
+                self._send(content)
+            case "attempt":
+                self._attempt()
+            case "workers":
+                restart = f" again (restart {self._starts})" if self._starts else ""
+                self._say(f"{content} of {self._workers} workers train{restart}")
+                if self._starts:
+                    self._meter.restarted()
+                self._starts, self._running = self._starts + 1, content
+            case "failure" if not self._failed:  # the other workers often only report that they lost this one
+                self.failure, self._failed = content, True
+            case "checkpoint":
+                self._meter.checkpoint(content)
+            case "remark":
+                self._say(content)
+
+    def _attempt(self) -> None:
+        try:
+            place = self._newest()
+        except StorageError:
+            place = self._place
+        repeats = self._attempts > 0 and place == self._place
+        self.fruitless = self.fruitless + 1 if repeats else 0
+        self._attempts, self._place, self._failed = self._attempts + 1, place, False
+
+
+# --- in the job -----------------------------------------------------------------------------------------------------
+
+
+class EventSink:
+    """Where training events end: run log, metrics, progress display, and whoever may stop training early."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        meter: TrainingMeter,
+        show: Callable[[TrainingEvent], None],
+        on_evaluation: Callable[[TrainingEvent], bool] | None,
+        stop: StopRequest,
+    ) -> None:
+        self._tracker, self._meter, self._show = tracker, meter, show
+        self._on_evaluation, self._stop = on_evaluation, stop
+
+    def send(self, event: TrainingEvent) -> None:
+        """Logs and shows an event, and asks training to stop where `on_evaluation` says so."""
+        self._meter.event(event)
+        if event.metrics:
+            values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
+            self._tracker.log_metrics(values, step=event.step)
+        if event.samples:
+            self._tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
+        self._show(event)
+        if event.kind == "evaluation" and self._on_evaluation is not None and self._on_evaluation(event):
+            self._stop.ask()

@@ -1,0 +1,76 @@
+"""How varied several texts of a record are: the n best, one for each of the n best plans, one for each sampled plan.
+
+    python tests/benchmarks/diversity.py BUNDLE [--corpus elements] [-n 5] [--top-p 0.9]
+
+For each way, over every n-th record (`--every`) with at least three triples: different plans a record, self-BLEU (lower
+is more varied), distinct-2, BLEU of the first text, and the strict check's share of texts without a fault, since varied
+texts that are wrong are worth nothing. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from agggen.bundle import load_bundle
+from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
+from agggen.evaluation.text_metrics import corpus_bleu
+from agggen.generation.config import InferenceConfig
+from agggen.generation.generator import Generation
+from agggen.records import Record
+from agggen_platform.local import records_of
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="n-best texts beside texts of sampled plans")
+    parser.add_argument("bundle")
+    parser.add_argument("--corpus", default="elements")
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("-n", type=int, default=5)
+    parser.add_argument("--top-p", type=float, default=0.9)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    generator = load_bundle(options.bundle).generator()
+    records = [record for record in records_of(options.corpus, options.split) if len(record.triples) > 2]
+    records = records[:: options.every]
+
+    def of_plans(config: InferenceConfig) -> list[list[Generation]]:
+        """The best text of each of the n plans that `config` finds."""
+        planned = generator.planner.plan(records, options.n, config)
+        jobs = [(record, one.plan) for record, plans in zip(records, planned, strict=True) for one in plans]
+        texts = iter(generator.generate([record for record, _ in jobs], [plan for _, plan in jobs]))
+        return [[next(texts)[0] for _ in plans] for plans in planned]
+
+    own = generator.config
+    ways: dict[str, Callable[[], Sequence[Sequence[Generation]]]] = {
+        "n-best texts": lambda: generator.generate(records, n_best=options.n),
+        "n-best plans": lambda: of_plans(replace(own, planner="exact")),
+        f"sampled plans, top_p={options.top_p}": lambda: of_plans(
+            replace(own, planner="sample", top_p=options.top_p, seed=1)
+        ),
+    }
+    result = {name: measured(records, way()) for name, way in ways.items()}
+    print(json.dumps({"corpus": options.corpus, "records": len(records), "n": options.n, "ways": result}))
+
+
+def measured(records: Sequence[Record], texts: Sequence[Sequence[Generation]]) -> dict[str, float]:
+    every = [one for found in texts for one in found]
+    references = [[reference.text for reference in record.references] for record in records]
+    scores = {
+        "texts a record": len(every) / len(texts),
+        "different plans": distinct_plans([[one.plan for one in found] for found in texts]).corpus().value,
+        "self-BLEU": self_bleu([[one.text for one in found] for found in texts]).corpus().value,
+        "distinct-2": 100 * distinct_n([one.text for one in every]).value,
+        "BLEU of the first": corpus_bleu([found[0].text for found in texts], references, lowercase=True).value,
+        "without a fault": 100 * sum(not one.faults for one in every) / len(every),
+    }
+    return {name: round(value, 2) for name, value in scores.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+"""The Kubernetes manifests: valid objects, unprivileged pods, no secrets in plain text, closed networks.
+
+Namespaces enforce the "restricted" Pod Security Standard; ``kubectl apply`` checks the objects of KubeRay by its CRDs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.manifests.rendering import (
+    KUBERAY,
+    OVERLAYS,
+    REPO,
+    Object,
+    cluster_spec,
+    name_of,
+    of_kind,
+    overlay,
+    pods_of,
+    ray_objects,
+)
+
+KUBERNETES = "1.32"
+USER = 10001
+LOCKED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+SECRETS = {
+    "agggen-ray-token": {"auth_token"},
+    "agggen-s3": {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"},
+    "agggen-mlflow": {"MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "session_key", "database_password"},
+    "agggen-api-keys": {"keys"},
+    "agggen-redis": {"password"},
+    "agggen-tls": set(),  # kubectl names the keys of a certificate
+}
+"""The secrets that README.md says how to create, with their keys."""
+SECRET_NAME = re.compile(r"token|passw|secret|credential|api.?key|access.?key|private", re.I)
+
+both_overlays = pytest.mark.parametrize("name", OVERLAYS)
+
+
+# --- validity ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache  # the overlays have much in common
+def schema_error(text: str) -> str:
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    try:
+        validator.validate(json.loads(text), KUBERNETES, strict=True)
+    except validator.ValidationError as error:
+        return f"{'.'.join(str(part) for part in error.path)}: {error.message}"
+    return ""
+
+
+@both_overlays
+def test_objects_and_pod_templates_are_valid(name: str) -> None:
+    objects = overlay(name)
+    checked = {name_of(item): item for item in objects if item not in ray_objects(objects)}
+    for pod in pods_of(ray_objects(objects)):
+        meta = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "any"}}
+        checked[str(pod)] = meta | {"template": pod.template}
+    assert len(checked) > 35
+    assert {key: error for key, item in checked.items() if (error := schema_error(json.dumps(item)))} == {}
+
+
+@both_overlays
+def test_clusters_run_the_ray_of_the_image_and_can_grow(name: str) -> None:
+    pinned = re.search(r"^ray==(\S+)$", (REPO / "constraints.txt").read_text(), re.M)
+    assert pinned
+    for item in ray_objects(overlay(name)):
+        spec = cluster_spec(item)
+        assert spec["rayVersion"] == pinned[1], name_of(item)
+        assert len(item["metadata"]["name"]) <= 47, "KubeRay refuses longer names"
+        for group in spec["workerGroupSpecs"]:
+            low, high = group["minReplicas"], group["maxReplicas"]
+            assert low <= group["replicas"] <= high and high > 0, name_of(item)
+            assert low == high or spec["enableInTreeAutoscaling"], f"{name_of(item)}: nothing adds pods"
+
+
+@both_overlays
+def test_images_are_versioned_and_ours_are_of_this_version(name: str) -> None:
+    version = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["version"]
+    images = {container["image"] for pod in pods_of(overlay(name)) for container in pod.containers}
+    for image in images:
+        tag = image.rpartition("/")[2].partition(":")[2]
+        assert re.match(r"\d+\.\d+", tag), f"{image} has no version"
+        assert "agggen" not in image or tag.partition("-")[0] == version
+
+
+@both_overlays
+def test_whatever_a_pod_refers_to_exists(name: str) -> None:
+    existing = {(item["kind"], item["metadata"]["name"]) for item in overlay(name)}
+    for pod in pods_of(overlay(name)):
+        needed = {("PriorityClass", pod.spec["priorityClassName"])}
+        needed |= {("ServiceAccount", account) for account in [pod.spec.get("serviceAccountName")] if account}
+        for volume in pod.spec.get("volumes", []):
+            needed |= {
+                ("PersistentVolumeClaim", claim["claimName"]) for claim in values(volume, "persistentVolumeClaim")
+            }
+            needed |= {("ConfigMap", config["name"]) for config in values(volume, "configMap") if "name" in config}
+        for container in pod.containers:
+            for source in (*values(container, "configMapRef"), *values(container, "configMapKeyRef")):
+                needed.add(("ConfigMap", source["name"]))
+        needed.discard(("ConfigMap", "kube-root-ca.crt"))  # Kubernetes creates it
+        assert needed <= existing, f"{pod}: {needed - existing}"
+
+
+def values(tree: Any, key: str) -> list[Any]:
+    """All values of a key, at any depth."""
+    match tree:
+        case dict():
+            return [value for name, value in tree.items() if name == key] + [
+                found for value in tree.values() for found in values(value, key)
+            ]
+        case list():
+            return [found for value in tree for found in values(value, key)]
+    return []
+
+
+# --- pods ----------------------------------------------------------------------------------------------------------
+
+
+@both_overlays
+def test_pods_are_unprivileged_and_bounded(name: str) -> None:
+    pods = list(pods_of(overlay(name)))
+    assert len(pods) > 14
+    for pod in pods:
+        security = pod.spec["securityContext"]
+        assert security["runAsNonRoot"] is True, str(pod)
+        assert {security["runAsUser"], security["runAsGroup"], security["fsGroup"]} == {USER}, str(pod)
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, str(pod)
+        assert pod.spec["automountServiceAccountToken"] is False, str(pod)
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod.spec), str(pod)
+        for volume in pod.spec.get("volumes", []):
+            assert "hostPath" not in volume, str(pod)
+            assert "emptyDir" not in volume or volume["emptyDir"]["sizeLimit"], f"{pod} may fill the node's disk"
+        for container in pod.containers:
+            assert container["securityContext"] == LOCKED, str(pod)
+            for kind in ("requests", "limits"):
+                assert {"cpu", "memory", "ephemeral-storage"} <= set(container["resources"][kind]), str(pod)
+        if pod.owner.startswith("Ray"):
+            writable = {mount["mountPath"] for mount in pod.containers[0]["volumeMounts"]}
+            assert {"/tmp", "/var/lib/agggen"} <= writable, str(pod)
+    for options in values(ray_objects(overlay(name)), "autoscalerOptions"):
+        assert options["securityContext"] == LOCKED
+
+
+@both_overlays
+def test_the_namespace_refuses_privileged_pods(name: str) -> None:
+    [namespace] = of_kind(overlay(name), "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for item in overlay(name):
+        if item["kind"] not in ("Namespace", "PriorityClass"):
+            assert item["metadata"]["namespace"] == namespace["metadata"]["name"], name_of(item)
+
+
+def test_only_workers_run_on_spot_nodes_and_only_gpu_workers_take_gpus() -> None:
+    for pod in pods_of(overlay("gpu")):
+        tolerated = {toleration.get("value") for toleration in pod.spec.get("tolerations", [])}
+        nodes = pod.spec.get("nodeSelector", {}).get("agggen-nodes", "")
+        if pod.role in ("cpu", "gpu"):
+            assert nodes == f"spot-{pod.role}" and nodes in tolerated, str(pod)
+        else:
+            assert not nodes.startswith("spot") and not any(str(value).startswith("spot") for value in tolerated)
+        gpus = sum(container["resources"]["limits"].get("nvidia.com/gpu", 0) for container in pod.containers)
+        assert gpus == (pod.role == "gpu"), str(pod)
+        assert pod.role != "gpu" or pod.containers[0]["image"].endswith("-cuda"), str(pod)
+
+
+@both_overlays
+def test_heads_run_no_work_and_keep_the_state_of_standing_clusters_in_redis(name: str) -> None:
+    for item in ray_objects(overlay(name)):
+        spec = cluster_spec(item)
+        assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0", name_of(item)
+        assert all(group["rayStartParams"]["metrics-export-port"] == "8080" for group in spec["workerGroupSpecs"])
+        if item["kind"] != "RayJob":  # a job is submitted again and resumes
+            assert spec["gcsFaultToleranceOptions"]["redisAddress"].endswith(":6379")
+
+
+# --- secrets -------------------------------------------------------------------------------------------------------
+
+
+@both_overlays
+def test_no_secret_is_in_plain_text(name: str) -> None:
+    objects = overlay(name)
+    assert of_kind(objects, "Secret") == []
+    for item in of_kind(objects, "ConfigMap"):
+        assert not any(SECRET_NAME.search(key) for key in item["data"]), name_of(item)
+        assert not any("@" in value for value in item["data"].values()), f"{name_of(item)}: a URL with a password?"
+    for pod in pods_of(objects):
+        for variable in values(pod.template, "env"):
+            for entry in variable:
+                is_file = entry["name"].endswith("_FILE") and entry.get("value", "").startswith("/run/secrets/")
+                assert "value" not in entry or is_file or not SECRET_NAME.search(entry["name"]), f"{pod}: {entry}"
+
+
+@both_overlays
+def test_secrets_are_documented_and_only_their_group_reads_them(name: str) -> None:
+    guide = (KUBERAY / "README.md").read_text(encoding="utf-8")
+    for pod in pods_of(overlay(name)):
+        for secret in values(pod.template, "secret"):
+            assert {item["key"] for item in secret.get("items", [])} <= SECRETS[secret["secretName"]], str(pod)
+            assert secret["defaultMode"] & 0o027 == 0, f"{pod}: others may read {secret['secretName']}"
+        for reference in values(pod.template, "secretKeyRef"):
+            assert reference["key"] in SECRETS[reference["name"]], f"{pod}: {reference}"
+    text = yaml.safe_dump(overlay("gpu")) + yaml.safe_dump(overlay("dev"))
+    for secret, keys in SECRETS.items():
+        assert secret in text, f"{secret} is not used"
+        assert re.search(rf"create secret \w+ {secret}\b", guide), f"README.md does not say how to create {secret}"
+        assert all(f"{key}=" in guide for key in keys), f"README.md does not name the keys of {secret}"
+
+
+@both_overlays
+def test_ray_clusters_require_a_token(name: str) -> None:
+    for item in ray_objects(overlay(name)):
+        assert cluster_spec(item)["authOptions"] == {"mode": "token", "secretName": "agggen-ray-token"}, name_of(item)
+
+
+# --- networks ------------------------------------------------------------------------------------------------------
+
+
+def selects(selector: Object, labels: dict[str, str]) -> bool:
+    expressions = selector.get("matchExpressions", [])
+    assert all(expression["operator"] == "In" for expression in expressions)
+    return all(labels.get(expression["key"]) in expression["values"] for expression in expressions) and all(
+        labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()
+    )
+
+
+def peers(objects: list[Object], direction: str, side: str) -> list[tuple[Object, Object, list[int]]]:
+    """(policy, peer, ports) of each rule of the network policies."""
+    return [
+        (policy, peer, [port["port"] for port in rule.get("ports", [])])
+        for policy in of_kind(objects, "NetworkPolicy")
+        for rule in policy["spec"].get(direction, [])
+        for peer in rule[side]
+    ]
+
+
+@both_overlays
+def test_connections_are_denied_unless_a_policy_of_the_pod_allows_them(name: str) -> None:
+    policies = of_kind(overlay(name), "NetworkPolicy")
+    [deny] = [policy["spec"] for policy in policies if policy["metadata"]["name"] == "default-deny"]
+    assert deny == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    for pod in pods_of(overlay(name)):
+        own = [policy["spec"] for policy in policies if policy["spec"]["podSelector"]]
+        assert any("Ingress" in spec["policyTypes"] for spec in own if selects(spec["podSelector"], pod.labels)), str(
+            pod
+        )
+
+
+@both_overlays
+def test_other_namespaces_reach_three_ports_and_pods_never_reach_the_metadata_service(name: str) -> None:
+    admitted = set()
+    for policy, peer, ports in peers(overlay(name), "ingress", "from"):
+        assert "ipBlock" not in peer, name_of(policy)
+        if "namespaceSelector" in peer:
+            namespace = peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+            admitted |= {(namespace, port) for port in ports or ["any"]}
+    assert admitted == {("ingress-nginx", 8000), ("kuberay-system", 8265), ("monitoring", 8080)}
+    for policy, peer, ports in peers(overlay(name), "egress", "to"):
+        if block := peer.get("ipBlock"):
+            assert ports and (block["cidr"] != "0.0.0.0/0" or "169.254.0.0/16" in block["except"]), name_of(policy)
+
+
+@both_overlays
+def test_ports_of_policies_and_services_are_ports_of_their_pods(name: str) -> None:
+    objects = overlay(name)
+    listening = [
+        (pod.labels, {value for port in values(pod.template, "ports") for item in port for value in item.values()})
+        for pod in pods_of(objects)
+    ]
+    for policy, _, ports in peers(objects, "ingress", "from"):
+        selected = [own for labels, own in listening if selects(policy["spec"]["podSelector"], labels)]
+        assert selected and all(set(ports) <= own for own in selected), name_of(policy)
+    for service in of_kind(objects, "Service"):
+        assert service["spec"].get("type", "ClusterIP") == "ClusterIP", name_of(service)
+        [own] = [own for labels, own in listening if selects({"matchLabels": service["spec"]["selector"]}, labels)]
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= own, name_of(service)
+
+
+@both_overlays
+def test_the_ingress_publishes_the_api_alone_with_tls(name: str) -> None:
+    for item in of_kind(overlay(name), "Ingress"):
+        spec = item["spec"]
+        assert {rule["host"] for rule in spec["rules"]} == {host for tls in spec["tls"] for host in tls["hosts"]}
+        paths = [path for rule in spec["rules"] for path in rule["http"]["paths"]]
+        assert {path["path"] for path in paths} == {"/v1", "/openapi.json"}, "health and metrics stay inside"
+        assert {path["backend"]["service"]["name"] for path in paths} == {"agggen-serve-svc"}
+
+
+@both_overlays
+def test_disruption_budgets_select_pods(name: str) -> None:
+    budgets = of_kind(overlay(name), "PodDisruptionBudget")
+    assert len(budgets) == 5
+    for budget in budgets:
+        assert isinstance(budget["spec"]["minAvailable"], int), "KubeRay's kinds have no scale, so no percentage"
+        assert any(selects(budget["spec"]["selector"], pod.labels) for pod in pods_of(overlay(name))), name_of(budget)

@@ -1,0 +1,124 @@
+"""The start script of MLflow's image: where secrets go, and what it refuses. The server itself is not started."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "infra" / "mlflow"
+START = runpy.run_path(str(FOLDER / "start.py"))
+HOSTS = ["--allowed-hosts", "localhost:5000"]
+SECRETS = {
+    "username": "admin",
+    "password": "a%long$password",
+    "session_key": "of-the-forms",
+    "database_password": "with:colon\\and-slash",
+}
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    for name, value in SECRETS.items():
+        (secrets / name).write_text(f"{value}\n")
+    return {
+        "AGGGEN_MLFLOW_SECRETS": str(secrets),
+        "MLFLOW_BACKEND_STORE_URI": "postgresql://mlflow@postgres:5432/mlflow",
+        "MLFLOW_ARTIFACTS_DESTINATION": "s3://agggen-mlflow",
+        "PATH": "/nowhere",
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "private").mkdir()
+    return tmp_path / "private"
+
+
+def test_the_server_requires_accounts_and_its_secrets_stay_in_private_files(
+    env: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, given = START["prepare"]([*HOSTS, "--port", "5000"], env, folder)
+    assert " ".join(command) == (
+        "mlflow server --app-name basic-auth --workers 1 --serve-artifacts --allowed-hosts localhost:5000 --port 5000"
+    )
+    assert given["MLFLOW_BACKEND_STORE_URI"] == "postgresql+psycopg2://mlflow@postgres:5432/mlflow"
+    visible = " ".join([*command, *(value for name, value in given.items() if "SECRET_KEY" not in name)])
+    assert not [name for name in ("password", "session_key", "database_password") if SECRETS[name] in visible]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert Path(given["PGPASSFILE"]).read_text() == "*:*:*:mlflow:with\\:colon\\\\and-slash\n"
+
+    monkeypatch.setenv("MLFLOW_AUTH_CONFIG_PATH", given["MLFLOW_AUTH_CONFIG_PATH"])
+    package = importlib.util.find_spec("mlflow")
+    assert package and package.submodule_search_locations
+    # The file alone: its package imports the whole server.
+    reader = runpy.run_path(str(Path(package.submodule_search_locations[0]) / "server" / "auth" / "config.py"))
+    config = reader["read_auth_config"]()
+    assert (config.admin_username, config.admin_password) == (SECRETS["username"], SECRETS["password"])
+    assert config.database_uri == "postgresql+psycopg2://mlflow@postgres:5432/mlflow_auth"
+    assert config.default_permission == "READ"
+
+
+def test_a_database_in_a_file_needs_no_password(env: dict[str, str], folder: Path) -> None:
+    (Path(env["AGGGEN_MLFLOW_SECRETS"]) / "database_password").unlink()
+    _, given = START["prepare"](HOSTS, env | {"MLFLOW_BACKEND_STORE_URI": "sqlite:////tmp/mlflow.db"}, folder)
+    assert "PGPASSFILE" not in given
+    assert "sqlite:////tmp/mlflow.db_auth" in (folder / "basic_auth.ini").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "message"),
+    [
+        ([], {}, "--allowed-hosts is missing"),
+        (["--allowed-hosts", "*"], {}, "would let any web page in"),
+        (["--allowed-hosts=localhost,*"], {}, "would let any web page in"),
+        ([*HOSTS, "--workers", "4"], {}, "--workers is decided here"),
+        ([*HOSTS, "--disable-security-middleware"], {}, "--disable-security-middleware is decided here"),
+        (HOSTS, {"MLFLOW_BACKEND_STORE_URI": ""}, "MLFLOW_BACKEND_STORE_URI is not set"),
+        (HOSTS, {"MLFLOW_BACKEND_STORE_URI": "postgresql://mlflow:x@postgres/mlflow"}, "holds a password"),
+        (HOSTS, {"MLFLOW_ARTIFACTS_DESTINATION": ""}, "MLFLOW_ARTIFACTS_DESTINATION is not set"),
+    ],
+)
+def test_unsafe_options_and_missing_settings_are_refused(
+    env: dict[str, str], folder: Path, arguments: list[str], changes: dict[str, str], message: str
+) -> None:
+    with pytest.raises(START["StartError"], match=re.escape(message)):
+        START["prepare"](arguments, env | changes, folder)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("session_key", None, "cannot be read"),
+        ("database_password", "", "one line"),
+        ("username", "a\nb", "one line"),
+        ("password", "short", "shorter than 12"),
+    ],
+)
+def test_a_missing_or_wrong_secret_is_named_and_not_shown(
+    env: dict[str, str], name: str, content: str | None, message: str
+) -> None:
+    path = Path(env["AGGGEN_MLFLOW_SECRETS"]) / name
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    command = [sys.executable, "-I", str(FOLDER / "start.py"), *HOSTS]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and str(path) in done.stderr and message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_the_image_installs_is_pinned() -> None:
+    constraints = (FOLDER.parents[1] / "constraints.txt").read_text().lower()
+    lines = (FOLDER / "requirements.txt").read_text().lower().splitlines()
+    names = [name for line in lines if (name := line.partition("#")[0].strip())]
+    assert names and [name for name in names if f"\n{name}==" not in constraints] == []

@@ -1,0 +1,185 @@
+"""Rules, alerts and dashboards: accepted by promtool, tested, and about metrics and labels that are exported."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.monitoring.build import TARGET, rules_object
+from tests.manifests.exported_metrics import OF_TARGETS, UNSEEN, Known, all_known, of_jobs, recorded
+
+REPO = Path(__file__).parents[2]
+MONITORING = REPO / "infra" / "monitoring"
+TESTS = sorted((MONITORING / "tests").glob("*.yaml"))
+BOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
+VARIABLES = {"$__rate_interval": "5m", "$run": ".+", "$kind": ".+"}
+"""What Grafana substitutes in queries."""
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+def rules() -> list[dict[str, Any]]:
+    paths = sorted((MONITORING / "rules").glob("*.yaml"))
+    return [rule for path in paths for group in documents(path)[0]["groups"] for rule in group["rules"]]
+
+
+def panels(path: Path) -> list[dict[str, Any]]:
+    return [panel for panel in json.loads(path.read_text(encoding="utf-8"))["panels"] if panel["type"] != "row"]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Every query of rules, panels and variables, with its place."""
+    for rule in rules():
+        yield rule.get("record") or rule["alert"], rule["expr"]
+    for path in BOARDS:
+        for panel in panels(path):
+            for target in panel["targets"]:
+                yield f"{path.stem}: {panel['title']}", target["expr"]
+        for variable in json.loads(path.read_text(encoding="utf-8"))["templating"]["list"][1:]:
+            match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["definition"])
+            assert match, variable["definition"]
+            yield (
+                f"{path.stem}: ${variable['name']}",
+                match[1] if "{" in match[1] else f'{match[1]}{{{match[2]}=~".+"}}',
+            )
+
+
+@cache
+def exported() -> Known:
+    return all_known()
+
+
+def substituted(query: str) -> str:
+    for name, value in VARIABLES.items():
+        query = query.replace(name, value)
+    assert "$" not in query, f"unknown variable: {query}"
+    return query
+
+
+def promtool(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not on PATH: apt install prometheus")
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+# --- metrics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("place", "query"), list(queries()))
+def test_queries_are_about_exported_metrics_and_their_labels(place: str, query: str) -> None:
+    records = {rule["record"] for rule in rules() if "record" in rule}
+    known = exported()
+    query = substituted(query)
+    for name in re.findall(r"\b(?:up|ray_\w+|agggen[_:][\w:]+)\b", re.sub(r"\"[^\"]*\"", "", query)):
+        assert name in known or name in records, f"{place}: nothing exports {name}"
+    for name, matchers in re.findall(r"([a-z_:0-9]+)\{([^}]*)\}", query):
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers))
+        assert name in records or labels <= known[name].keys() | OF_TARGETS, f"{place}: labels of {name}"
+
+
+def test_every_metric_of_jobs_is_shown_or_watched() -> None:
+    text = "\n".join(query for _, query in queries())
+    assert [name for name in of_jobs() if name not in text] == []
+    assert [name for name in UNSEEN if name not in text or name in recorded()] == []
+
+
+def test_ray_exports_the_metrics_of_jobs_with_their_labels() -> None:
+    exported = recorded()
+    for name, labels in of_jobs().items():
+        assert labels.keys() <= (set(UNSEEN[name]) if name in UNSEEN else exported[name].keys()), name
+
+
+# --- rules -------------------------------------------------------------------------------------------------------
+
+
+def test_promtool_accepts_the_rules_and_the_queries_of_dashboards(tmp_path: Path) -> None:
+    exprs = [substituted(target["expr"]) for path in BOARDS for panel in panels(path) for target in panel["targets"]]
+    group = {"name": "panels", "rules": [{"record": f"panel:{n}", "expr": expr} for n, expr in enumerate(exprs)]}
+    (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
+    done = promtool("check", "rules", *sorted((MONITORING / "rules").glob("*.yaml")), tmp_path / "panels.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_alerts_fire_when_they_should(path: Path) -> None:
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_test_and_says_what_to_do() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in TESTS)
+    for rule in rules():
+        if (name := rule.get("alert")) is not None:
+            assert f'alertname="{name}"' in text or f": {name}\n" in text, name
+            assert rule["labels"]["severity"] in ("page", "ticket")
+            assert rule["annotations"].keys() == {"summary", "runbook"}, name
+
+
+def test_promtool_accepts_the_configuration() -> None:
+    done = promtool("check", "config", MONITORING / "prometheus.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_operators_rules_are_those_of_prometheus() -> None:
+    assert TARGET.read_text(encoding="utf-8") == rules_object(), "run: python -m infra.monitoring.build"
+
+
+# --- dashboards and scrapes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_has_distinct_explained_panels_on_the_chosen_data_source(path: Path) -> None:
+    board = json.loads(path.read_text(encoding="utf-8"))
+    assert board["uid"] == f"agggen-{path.stem}"
+    assert board["templating"]["list"][0]["type"] == "datasource"
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for panel in panels(path):
+        assert panel["description"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+def test_every_prometheus_has_the_jobs_of_the_alerts() -> None:
+    jobs = set(re.findall(r"up\{job=\"([^\"]+)\"\}", "\n".join(rule["expr"] for rule in rules())))
+    for path in (MONITORING / "prometheus.yaml", REPO / "infra" / "compose" / "prometheus.yaml"):
+        assert {scrape["job_name"] for scrape in documents(path)[0]["scrape_configs"]} >= jobs, path
+    relabelings = [relabeling for endpoint in pod_endpoints() for relabeling in endpoint["relabelings"]]
+    assert {step["replacement"] for step in relabelings if step["targetLabel"] == "job"} == jobs != set()
+
+
+def test_prometheus_alone_reaches_the_ports_that_it_scrapes() -> None:
+    cluster = (REPO / "infra" / "kuberay" / "base" / "cluster" / "cluster.yaml").read_text(encoding="utf-8")
+    ports = dict(re.findall(r"name: (\w+), containerPort: (\d+)", cluster))
+    (policy,) = documents(MONITORING / "kubernetes" / "network.yaml")
+    (rule,) = policy["spec"]["ingress"]
+    assert {port["port"] for port in rule["ports"]} == {int(ports[endpoint["port"]]) for endpoint in pod_endpoints()}
+    assert all(source.keys() == {"namespaceSelector", "podSelector"} for source in rule["from"])
+
+
+def pod_endpoints() -> list[dict[str, Any]]:
+    monitors = documents(MONITORING / "kubernetes" / "scrape.yaml")
+    return [endpoint for monitor in monitors for endpoint in monitor["spec"]["podMetricsEndpoints"]]
+
+
+def test_kustomize_accepts_it() -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not on PATH")
+    done = subprocess.run([kubectl, "kustomize", str(MONITORING)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    objects = [document for document in yaml.safe_load_all(done.stdout) if document]
+    kinds = {"ConfigMap", "NetworkPolicy", "PodMonitor", "PrometheusRule"}
+    assert {document["kind"] for document in objects} == kinds
+    (boards,) = (document for document in objects if document["kind"] == "ConfigMap")
+    assert set(boards["data"]) == {path.name for path in BOARDS}

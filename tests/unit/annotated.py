@@ -1,0 +1,31 @@
+"""The 274 WebNLG texts of the AggGen release whose alignments people agreed on, tokenised, as the release has them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from agggen.records import Record, Triple
+
+
+def annotated_texts(data_home: Path) -> list[tuple[Record, list[str], list[list[str]]]]:
+    """Of each text its record, its facts, and the predicates that people found in each fact."""
+    folder = data_home / "agggen_release" / "human_annotations" / "evaluation"
+    sources, plans, targets = (
+        (folder / name).read_text(encoding="utf-8").splitlines()
+        for name in ("webnlg_ann_src.jsonl", "rst_ann_gt_plan.jsonl", "rst_ann_tgt.jsonl")
+    )
+    texts = []
+    for number, (source, plan, target) in enumerate(zip(sources, plans, targets, strict=True)):
+        *triples, relations = source.split("\t")
+        names = relations.split("|")
+        parts = []
+        for name, triple in zip(names, triples, strict=True):
+            relation = name if f" {name} " in triple else re.sub(r"_\d+$", "", name)
+            subject, _, value = triple.partition(f" {relation} ")
+            parts.append(Triple(subject, relation, value))
+        record = Record(str(number), tuple(parts))
+        ours = dict(zip(names, record.predicates, strict=True))
+        groups = [[ours[name] for name in fact.split("&&") if name] for fact in plan.split("|")]
+        texts.append((record, target.split("\t")[1:], groups))
+    return texts

@@ -1,0 +1,44 @@
+"""An HTTP server with fixed answers, and shortcuts for findings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from agggen_platform.doctor.findings import Finding
+
+Answer = tuple[int, str]
+
+
+@contextmanager
+def answering(answers: Mapping[str, Answer]) -> Iterator[str]:
+    """The address of a server with these answers by path, and 404 for other paths."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text = answers.get(self.path.partition("?")[0], (404, "no such page"))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text.encode())))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def levels(findings: Iterable[Finding]) -> dict[str, str]:
+    """The level by subject; of several findings about one subject the last."""
+    return {finding.subject: finding.level.value for finding in findings}
+
+
+def only(findings: Iterable[Finding], subject: str) -> Finding:
+    """The only finding about `subject`."""
+    (finding,) = [finding for finding in findings if finding.subject == subject]
+    return finding

@@ -1,0 +1,174 @@
+"""The lenient check: which triples a text mentions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from agggen.alignment import words
+from agggen.corpora.e2e import read_e2e
+from agggen.corpora.rejects import Reject
+from agggen.corpora.webnlg import read_webnlg
+from agggen.errors import AggGenError
+from agggen.records import Record, Triple
+from agggen.verification.lenient import mentioned, mentioned_values, verify
+
+
+@pytest.mark.parametrize(
+    ("predicate", "value", "text", "found"),
+    [
+        ("near", "Café Rouge", "It is by Cafe Rouge.", True),
+        ("near", "Café Rouge", "It is by a café.", False),
+        ("population", "16,000", "16000 people live there", True),
+        ("population", "16,000", "16001 people live there", False),
+        ("birthDate", "1990-05-03", "born on 3 May 1990", True),
+        ("birthDate", "1990-05-03", "born in 1990", False),
+        ("familyFriendly", "yes", "It welcomes families and is child friendly.", True),
+        ("familyFriendly", "no", "It is not family-friendly.", True),
+        ("familyFriendly", "no", "It is a pub. No!", False),
+        ("author", "Bolt (comicsCharacter)", "Bolt did it", True),
+        ("area", "75.3 (square kilometres)", "it measures 75.3", True),
+        ("name", "The Who", "A song by The Who.", True),
+        ("name", "The Who", "A song by them.", False),
+        ("name", "(ab)", "the sign (ab) is here", True),
+        ("sign", "?!", "what?!", True),
+        ("name", "The", "a text without articles", False),
+        # numbers
+        ("area", "75.30", "it measures 75.3 square kilometres", True),
+        ("area", "75.3", "it measures 75.30 square kilometres", True),
+        ("length", "610.0", "it is 610 metres long", True),
+        ("length", "610.0 (metres)", "it is 610m long", True),
+        ("length", "610.0", "it is 6100 metres long", False),
+        ("population", "1000", "1,000 people", True),
+        ("population", "1,000,000", "1000000 people", True),
+        ("floors", "19", "nineteen floors", True),
+        ("floors", "9", "nineteen floors", False),
+        ("crew", "twenty", "a crew of 20", True),
+        ("mass", "18.0 g", "18 g of it", True),
+        ("mass", "18.0 g", "18g of it", True),
+        ("height", '"57 (centimetres)"', "57 cm", True),
+        # dates
+        ("birthDate", "1981-02-27", "born on February 27, 1981", True),
+        ("birthDate", "1981-02-27", "born on 27 February 1981", True),
+        ("birthDate", "1981-02-27", "born on the 27th of Feb 1981", True),
+        ("birthDate", "1981-02-27", "born on 02/27/1981", True),
+        ("birthDate", "1981-02-27", "born on 27/02/1981", True),
+        ("birthDate", "1981-02-27", "born on 27 March 1980", False),
+        ("start", '"January, 2014"', "begun in January 2009", False),
+        # words
+        ("leader", "T._S._Thakur", "led by T S Thakur", True),
+        ("leader", "B.M. Reddy", "led by B. M. Reddy", True),
+        ("plane", "Lockheed_C-130_Hercules", "the Lockheed C130 Hercules", True),
+        ("plane", "Lockheed_C-130_Hercules", "the Lockheed AC-130 and the Boeing C-17", False),
+        ("league", "Serie_A", "they play in serie a", True),
+        ("league", "Serie_A", "they play in a Serie, C", False),
+        ("language", "English_language", "English is spoken", True),
+        ("language", "English_language", "the language is Irish", False),
+        ("city", "Glen_Ridge,_New_Jersey", "born in Glen Ridge, NJ", True),
+        ("city", "Rome, Italy", "somewhere in Italy", False),
+        ("school", "Massachusetts Institute of Technology", "a graduate of MIT", True),
+        ("school", "Massachusetts Institute of Technology", "a graduate of NIT", False),
+        ("frequency", "Bimonthly", "a bi-monthly journal", True),
+        ("kind", "testPilot", "a test pilot", True),
+        ("author", "Ren\u00e9_Goscinny", "by Rene Goscinny", True),
+        # E2E
+        ("customerRating", "5 out of 5", "highly rated", True),
+        ("customerRating", "5 out of 5", "rated 3 out of 5", False),
+        ("priceRange", "cheap", "low prices", True),
+        ("area", "riverside", "by the river", True),
+        ("familyFriendly", "yes", "It is not family-friendly.", False),
+        ("familyFriendly", "yes", "families aren't welcome", False),
+        ("familyFriendly", "no", "for adults", True),
+        ("food", "Indian", "near Raja Indian Cuisine", False),
+        ("food", "Goan", "Goan food", True),
+        ("area", "1234.5", "it covers 1,234.5", True),
+    ],
+)
+def test_mentioned(predicate: str, value: str, text: str, found: bool) -> None:
+    assert mentioned(Triple("Ann", predicate, value), text) is found
+
+
+def test_the_score_is_the_share_of_triples() -> None:
+    record = Record("r", (Triple("Ann", "born", "Rome"), Triple("Ann", "died", "Oslo"), Triple("Ann", "job", "pilot")))
+    score, found = mentioned_values([record, record], ["Ann, a pilot, was born in Rome.", "Ann died in Oslo."])
+    assert score.value == pytest.approx(50)
+    assert [len(one.missing) for one in found] == [1, 2]
+    assert "threshold:0.6" in score.signature
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(AggGenError, match="0 records but 1 texts"):
+        mentioned_values([], ["a"])
+    with pytest.raises(AggGenError, match="no records"):
+        mentioned_values([], [])
+
+
+def test_each_triple_has_its_reason() -> None:
+    triples = (
+        Triple("Ann", "born", "New York"),
+        Triple("Ann", "died", "Old_Oslo_(city)"),
+        Triple("Ann", "school", "Massachusetts Institute of Technology"),
+        Triple("Ann", "area", "riverside"),
+        Triple("Ann", "food", "Thai"),
+    )
+    found = verify(Record("r", triples), "Ann, of MIT, lives by the river of old New York.")
+    assert found.missing == (triples[1], triples[4])
+    assert not found.complete
+    assert [check.why for check in found.checks] == [
+        "100 % of its words",
+        "50 % of its words; not there: oslo",
+        "MIT stands for it",
+        "a phrase for area 'riverside'",
+        "0 % of its words; not there: thai",
+    ]
+    assert verify(Record("r", triples[:1]), "New York").complete
+
+
+# --- people's texts: as measured in the module's docstring ----------------------------------------------------------
+
+SAME = [{"low", "1 out of 5"}, {"average", "3 out of 5"}, {"high", "5 out of 5"}, {"cheap", "less than £20"}]
+SAME += [{"moderate", "£20-25"}, {"high", "more than £30"}]
+
+
+def shares(items: Iterable[Record | Reject], every: int = 1) -> tuple[float, float, float]:
+    """Triples found in the references, in percent: as they are; with another object; without `SAME` things."""
+    records = [item for item in items if isinstance(item, Record)]
+    choice = random.Random(7)
+    taken: dict[str, dict[frozenset[str], str]] = {}
+    for record in records:
+        for triple in record.triples:
+            taken.setdefault(triple.predicate, {}).setdefault(frozenset(words(triple.object)), triple.object)
+    found: dict[str, list[bool]] = {"true": [], "other": [], "truly other": []}
+    for record in records:
+        own = {frozenset(words(part)) for triple in record.triples for part in (triple.subject, triple.object)}
+        for reference in record.references[::every]:
+            for triple in record.triples:
+                found["true"].append(mentioned(triple, reference.text))
+                others = [value for key, value in taken[triple.predicate].items() if key not in own]
+                if others:
+                    other = Triple(triple.subject, triple.predicate, choice.choice(others))
+                    found["other"].append(mentioned(other, reference.text))
+                    if {triple.object, other.object} not in SAME:
+                        found["truly other"].append(found["other"][-1])
+    true, other, truly_other = (100 * sum(group) / len(group) for group in found.values())
+    return true, other, truly_other
+
+
+def test_webnlg_references_mention_their_triples_and_no_others(data_home: Path) -> None:
+    true, other, _ = shares(read_webnlg(data_home / "webnlg_2017" / "dev", "dev"))
+    assert true > 97
+    assert other < 1.6
+
+
+def test_e2e_references_mention_their_slots_and_no_others(data_home: Path) -> None:
+    """People left 7 % of the original's slots out; the cleaned records say what is there."""
+    true, other, truly_other = shares(read_e2e(data_home / "e2e" / "devset.csv", "dev"), every=4)
+    assert true > 90
+    assert other < 9
+    assert truly_other < 2.5
+    true, _, truly_other = shares(read_e2e(data_home / "e2e_cleaned" / "devel-fixed.no-ol.csv", "dev"), every=4)
+    assert true > 98.5
+    assert truly_other < 2

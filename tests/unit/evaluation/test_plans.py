@@ -1,0 +1,136 @@
+"""Plan agreement against scikit-learn and SciPy, and down to the paper's planning table."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
+
+from agggen.errors import AggGenError, PlanError
+from agggen.evaluation.plans import ami, ari, kendall_tau, nmi, plan_scores
+from agggen.records import Plan
+
+
+def plan_of(labels: list[int]) -> Plan:
+    """The plan in which predicate p<i> is in group labels[i]; groups are ordered by their numbers."""
+    groups = sorted(set(labels))
+    return Plan(tuple(tuple(f"p{i}" for i, label in enumerate(labels) if label == group) for group in groups))
+
+
+@given(st.integers(2, 8).flatmap(lambda n: st.tuples(*[st.lists(st.integers(0, 4), min_size=n, max_size=n)] * 2)))
+def test_measures_equal_the_reference_libraries(labels: tuple[list[int], list[int]]) -> None:
+    first, second = labels
+    plans = plan_of(first), plan_of(second)
+    assert nmi(*plans) == pytest.approx(normalized_mutual_info_score(first, second), abs=1e-9)
+    assert ari(*plans) == pytest.approx(adjusted_rand_score(first, second), abs=1e-9)
+    assert kendall_tau(*plans) == pytest.approx(kendalltau(first, second).statistic, abs=1e-9, nan_ok=True)
+    if len(set(first)) > 1 or len(set(second)) > 1:
+        assert ami(*plans) == pytest.approx(adjusted_mutual_info_score(first, second), abs=1e-7)
+
+
+def test_a_plan_agrees_with_itself() -> None:
+    plan = Plan.parse("[a b] [c] [d e]")
+    assert (nmi(plan, plan), ami(plan, plan), ari(plan, plan)) == (1.0, 1.0, 1.0)
+    assert kendall_tau(plan, plan) == pytest.approx(1.0)
+
+
+def test_the_same_groups_in_reverse_order_agree_in_groups_only() -> None:
+    one, other = Plan.parse("[a b] [c] [d]"), Plan.parse("[d] [c] [b a]")
+    assert (nmi(one, other), ari(one, other)) == (1.0, 1.0)
+    assert kendall_tau(one, other) == pytest.approx(-1.0)
+
+
+def test_a_single_group_ranks_nothing() -> None:
+    assert math.isnan(kendall_tau(Plan.parse("[a b]"), Plan.parse("[a] [b]")))
+
+
+def test_nmi_flatters_plans_that_never_aggregate_but_the_adjusted_scores_do_not() -> None:
+    references = [[Plan.parse("[a b] [c d]")]] * 2
+    apart = plan_scores([Plan.parse("[a] [b] [c] [d]")] * 2, references)
+    assert apart["nmi_avg"].value > 0.6
+    assert apart["ami"].value == pytest.approx(0, abs=1e-9)
+    assert apart["ari"].value == pytest.approx(0, abs=1e-9)
+    assert (apart["groups"].value, apart["reference_groups"].value) == (4, 2)
+
+
+def test_inputs_with_a_single_group_count_for_nmi_but_not_for_tau() -> None:
+    references = [[Plan.parse("[a] [b]"), Plan.parse("[b] [a]")]] * 2
+    scores = plan_scores([Plan.parse("[a b]"), Plan.parse("[a] [b]")], references)
+    values = [scores[name].value for name in ("nmi_max", "nmi_avg", "tau_max", "tau_avg")]
+    assert values == pytest.approx([0.5, 0.5, 1, 0])
+
+
+def test_plans_of_different_records_are_refused() -> None:
+    with pytest.raises(PlanError, match=r"\[a\] \[b\] and \[a\] \[c\] are no plans of one record: .* 'b'"):
+        nmi(Plan.parse("[a] [b]"), Plan.parse("[a] [c]"))
+
+
+@pytest.mark.parametrize(
+    ("plans", "references", "message"),
+    [
+        ([], [], "no plans to compare"),
+        (["[a]"], [], "1 plans but references for 0 inputs"),
+        (["[a]", "[b]"], [["[a]"], []], "input 2 has no reference plan"),
+    ],
+)
+def test_bad_input_is_refused(plans: list[str], references: list[list[str]], message: str) -> None:
+    with pytest.raises(AggGenError, match=message):
+        plan_scores([Plan.parse(p) for p in plans], [[Plan.parse(p) for p in group] for group in references])
+
+
+def plans(*texts: str) -> list[Plan]:
+    return [Plan.parse(text) for text in texts]
+
+
+def test_a_predicate_that_is_left_out_shares_a_fact_with_none() -> None:
+    names = ("a", "b", "c", "d")
+    part, whole = plans("[a b]", "[a b] [c d]")
+    assert nmi(part, whole, names) == pytest.approx(normalized_mutual_info_score([0, 0, 1, 2], [0, 0, 1, 1]))
+    assert ari(part, whole, names) == pytest.approx(adjusted_rand_score([0, 0, 1, 2], [0, 0, 1, 1]))
+    assert ami(whole, part, names) == pytest.approx(adjusted_mutual_info_score([0, 0, 1, 1], [0, 0, 1, 2]))
+    assert nmi(Plan(()), Plan.parse("[a b c d]"), names) == 0
+    # Left out by both is not agreement to share a fact.
+    assert ari(Plan(()), part, names) < ari(part, part, names) == 1
+
+
+def test_a_predicate_that_is_left_out_has_no_position() -> None:
+    names = ("a", "b", "c", "d")
+    assert kendall_tau(*plans("[a] [b]", "[d] [a] [b] [c]"), names) == pytest.approx(1)
+    assert kendall_tau(*plans("[b] [a]", "[d] [a] [b] [c]"), names) == pytest.approx(-1)
+    assert math.isnan(kendall_tau(*plans("[a] [b]", "[b c] [d]"), names))
+
+
+def test_a_plan_with_a_predicate_the_record_lacks_is_refused() -> None:
+    with pytest.raises(PlanError, match="names 'x', which is no predicate of the record"):
+        plan_scores(plans("[a] [x]"), [plans("[a]")], [("a", "b")])
+
+
+def test_exact_match_looks_at_the_groups_and_exact_partition_not_at_their_order() -> None:
+    ours = plans("[a b] [c]", "[c] [a b]", "[a] [b] [c]", "[a b]")
+    scores = plan_scores(ours, [plans("[c] [b] [a]", "[b a] [c]"), *[plans("[a b] [c]")] * 3])
+    assert (scores["exact_match"].value, scores["exact_partition"].value) == (1 / 4, 2 / 4)
+    assert "order:of groups" in scores["exact_match"].signature
+
+
+def test_placed_is_the_share_of_the_records_predicates_that_have_a_group() -> None:
+    ours, names = plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]
+    assert plan_scores(ours, [[plan] for plan in ours], names)["placed"].value == pytest.approx(4 / 5)
+    with pytest.raises(AggGenError, match="1 plans but predicates of 0 inputs"):
+        plan_scores(plans("[a]"), [plans("[a]")], [])
+
+
+def test_plan_scores_name_every_measure_and_what_was_computed() -> None:
+    ours, gold = plans("[a b] [c]", "[a] [b c]"), [plans("[a b] [c]", "[c] [a b]"), plans("[a] [b] [c]")]
+    scores = plan_scores(ours, gold)
+    assert (scores["exact_match"].value, scores["exact_partition"].value, scores["placed"].value) == (0.5, 0.5, 1)
+    assert scores["human_nmi_max"].value == 1  # of the one input with two references, for want of three
+    assert scores["human_tau_avg"].value == pytest.approx(-1)
+    assert len({score.signature for score in scores.values()}) == len(scores)
+
+
+def test_without_a_second_reference_there_is_no_human_agreement() -> None:
+    assert not any(key.startswith("human") for key in plan_scores(plans("[a] [b]"), [plans("[a b]")]))

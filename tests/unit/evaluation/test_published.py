@@ -1,0 +1,171 @@
+"""Published systems' scores: they are what the sources say, and only what compares is put side by side."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from agggen.corpora.catalogue import get_corpus, load
+from agggen.evaluation import Score
+from agggen.evaluation.protocols import PROTOCOLS, score_texts
+from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, board_for
+from agggen.records import Record
+from agggen_platform.report import Measure, Section
+from agggen_platform.report.build import beside_published
+
+SLOT_ERRORS = ("ser.add", "ser.miss", "ser.wrong", "ser.ser")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def board(corpus: str, split: str, trained_on: str) -> Board:
+    (found,) = (b for b in BOARDS if (b.corpus, b.split, b.trained_on) == (corpus, split, trained_on))
+    return found
+
+
+def scores(found: Board) -> dict[str, dict[str, float]]:
+    return {system.system: system.scores for system in found.systems}
+
+
+def test_the_e2e_rows_are_the_papers(data_home: Path) -> None:
+    names = {"original": "e2e", "cleaned": "e2e-cleaned"}
+    columns = ("BLEU", "NIST", "METEOR", "ROUGE_L", "CIDEr", "Add", "Miss", "Wrong", "SER")
+    printed = [r for r in rows(data_home / "published_scores/agggen_paper_e2e.tsv") if r["kind"] == "published"]
+    assert len(printed) == 15
+    for row in printed:
+        ours = scores(board(names[row["tested_on"]], "test", names[row["trained_on"]]))[row["model"]]
+        assert list(ours.values()) == [float(row[column]) for column in columns], row["model"]
+
+
+def test_the_webnlg_rows_are_the_papers_and_the_challenges(data_home: Path) -> None:
+    ours = scores(board("webnlg", "test-seen", "webnlg"))
+    for row in rows(data_home / "published_scores/agggen_paper_webnlg_seen.tsv"):
+        (name,) = (name for name in ours if name.split(" (")[0] == row["model"].split(" (")[0])
+        shares = {key: float(row[key.upper()]) for key in ("meteor", "ter") if row[key.upper()]}
+        assert ours[name]["bleu"] == float(row["BLEU"])
+        assert {k: v / 100 for k, v in ours[name].items() if k != "bleu"} == pytest.approx(shares, abs=0.0051)
+    splits = {"all": "test", "seen": "test-seen", "unseen": "test-unseen"}
+    checked = 0
+    for row in rows(data_home / "published_scores/webnlg_2017_challenge.tsv"):
+        ours = scores(board("webnlg", splits[row["subset"]], "webnlg"))
+        ours = {name.split(" (")[0].lower(): values for name, values in ours.items()}[row["team"]]
+        assert ours["bleu"] == float(row["BLEU"])
+        assert ours["meteor"] == pytest.approx(100 * float(row["METEOR"]), abs=0.6)
+        assert ours["ter"] == pytest.approx(100 * float(row["TER"]), abs=0.9)
+        checked += 1
+    assert checked == 9
+
+
+@pytest.mark.parametrize(
+    ("model", "run", "checkpoints"), [("AggGen", "hmm", [30000]), ("Transformer", "base", [13000, 15000, 17000])]
+)
+def test_the_released_webnlg_texts_score_what_their_rows_say(
+    data_home: Path, model: str, run: str, checkpoints: list[int]
+) -> None:
+    released = data_home / "agggen_release" / "system_outputs"
+    gold = (released / "_shared" / f"webnlg.{run}.gold").read_text().removesuffix("\n").split("\n")
+    references = [[text for text in line.split("<ref_sep>") if text.strip()] for line in gold]
+    found = []
+    for checkpoint in checkpoints:
+        texts = (released / f"webnlg.{run}" / f"abs_bert_cnndm.{checkpoint}.candidate").read_text().splitlines()
+        found.append(score_texts("webnlg-2017", texts, references, ["bleu"])["bleu"].value)
+    (row,) = (
+        s for s in board("webnlg", "test-seen", "webnlg").systems if s.system.startswith(f"{model}, its released")
+    )
+    assert row.runs == len(checkpoints)
+    assert row.scores["bleu"] == round(sum(found) / len(found), 2)
+
+
+def test_tgen_plus_is_what_its_outputs_score(data_home: Path) -> None:
+    names = {"orig": "e2e", "clean": "e2e-cleaned"}
+    for row in rows(data_home / "published_scores/e2e_cleaning_tgen_ser.tsv"):
+        match = re.fullmatch(r"train-(\w+)_test-(\w+)/tgen-plus", row["group (mean of 5 runs)"])
+        if match is None or match.groups() == ("clean", "orig"):
+            continue
+        ours = scores(board(names[match[2]], "test", names[match[1]]))["TGen+"]
+        assert [ours[name] for name in SLOT_ERRORS] == pytest.approx(
+            [float(row[part]) for part in ("Add", "Miss", "Wrong", "SER")], abs=0.006
+        )
+
+
+def test_the_planning_and_alignment_rows_are_the_papers_in_the_right_columns(data_home: Path) -> None:
+    table = {row["quantity"]: row for row in rows(data_home / "published_scores/agggen_paper_planning_alignment.tsv")}
+    people, agggen = PLANNING
+    for ours, name in ((people, "Human"), (agggen, "AggGen")):
+        for measure, score in ours.scores.items():
+            row = table[f"{name} {measure.replace('nmi', 'NMI').replace('tau', 'K-tau').replace('_', ' ')}"]
+            assert f"{score:.4f}" == row["published"] == row["recomputed"]
+    viterbi, rules = ALIGNMENT
+    for ours, name in ((viterbi, "Viterbi"), (rules, "Rule-based aligner")):
+        for measure, score in ours.scores.items():
+            row = table[f"{name} {'F1' if measure == 'f1' else measure}"]
+            assert f"{score:.2f}" == row["published"]
+            assert score == pytest.approx(float(row["recomputed"]), abs=0.005)
+
+
+@pytest.mark.parametrize("found", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+def test_every_row_has_a_source_and_metrics_of_its_protocol(found: Board) -> None:
+    known = {*PROTOCOLS[found.protocol], *SLOT_ERRORS}
+    for system in found.systems:
+        assert system.source
+        assert set(system.scores) <= known
+        parts = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
+        assert not parts or sum(parts[:3]) == pytest.approx(parts[3], abs=0.15)  # the paper's own do not always add up
+    assert found.split in get_corpus(found.corpus).splits
+    assert len({system.system for system in found.systems}) == len(found.systems)
+
+
+@pytest.mark.parametrize("found", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+def test_the_number_of_inputs_is_that_of_the_test_set(found: Board, data_home: Path) -> None:
+    records = [item for item in load(found.corpus, found.split, data_home) if isinstance(item, Record)]
+    assert len([record for record in records if record.references]) == found.inputs
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (("elements", "test", 72, "plain", "elements"), "No published system's scores on elements test"),
+        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "No published system's scores on webnlg dev"),
+        (("webnlg", "test-seen", 971, "plain", "webnlg"), "are by protocol webnlg-2017; these are by plain"),
+        (("webnlg", "test-seen", 100, "webnlg-2017", "webnlg"), "of all 971 records; these are of 100"),
+        (("webnlg", "test-seen", 971, "webnlg-2017", None), "trained on webnlg; this one on something not known"),
+        (("e2e-cleaned", "test", 1847, "e2e", "webnlg"), "trained on e2e or e2e-cleaned; this one on webnlg"),
+        (("e2e", "test", 630, "e2e", "e2e-cleaned"), "trained on e2e; this one on e2e-cleaned"),
+    ],
+)
+def test_what_does_not_compare_is_not_compared(asked: tuple[str, str, int, str, str | None], why: str) -> None:
+    found, said = board_for(*asked)
+    assert found is None
+    assert why in said
+
+
+def test_each_board_is_found_by_what_it_is() -> None:
+    for each in BOARDS:
+        assert board_for(each.corpus, each.split, each.inputs, each.protocol, each.trained_on) == (each, "")
+
+
+def test_our_row_stands_among_the_others_by_bleu_with_what_was_computed() -> None:
+    protocol = Section(
+        "webnlg-2017",
+        "Texts",
+        (
+            Measure("bleu", Score(60.6, "multi-bleu")),
+            Measure("meteor", None, None, "no Java"),
+            Measure("ter", Score(36.0, "tercom")),
+        ),
+    )
+    plain = Section("plain", "Texts", (Measure("bleu", Score(99.0, "13a")), Measure("chrf", Score(80.0, "chrf"))))
+    table, note = beside_published(board("webnlg", "test-seen", "webnlg"), [plain, protocol])
+    assert table.columns == ("system", "bleu", "meteor", "ter", "source")
+    names = [row["system"] for row in table.rows]
+    assert names.index("this report") == 2  # below T5 and PlanEnc, above ADAPT's 60.59
+    assert list(table.rows[2].values())[1:4] == [60.6, None, 36.0]
+    assert "bleu multi-bleu" in note
+    assert "13a" not in note
+    assert "mean of 3" in str(dict(zip(names, table.rows, strict=True))["AggGen"]["source"])

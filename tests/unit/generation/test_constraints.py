@@ -1,0 +1,146 @@
+"""The constrained search: words that are barred, values that are said whole, a judge of facts, and what is written
+where nothing passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.generation.config import BeamConfig
+from agggen.generation.constraints import Constraint
+from agggen.generation.hypotheses import PlanPrefix
+from agggen.generation.words import FALLBACK_WORD_LOG_P, PATIENCE
+from tests.unit.generation.search_examples import (
+    RECORDS,
+    TASKS,
+    histories,
+    may_end,
+    must_follow,
+    same,
+    search,
+    slow_search,
+    writer,
+)
+
+Constrain = Callable[[PlanPrefix], Constraint]
+CONFIG = BeamConfig(beam=3, max_fact_tokens=6, block_ngrams=0)
+
+
+def value(record: int, triple: int) -> tuple[int, ...]:
+    """Two words of the source that are to be said of a triple, one behind the other."""
+    example = RECORDS[record]
+    words = zip(example.source, example.triple, example.role, strict=True)
+    return tuple(word for word, of, role in words if of == triple and role in (1, 3))[-2:]
+
+
+def constrained(
+    judge: Callable[[Sequence[int]], bool] = lambda said: True, barred: int | None = None, bind: bool = True
+) -> Constrain:
+    made: dict[PlanPrefix, Constraint] = {}
+
+    def constrain(beginning: PlanPrefix) -> Constraint:
+        if beginning not in made:
+            values = [value(beginning.record, triple) for triple in sorted(beginning.groups[-1])]
+            made[beginning] = Constraint(
+                frozenset() if barred is None else frozenset({barred}),
+                tuple((spelling,) for spelling in values),
+                frozenset(),
+                frozenset(word for spelling in values for word in spelling) if bind else frozenset(),
+                lambda said, before: judge(said),
+                tuple(word for spelling in values for word in spelling),
+            )
+        return made[beginning]
+
+    return constrain
+
+
+def of_record(constrain: Constrain, record: int) -> Constrain:
+    return lambda beginning: constrain(PlanPrefix(record, beginning.groups, beginning.last))
+
+
+@histories
+@pytest.mark.parametrize(("seed", "end", "beam"), [(0, 1.5, 3), (1, 4.0, 2), (2, -1.0, 1), (3, 0.0, 4)])
+@pytest.mark.parametrize("bind", [True, False])
+def test_search_equals_its_slow_twin(history: str, seed: int, end: float, beam: int, bind: bool) -> None:
+    model = writer(seed, end, history=history)
+    config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
+    constrain = constrained(lambda said: len(said) != 4, 9, bind)
+    with torch.no_grad():
+        for task, found in zip(TASKS, search(model, RECORDS, TASKS, config, constrain), strict=True):
+            expected = slow_search(model, RECORDS[task.record], task.groups, config, of_record(constrain, task.record))
+            same(found, expected)
+
+
+def test_every_fact_says_the_values_of_its_triples() -> None:
+    for task, found in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, CONFIG, constrained()), strict=True):
+        for text in found:
+            for group, fact in zip(task.groups, text.facts, strict=True):
+                for triple in group:
+                    spelling = value(task.record, triple)
+                    assert spelling in {fact[i : i + len(spelling)] for i in range(len(fact))}
+
+
+def test_barred_words_are_not_said() -> None:
+    values = {
+        word for task in TASKS for group in task.groups for triple in group for word in value(task.record, triple)
+    }
+    free = search(writer(), RECORDS, TASKS, CONFIG)
+    said = {word for found in free for text in found for fact in text.facts for word in fact} - values
+    assert said
+    for barred in said:
+        for found in search(writer(), RECORDS, TASKS, CONFIG, constrained(barred=barred)):
+            assert not any(barred in fact for text in found for fact in text.facts)
+
+
+def test_a_fact_that_no_words_please_is_the_fallback() -> None:
+    asked = list[Sequence[int]]()
+
+    def never(said: Sequence[int]) -> bool:
+        asked.append(said)
+        return False
+
+    constrain = constrained(never)
+    config = BeamConfig(beam=3, max_fact_tokens=PATIENCE + 40, block_ngrams=0)
+    for task, found in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, config, constrain), strict=True):
+        (text,) = found
+        groups = [frozenset(group) for group in task.groups]
+        for number, fact in enumerate(text.facts, start=1):
+            assert fact == constrain(PlanPrefix(task.record, tuple(groups[:number]), number == len(groups))).fallback
+        assert text.log_probability == pytest.approx(FALLBACK_WORD_LOG_P * sum(map(len, text.facts)))
+    assert max(map(len, asked)) < config.max_fact_tokens, "the search gives up"
+
+
+def test_a_fallback_begins_a_sentence_of_its_own() -> None:
+    constraint = Constraint(frozenset(), (), frozenset(), frozenset(), lambda *_: True, (7, 8), 9, frozenset({9}))
+    assert constraint.instead([5, 7]) == [9, 7, 8]
+    assert constraint.instead([5, 7, 9, 4]) == [7, 8]
+    assert constraint.instead([5]) == [7, 8]
+
+
+WORDS = st.integers(7, 9)
+SPELLINGS = st.lists(st.lists(WORDS, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2, unique=True)
+
+
+@given(
+    st.lists(SPELLINGS, max_size=3), st.sets(WORDS), st.sets(st.integers(0, 2), max_size=1), st.lists(WORDS, max_size=6)
+)
+def test_the_automaton_says_what_the_definition_says(
+    values: list[list[tuple[int, ...]]], binding: set[int], elastic: set[int], words: list[int]
+) -> None:
+    constraint = Constraint(
+        frozenset(),
+        tuple(map(tuple, values)),
+        frozenset(elastic & set(range(len(values)))),
+        frozenset(binding),
+        lambda *_: True,
+        (),
+    )
+    state = 0
+    for word in words:
+        state = constraint.step(state, word)
+    assert constraint.following(state) == must_follow(constraint, words)
+    assert constraint.said(state) == may_end(constraint, words, ())

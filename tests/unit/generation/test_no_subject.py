@@ -1,0 +1,140 @@
+"""Records about nothing named ("The pub serves Thai food."): read, kept, planned, written about, checked and scored."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.alignment import align
+from agggen.corpora.catalogue import load
+from agggen.corpora.delimited import read_csv
+from agggen.corpora.e2e import read_e2e
+from agggen.corpora.json_lines import read_jsonl
+from agggen.corpora.prepared import read_records, write_records
+from agggen.corpora.rejects import Reject
+from agggen.errors import RecordError
+from agggen.generation.truth import sentence
+from agggen.records import NO_SUBJECT, Record, Reference, Triple
+from agggen.text.linearise import linearise
+from agggen.verification.check import Checker, whole_values
+from agggen.verification.e2e import slot_error_rate, slot_errors
+from agggen.verification.learning import learn
+from agggen.verification.lenient import mentioned_values, verify
+from agggen.verification.lexicon import Lexicon
+from tests.unit.generation.test_generator import TRAIN, generator
+
+PUB = Record(
+    "pub",
+    (Triple(NO_SUBJECT, "eatType", "pub"), Triple(NO_SUBJECT, "food", "Thai"), Triple(NO_SUBJECT, "area", "riverside")),
+    (Reference("The pub serves Thai food by the riverside."),),
+)
+BERGEN = Record("bergen", (Triple(NO_SUBJECT, "birthPlace", "Bergen"), Triple(NO_SUBJECT, "age", "41")))
+
+
+@pytest.mark.parametrize(
+    ("split", "records", "texts"), [("train", 12568, 33525), ("dev", 1484, 4299), ("test", 1847, 4693)]
+)
+def test_no_record_of_cleaned_e2e_is_left_out(data_home: Path, split: str, records: int, texts: int) -> None:
+    found = list(load("e2e-cleaned", split, data_home))
+    read = [item for item in found if not isinstance(item, Reject)]
+    assert (len(found), len(read), sum(len(record.references) for record in read)) == (records, records, texts)
+    nameless = [record for record in read if record.triples[0].subject == NO_SUBJECT]
+    assert len(nameless) == {"train": 38, "dev": 7, "test": 3}[split]
+
+
+def test_a_meaning_without_a_name_is_a_record() -> None:
+    rows = b'mr,ref\n"eatType[pub], food[Thai], area[riverside]",The pub serves Thai food by the riverside.\n'
+    (found,) = read_e2e(io.BytesIO(rows), "dev")
+    assert isinstance(found, Record)
+    assert (found.triples, found.references) == (PUB.triples, PUB.references)
+
+
+def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -> None:
+    line = json.dumps(PUB.as_dict()).encode()
+    assert json.loads(line)["triples"][0] == ["", "eatType", "pub"]
+    assert list(read_jsonl(io.BytesIO(line))) == [PUB]
+    write_records(tmp_path / "dev.parquet", [PUB], "mine", "dev")
+    assert read_records(tmp_path / "dev.parquet") == [PUB]
+    (row,) = read_csv(io.BytesIO(b"id,subject,predicate,object\npub,,eatType,pub\n"))
+    assert row == Record("pub", PUB.triples[:1])
+    assert Triple.of({"subject": "", "predicate": "eatType", "object": "pub"}) == PUB.triples[0]
+
+
+@pytest.mark.parametrize("subject", [None, " ", 3, "\x00"])
+def test_there_is_one_way_to_say_so(subject: Any) -> None:
+    with pytest.raises(RecordError, match=r"""the triple's subject \("" where there is none\)"""):
+        Triple.of([subject, "eatType", "pub"])
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_no_other_part_may_be_empty(part: int) -> None:
+    parts = ["", "eatType", "pub"]
+    parts[part] = ""
+    with pytest.raises(RecordError, match="is empty"):
+        Triple.of(parts)
+
+
+def test_a_csv_without_ids_needs_subjects() -> None:
+    (found,) = read_csv(io.BytesIO(b"subject,predicate,object\n,eatType,pub\n"))
+    assert isinstance(found, Reject)
+    assert found.reason == "the id is empty"
+
+
+def test_the_encoder_reads_predicates_and_objects() -> None:
+    source = linearise(PUB)
+    assert " ".join(source.tokens) == "[CLS] eat type pub [SEP] food Thai [SEP] area riverside [SEP]"
+    assert source.triple == [-1, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_facts_are_aligned_by_predicate_and_object() -> None:
+    assert align(PUB, ["The pub serves Thai food ", "by the riverside."]).fact_of == (0, 0, 1)
+    assert align(PUB, ["It is there. ", "Go."]).fact_of == (0, 1, 0), "what no fact says is given to one all the same"
+
+
+@pytest.mark.parametrize("verify", ["strict", "off"])
+def test_it_is_planned_and_written_about(verify: str) -> None:
+    machine = generator()
+    (plans,) = machine.planner.plan([BERGEN], k=3)
+    assert {plan.plan.predicates for plan in plans} <= {("birthPlace", "age"), ("age", "birthPlace")}
+    config = replace(machine.config, verify=verify)
+    ((alone,), (first, *_)) = machine.generate([BERGEN, TRAIN[0]], config=config)
+    assert sorted(alone.plan.predicates) == ["age", "birthPlace"]
+    assert first.id == "oda"
+    if verify == "strict":
+        assert alone.fulfilled
+        assert not Checker().check(BERGEN, alone.text).faults
+
+
+def test_its_plain_sentence_names_no_subject() -> None:
+    assert sentence(Checker(), PUB.triples[0]) == "The eat type is pub."
+    templates = Lexicon(templates={"eatType": "{subject} is a {object}."})
+    assert sentence(Checker(templates), PUB.triples[0]) == "The eat type is pub."
+    assert sentence(Checker(templates), Triple("Mill", "eatType", "pub")) == "Mill is a pub."
+    assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
+
+
+def test_a_text_about_it_need_name_nothing() -> None:
+    found = Checker().check(PUB, "The pub serves Thai food by the riverside.")
+    assert (found.whole, found.unnamed, found.faults) == (True, (), ())
+    assert "Zoë" in Checker().check(PUB, "The pub Zoë serves Thai food by the riverside.").invented
+    assert [str(triple.object) for triple in Checker().check(PUB, "The pub serves Thai food.").missing] == ["riverside"]
+
+
+@pytest.mark.parametrize("reading", ["published", "plain"])
+def test_it_has_no_name_to_miss_and_one_that_is_said_is_added(reading: Any) -> None:
+    right, named = "The pub serves Thai food by the riverside.", "The Mill is a pub with Thai food by the riverside."
+    assert (slot_errors(PUB, right, reading).slots, slot_errors(PUB, right, reading).all) == (3, ())
+    assert [(error.slot, error.said) for error in slot_errors(PUB, named, reading).added] == [("name", "The Mill")]
+    assert float(slot_error_rate([PUB], [right], reading)["ser.ser"]) == 0
+
+
+def test_its_coverage_counts_all_its_triples() -> None:
+    text = "The pub serves Thai food."
+    assert [check.mentioned for check in verify(PUB, text).checks] == [True, True, False]
+    for score, _ in (mentioned_values([PUB], [text]), whole_values(Checker(), [PUB], [text])):
+        assert score.value == pytest.approx(200 / 3)

@@ -1,0 +1,134 @@
+"""Texts that are true by construction, whatever the model would like to write: here it knows nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agggen.generation.generator import Generator
+from agggen.records import Plan, Record, Triple
+from agggen.verification.check import Checker
+from agggen.verification.learning import learn
+from agggen.verification.lexicon import Lexicon
+from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, TRAIN, VOSS, generator, plain
+
+STRICT = replace(SHORT, verify="strict", beam=replace(SHORT.beam, max_fact_tokens=12))
+FORMULA = Record("formula", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Zyx", "made by", "Plugh")))
+"""No predicate of it was in training."""
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("copying", [0.0, 6.0])
+def test_every_text_is_true(seed: int, copying: float) -> None:
+    for record, found in zip(RECORDS, generator(seed, copying=copying).generate(RECORDS, config=STRICT), strict=True):
+        (text,) = found
+        assert text.fulfilled, text.faults
+        assert Checker().check(record, text.text).faults == ()
+
+
+def test_a_free_text_is_not_and_says_so() -> None:
+    free = [found[0] for found in generator().generate(RECORDS, config=SHORT)]
+    assert not any(text.fulfilled for text in free)
+    assert all(text.faults or any(fact.missing for fact in text.facts) for text in free)
+
+
+def test_predicates_that_training_never_saw_are_named_and_said_by_plain_clauses() -> None:
+    ((some,), (none,)) = generator().generate([STRANGE, FORMULA], config=STRICT)
+    assert some.unknown_predicates == ("never-seen",)
+    assert none.unknown_predicates == ("never-seen", "made by")
+    assert none.text == "The never-seen of Zyx is Qwert 7.5. Zyx: made by: Plugh."
+    for text in (some, none):
+        clauses = [fact for fact in text.facts if set(fact.predicates) & set(text.unknown_predicates)]
+        assert all(fact.fallback for fact in clauses)
+        assert [fact.predicates for fact in clauses] == [(name,) for name in text.unknown_predicates]
+        assert text.fulfilled
+
+
+def test_an_unknown_predicate_keeps_its_place_in_a_human_plan() -> None:
+    for plan in ("[never-seen] [age]", "[age] [never-seen]", "[age never-seen]"):
+        ((text,),) = generator().generate([STRANGE], [Plan.parse(plan)], config=STRICT)
+        assert str(text.plan) == plan and text.fulfilled
+        assert text.text.index("7.5") < text.text.rindex("Plugh") if plan.startswith("[n") else True
+
+
+def test_a_fallback_is_the_corpus_s_own_wording_of_the_predicate() -> None:
+    people = [Record(name, (Triple(name, "age", str(30 + place)),)) for place, name in enumerate(("Ida", "Jon", "Kai"))]
+    told = [
+        Record(
+            r.id, r.triples, tuple(type(ODA.references[0])(f"{r.id} is {r.triples[0].object} years old.") for _ in "ab")
+        )
+        for r in people
+    ]
+    machine = generator()
+    taught = Generator(machine.model, machine.encoder, STRICT, learn(told))
+    record = Record("una", (Triple("Una Berg", "age", "77"),))
+    ((text,),) = taught.generate([record], config=replace(STRICT, beam=replace(STRICT.beam, max_fact_tokens=1)))
+    assert text.text == "Una Berg is 77 years old."
+    assert text.facts[0].fallback and text.fulfilled
+    plain_clause = Generator(machine.model, machine.encoder, STRICT, Lexicon())
+    ((text,),) = plain_clause.generate([record], config=replace(STRICT, beam=replace(STRICT.beam, max_fact_tokens=1)))
+    assert text.text == "The age of Una Berg is 77."
+
+
+def test_the_answer_says_what_was_checked() -> None:
+    ((text,),) = generator().generate([STRANGE], config=STRICT)
+    data = text.as_dict()
+    assert data["fulfilled"] is True
+    assert data["unknown_predicates"] == ["never-seen"]
+    assert [fact.get("fallback", False) for fact in data["facts"]] == [fact.fallback for fact in text.facts]  # type: ignore[attr-defined]
+
+
+def test_together_or_alone_the_texts_are_the_same() -> None:
+    together = generator().generate(RECORDS, config=STRICT)
+    assert plain(together) == plain([generator().generate([record], config=STRICT)[0] for record in RECORDS])
+
+
+def test_two_facts_may_say_the_same_long_value() -> None:
+    """Blocked n-grams are those of the model's words, not of names."""
+    long = "Saint Mary of the Lake"
+    record = Record("same", (Triple("Voss", "leader", long), Triple("Voss", "isPartOf", long)))
+    plan = Plan.parse("[leader] [isPartOf]")
+    ((text,),) = generator(copying=6.0).generate([record], [plan], config=STRICT)
+    assert text.fulfilled and text.text.count(long) == 2
+
+
+def test_known_records_are_planned_by_the_model_alone() -> None:
+    assert {record.id for record in TRAIN} == {"oda", "nils", "voss"}
+    for record, found in zip([ODA, NILS, VOSS], generator().generate([ODA, NILS, VOSS], config=STRICT), strict=True):
+        assert found[0].unknown_predicates == ()
+        assert sorted(found[0].plan.predicates) == sorted(record.predicates)
+
+
+TWO = Record("two", (Triple("Voss", "leader", "Tone Vik"), Triple("Nils", "leader", "Siv Dahl")))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_value_is_not_given_to_another_subject(seed: int) -> None:
+    """Once true by the check: "Voss ... It was discovered by", where "It" was to be the other subject."""
+    plan = Plan.parse("[leader] [leader_2]")
+    ((text,),) = generator(seed, copying=6.0).generate([TWO], [plan], config=STRICT)
+    first, second = (text.text[fact.start : fact.end] for fact in text.facts)
+    assert "Voss" in first and "Tone Vik" in first
+    assert "Nils" in second and "Siv Dahl" in second
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2020-13-01",
+        "2020-00-10",
+        "\u09e9rd",
+        "x in " * 400 + "y",
+        "(a " * 600,
+        "word " * 300 + "end",
+        "-",
+        "\U0001f525",
+    ],
+    ids=lambda value: value[:12],
+)
+def test_odd_values_are_said_or_marked(value: str) -> None:
+    record = Record("odd", (Triple("Voss", "leader", value), Triple("Voss", "population", "7")))
+    ((text,),) = generator().generate([record], config=STRICT)
+    assert text.fulfilled or text.faults
+    assert len(text.faults) < 9

@@ -1,0 +1,141 @@
+"""The report's page: it renders, asks for nothing, escapes every text, and holds the numbers and the samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from agggen_platform.report.content import Chart
+from agggen_platform.report.page import chosen, escaped, pieces, to_html, to_markdown, worst
+from tests.unit.report.examples import NASTY, report, row
+
+ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and its text by the elements around it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, str] = {}
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self.open):
+            self.inside[tag] = self.inside.get(tag, "") + data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_the_page_holds_numbers_samples_and_reasons_and_asks_for_nothing() -> None:
+    page = Page(to_html(report(ROWS, partial="Only 40 of 100 records.")))
+    for text in (
+        "Only 40 of 100 records.",
+        "41.25",
+        "40.00 to 42.50",
+        "nrefs:var|tok:13a",
+        "undefined",
+        "not computed: there is no Java here",
+        "None are on file.",
+        "Drawn by chance with seed 0.",
+        "Mill | p0 | value 0",
+        "'value 0' (p0) is not said whole",
+        "p0: no word of it",
+        "References: 1",
+    ):
+        assert text in page.inside["body"]
+    assert len(page.all("svg")) == 3
+    assert "10" in page.inside["svg"]
+    assert not any(page.all(tag) for tag in ("script", "link", "img", "iframe", "object", "base", "form"))
+    assert all((attributes.get("href") or "#").startswith("#") for _, attributes in page.elements)
+    assert "url(" not in page.inside["style"] and "@import" not in page.inside["style"]
+
+
+def test_identifiers_are_unique_and_every_link_and_label_leads_somewhere() -> None:
+    page = Page(to_html(report(ROWS)))
+    identifiers = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(set(identifiers)) == len(identifiers)
+    for _, attributes in page.elements:
+        names = [*(attributes.get("aria-labelledby") or "").split(), (attributes.get("href") or "#")[1:]]
+        assert {name for name in names if name} <= set(identifiers)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_no_text_breaks_out_of_the_page(slots: bool) -> None:
+    page = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))
+    found = Page(page)
+    assert not found.all("script")
+    assert len(found.all("style")) == 1
+    assert 'alert("x")' in found.inside["mark"]
+    assert ("missed: p0" in found.inside["body"]) == slots
+    page.encode("utf-8")  # no half surrogate pairs are left
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_marked_text_is_the_text_unchanged(size: int) -> None:
+    text = "  Mill — a café,\tserves  日本 🍣 food & <b> .  "
+    parts = pieces(row(5, size, text=text))
+    assert [number for number, _ in parts if number] == list(range(1, size + 1))
+    assert "".join(piece for _, piece in parts) == text
+
+
+def test_facts_that_overlap_are_not_marked_twice() -> None:
+    one = row(5, 2, text="abcdef")
+    first, second = one.facts
+    overlapping = replace(one, facts=(replace(first, end=4), replace(second, start=2)))
+    assert pieces(overlapping) == [(0, ""), (1, "abcd"), (0, "ef")]
+
+
+def test_samples_are_drawn_by_the_seed_in_the_order_of_the_corpus() -> None:
+    ids = [[r.record.id for r in chosen(report(ROWS, shown=10, seed=seed))] for seed in (1, 1, 2)]
+    assert ids[0] == ids[1] != ids[2]
+    assert len(set(ids[0])) == 10
+    assert ids[0] == sorted(ids[0], key=lambda name: int(name[1:]))
+    assert len(chosen(report(ROWS, shown=100))) == 40
+
+
+def test_the_worst_come_first_and_only_where_something_is_wrong() -> None:
+    rows = [row(1, 3, 0), row(2, 3, 1), row(3, 4, 2), row(4, 2, 2)]
+    assert [r.record.id for r in worst(report(rows))] == ["r4", "r3", "r2"]
+    assert [r.record.id for r in worst(report(rows, shown=1))] == ["r4"]
+    assert "No text has a fault (strict)" in to_html(report(rows[:1]))
+
+
+def test_bars_are_as_long_as_their_values_and_what_is_undefined_has_none() -> None:
+    bars = Chart("T", ("x", "y"), {"a": (10.0, 5.0), "b": (None, float("nan"))}).bars
+    assert [(bar.label, bar.share, bar.text) for bar in bars] == [("x", 1, "10.0 a"), ("y", 0.5, "5.0 a")]
+    assert Chart("T", (), {"a": ()}).bars == []
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def test_markdown_has_the_tables_of_the_page() -> None:
+    text = to_markdown(report(ROWS, partial="Only 3 records."))
+    assert "**Partial.** Only 3 records." in text
+    assert "| bleu | 41.25 | 40.00 to 42.50 | nrefs:var\\|tok:13a |" in text
+    assert "| meteor | - | - | not computed: there is no Java here |" in text
+    for caption in ("By the number of triples of a record", "By category", "By predicate", "How many triples share"):
+        assert f"**{caption}" in text
+
+
+def test_markdown_escapes_what_it_would_read_as_markup() -> None:
+    assert escaped("a|b_c *d* <i> [x](y) `z`\n#1 & 2") == ("a\\|b\\_c \\*d\\* \\<i\\> \\[x\\](y) \\`z\\` \\#1 &amp; 2")

@@ -1,0 +1,283 @@
+"""The sections of a report: the numbers are those of the modules that define them, the intervals are over records."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from agggen.corpora.elements import elements_records
+from agggen.errors import AggGenError
+from agggen.evaluation import protocols
+from agggen.evaluation.alignments import Positions, positions
+from agggen.evaluation.protocols import score_texts
+from agggen.evaluation.segments import SegmentStatistics
+from agggen.evaluation.values import VALUES, read_values
+from agggen.facts.config import segmenter
+from agggen.generation.results import WrittenFact
+from agggen.records import Plan, Record
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon
+from agggen_platform.report import Measure, Row, Section, sections
+from agggen_platform.report.build import reference_groups, rows_of
+from agggen_platform.report.sections import TextMetrics, protocol_of, text_scores
+from agggen_platform.report.tables import by_category
+
+ELEMENTS = [record for record in elements_records("dev") if len(record.triples) > 1][:40]
+
+
+def shuffled(plan: Plan, dice: random.Random) -> Plan:
+    """Another plan of the same predicates."""
+    names = list(plan.predicates)
+    dice.shuffle(names)
+    cut = sorted(dice.sample(range(1, len(names)), dice.randrange(len(names))))
+    return Plan(tuple(tuple(names[a:b]) for a, b in zip([0, *cut], [*cut, len(names)], strict=True)))
+
+
+def plans_of(records: Sequence[Record]) -> list[Plan]:
+    """The first reference's plan, in every other record shuffled."""
+    dice = random.Random(1)
+    first = [record.references[0].plan for record in records]
+    return [shuffled(plan, dice) if number % 2 else plan for number, plan in enumerate(first) if plan]
+
+
+def references_of(records: Sequence[Record]) -> list[list[Plan]]:
+    return [[reference.plan for reference in record.references if reference.plan] for record in records]
+
+
+def rows(records: Sequence[Record]) -> list[Row]:
+    """The first reference as a system's text, with its gold facts; every third text is the next record's."""
+    texts, facts = [], []
+    for number, record in enumerate(records):
+        other = records[(number + 1) % len(records)] if number % 3 == 0 else record
+        texts.append(other.references[0].text)
+        start, pieces = 0, []
+        for fact in record.references[0].facts or ():
+            end = min(start + len(fact.text), len(texts[-1]))
+            pieces.append(WrittenFact(start, end, tuple(fact.predicates or ()), ()))
+            start = end
+        facts.append(pieces)
+    plans = [record.references[0].plan for record in records]
+    return rows_of(records, texts, read_values(records, texts), plans, facts, {})
+
+
+def checked(
+    records: Sequence[Record], texts: Sequence[str], facts: Sequence[Sequence[WrittenFact]] | None = None
+) -> list[Row]:
+    values = read_values(records, texts)
+    none = [()] * len(texts)
+    return rows_of(records, texts, values, [None] * len(texts), facts or none, {"bleu": [7.0] * len(texts)})
+
+
+def faithfulness(rows: Sequence[Row], seed: int = 0) -> Section:
+    values = read_values([row.record for row in rows], [row.text for row in rows])
+    return sections.faithfulness(rows, values.statistics, seed)
+
+
+def gold(records: Sequence[Record]) -> tuple[list[Positions], list[Positions]]:
+    """Alignments with a fault in every fourth text, and gold ones."""
+    right = [positions(f.predicates or () for f in r.facts or ()) for record in records for r in record.references]
+    predicted: list[Positions] = []
+    for number, facts in enumerate(right):
+        moved = {name: place + 1 if i == 0 else None for i, (name, place) in enumerate(facts.items())}
+        predicted.append(facts if number % 4 else moved)
+    return predicted, right
+
+
+def computed(records: Sequence[Record], seed: int = 0) -> dict[str, Measure]:
+    made = rows(records)
+    offered = [[(row.text, row.plan), (row.text + " More.", row.plan)] for row in made if row.plan]
+    made_sections = [
+        faithfulness(made, seed),
+        sections.plans("plans", "Plans", plans_of(records), references_of(records), seed),
+        sections.adherence(made, seed),
+        sections.alignment({"viterbi": gold(records)}, seed),
+        sections.diversity([row.text for row in made], offered, seed),
+    ]
+    return {f"{section.key}/{one.name}": one for section in made_sections if section for one in section.measures}
+
+
+def test_every_interval_holds_the_value_and_depends_on_the_seed_alone() -> None:
+    first = computed(ELEMENTS)
+    assert {name for name, measure in first.items() if not measure.interval} == {
+        "diversity/distinct_1",
+        "diversity/distinct_2",
+    }
+    for name, measure in first.items():
+        if measure.interval:
+            low, high = measure.interval
+            assert low - 1e-9 <= float(measure.score or 0) <= high + 1e-9, name
+    assert computed(ELEMENTS) == first
+    assert computed(ELEMENTS, seed=1)["plans/nmi_avg"].interval != first["plans/nmi_avg"].interval
+    share = {name: float(first[f"alignment/viterbi_{name}"].score or 0) for name in ("precision", "recall", "accuracy")}
+    assert share["accuracy"] == pytest.approx(share["precision"] * share["recall"] / 100)
+    assert share["accuracy"] < share["recall"] < 100
+
+
+def test_a_measure_that_a_sample_may_leave_undefined_has_no_interval() -> None:
+    """Of two records one has two groups: tau counts there alone."""
+    records = [record for record in ELEMENTS if len(record.triples) > 2][:2]
+    found = [Plan((record.predicates,)) for record in records[:1]] + plans_of(records)[1:]
+    section = sections.plans("plans", "Plans", found, references_of(records), 0)
+    assert section is not None
+    intervals = {measure.name: measure.interval for measure in section.measures}
+    assert intervals["nmi_avg"] is not None
+    assert intervals["tau_avg"] is None
+
+
+def test_plans_of_references_may_leave_predicates_out() -> None:
+    found, references = [Plan.parse("[a] [b c]")], [[Plan.parse("[a] [b]")]]
+    section = sections.plans("plans", "Plans", found, references, 0, predicates=[("a", "b", "c")])
+    assert section and all(measure.score for measure in section.measures)
+
+
+# --- faithfulness ----------------------------------------------------------------------------------------------------
+
+
+def test_slot_errors_are_counted_where_the_predicates_are_slots_of_e2e() -> None:
+    pub = Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "riverside"]]})
+    (row,) = checked([pub], ["Aromi serves Italian food."])
+    assert sorted((kind, error.slot) for kind, error in row.mistakes) == [("missed", "area"), ("wrong", "food")]
+    names = [measure.name for measure in faithfulness([row]).measures]
+    parts = ("add", "miss", "wrong", "ser")
+    assert names == [*VALUES, *(f"ser.{part}" for part in parts), *(f"ser_plain.{part}" for part in parts)]
+    mill = Record.of({"id": "2", "triples": [["Mill", "builtIn", "1800"]]})
+    assert [row.slot_errors for row in checked([pub, mill], ["a", "b"])] == [None, None]
+
+
+MAYOR = Record.of({"id": "1", "triples": [["Rome", "country", "Italy"], ["Rome", "leader", "Ann Mary Black"]]})
+
+
+def test_what_a_text_does_not_say_is_named_by_both_checks() -> None:
+    silent, half = checked([MAYOR] * 2, ["Rome is in Italy.", "Rome in Italy is led by Ann Black."])
+    assert (silent.not_whole, list(silent.unmentioned)) == ({"leader": "missing"}, ["leader"])
+    assert "black" in silent.unmentioned["leader"] and silent.scores == {"bleu": 7.0}
+    assert (half.not_whole, half.unmentioned) == ({"leader": "part"}, {}), "two words of three are lenient's alone"
+
+
+def test_strict_and_lenient_values_faults_and_inventions_are_measured_apart() -> None:
+    texts = ["Rome in Italy is led by Ann Mary Black.", "Rome in Italy is led by Ann Black.", "Rome is in Italy."]
+    texts.append("Rome in Italy is led by Ann Mary Black, born in Oslo in 1950.")
+    scores = {m.name: m.score for m in faithfulness(checked([MAYOR] * 4, texts)).measures if m.score}
+    expected = {"values_whole": 75, "values_lenient": 87.5, "texts_without_faults": 25, "invented": 50}
+    assert {name: score.value for name, score in scores.items()} == pytest.approx(expected)
+    assert scores["values_whole"].signature == (
+        "values said whole (strict)|lexicon:none|triples:8|said:literal 6,rule 0,lexicon 0,phrase 0"
+    )
+    assert scores["values_lenient"].signature.startswith("values mentioned (lenient: 60 % of the words)|")
+    assert "threshold:0.6" in scores["values_lenient"].signature
+    assert scores["invented"].signature == "invented values per 100 texts (strict)|lexicon:none|texts:4"
+
+
+def test_a_lexicon_counts_and_is_named() -> None:
+    lexicon = Lexicon(variants={"Italy": ("Italian",), "Ann Mary Black": ("Ann Black", "A. Black")})
+    found = read_values([MAYOR], ["Italian Rome is led by Ann Black."], Checker(lexicon)).statistics["values_whole"]
+    assert found.corpus().value == 100
+    assert found.signature.endswith("|lexicon:3 variants|triples:2|said:literal 0,rule 0,lexicon 2,phrase 0")
+
+
+def test_a_fault_outside_the_facts_leaves_a_text_unfulfilled() -> None:
+    texts = ["Rome in Italy is led by Ann Mary Black.", "Rome in Italy is led by Ann Mary Black of Oslo."]
+    facts = [[WrittenFact(0, len(text), ("country", "leader"), ())] for text in texts]
+    (fulfilled,) = (m for m in faithfulness(checked([MAYOR] * 2, texts, facts)).measures if m.name == "fulfilled")
+    assert fulfilled.score and fulfilled.score.value == 0.5 and "(strict)" in fulfilled.score.signature
+
+
+def test_groups_of_references_come_from_their_plans_or_else_from_rules() -> None:
+    planned = ELEMENTS[:5]
+    sizes, source = reference_groups(planned, segmenter("clauses"))
+    assert sizes == [len(state) for plans in references_of(planned) for plan in plans for state in plan.states]
+    assert "own plans" in source
+    triples = [["Rome", "country", "Italy"], ["Rome", "leader", "Ann Black"], ["Rome", "river", "Tiber"]]
+    texts = ["Rome is in Italy and on the Tiber. Its mayor is Ann Black.", "Rome is a city."]
+    bare = Record.of({"id": "1", "triples": triples, "references": texts})
+    sizes, source = reference_groups([bare], segmenter("sentences"))
+    assert sorted(sizes) == [1, 2]
+    assert "'sentences'" in source
+
+
+# --- texts against references ----------------------------------------------------------------------------------------
+
+RECORDS = list(elements_records("dev"))[:24]
+TEXTS = [record.references[0].text.replace(" a ", " the ") for record in RECORDS]
+REFERENCES = [[reference.text for reference in record.references[1:]] for record in RECORDS]
+SCORED = [
+    Record(record.id, record.triples, record.references[1:], "metal" if number % 2 else "gas")
+    for number, record in enumerate(RECORDS)
+]
+
+
+def test_a_protocol_comes_before_plain_sacrebleu_with_intervals_and_scores_of_each_text() -> None:
+    found = text_scores(TextMetrics("webnlg-2017", meteor=False), SCORED, TEXTS)
+    assert [section.key for section in found.sections] == ["webnlg-2017", "plain"]
+    expected = score_texts("webnlg-2017", TEXTS, REFERENCES, ["bleu", "ter"])
+    bleu, meteor, ter = found.sections[0].measures
+    assert (meteor.score, meteor.reason) == (None, "--no-meteor was given")
+    for measure in (bleu, ter):
+        assert measure.score == expected[measure.name]
+        low, high = measure.interval or (math.nan, math.nan)
+        assert low < measure.score.value < high
+    assert {"webnlg-2017/bleu", "webnlg-2017/ter", "plain/bleu", "plain/chrf", "plain/ter"} == set(found.single)
+    assert all(len(values) == len(TEXTS) for values in found.single.values())
+
+
+def test_plain_alone_is_reported_once_and_one_record_has_no_intervals() -> None:
+    assert [section.key for section in text_scores(TextMetrics(), SCORED, TEXTS).sections] == ["plain"]
+    (only,) = text_scores(TextMetrics("plain", ("chrf",)), SCORED[:1], TEXTS[:1]).sections
+    assert [(measure.name, measure.interval) for measure in only.measures] == [("chrf", None)]
+
+
+def test_a_metric_that_fails_leaves_the_others_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(
+        protocol: str, texts: Sequence[str], references: Sequence[Sequence[str]], metrics: Sequence[str] | None = None
+    ) -> dict[str, SegmentStatistics]:
+        if "meteor" in (metrics or ()):
+            raise AggGenError("METEOR needs a Java runtime")
+        return protocols.measure(protocol, texts, references, metrics)
+
+    monkeypatch.setattr(sections, "measure", measure)
+    monkeypatch.setattr(sections.shutil, "which", lambda name: "java")
+    section = text_scores(TextMetrics("webnlg-2017"), SCORED, TEXTS).sections[0]
+    reasons = {measure.name: measure.reason for measure in section.measures}
+    assert reasons == {"bleu": "", "meteor": "METEOR needs a Java runtime", "ter": ""}
+    with pytest.raises(AggGenError, match="needs a Java runtime"):
+        text_scores(TextMetrics("webnlg-2017", ("meteor",)), SCORED, TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("webnlg",), "there is no protocol 'webnlg'; there are plain, e2e, webnlg-2017"),
+        (("e2e", ("ter",)), "protocol e2e has no metric 'ter'; it has bleu, nist"),
+        (("e2e", ()), "no metric is named; protocol e2e has bleu"),
+        (("e2e", ("meteor",), False), "exclude each other"),
+        (("e2e", ("bleu", "cider")), "cider needs a Java runtime"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(
+    arguments: tuple[object, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sections, "package_version", lambda: "1.2")
+    monkeypatch.setattr(sections.shutil, "which", lambda name: None)
+    TextMetrics("e2e")  # METEOR was not asked for by name
+    with pytest.raises(AggGenError, match=re.escape(message)):
+        TextMetrics(*arguments)  # type: ignore[arg-type]
+
+
+def test_corpora_have_the_protocols_of_their_published_scores() -> None:
+    names = ("webnlg", "webnlg-1.6", "e2e", "e2e-cleaned", "elements", "my restaurants")
+    assert [protocol_of(name) for name in names] == ["webnlg-2017"] * 2 + ["e2e"] * 2 + ["plain"] * 2
+
+
+def test_scores_of_parts_are_those_of_the_parts_alone() -> None:
+    table = by_category(checked(SCORED, TEXTS), text_scores(TextMetrics(), SCORED, TEXTS).plain)
+    assert table is not None
+    for part in table.as_dicts():
+        places = [place for place, record in enumerate(SCORED) if record.category == part["category"]]
+        alone = score_texts("plain", [TEXTS[i] for i in places], [REFERENCES[i] for i in places], ["bleu", "chrf"])
+        assert part["records"] == len(places) == 12
+        assert part["BLEU"] == pytest.approx(alone["bleu"].value)
+        assert part["chrF"] == pytest.approx(alone["chrf"].value)

@@ -1,0 +1,330 @@
+"""Who may ask, and how much at once: keys, host names, origins, sizes of bodies, admission."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from agggen.errors import ConfigError
+from agggen_platform.serving.config import HttpConfig, LimitsConfig, SecurityConfig, ServeConfig
+from agggen_platform.serving.keys import add_key, new_key
+from serve.api import api
+from serve.errors import Problem
+from serve.limits import Admission, StreamBody, StreamBuffer
+from serve.security import key_ring
+from tests.unit.serve.api_calls import records
+from tests.unit.serve.http_calls import Server, client, part, pieces, problem, scope
+from tests.unit.serve.stub_engine import StubEngine
+
+JSON = {"Content-Type": "application/json"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+ASKED = {"json": {"records": records("a")}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.txt"
+
+
+@pytest.fixture
+def key(file: Path) -> str:
+    key, line = new_key("alice")
+    add_key(file, line)
+    return key
+
+
+def keyed(stub: StubEngine, file: Path, **security: Any) -> ASGIApp:
+    """An endpoint that other machines reach."""
+    settings = SecurityConfig(keys_file=str(file), **security)
+    return api(stub, ServeConfig(bundle="b", http=HttpConfig(host="0.0.0.0"), security=settings))
+
+
+def ask(app: ASGIApp, method: str = "POST", path: str = "/v1/generate", **request: Any) -> httpx.Response:
+    async def call() -> httpx.Response:
+        async with client(app) as http:
+            return await http.request(method, path, **request)
+
+    return asyncio.run(call())
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_opens_by_either_header(stub: StubEngine, file: Path, key: str) -> None:
+    app = keyed(stub, file)
+    for headers in ({"Authorization": f"Bearer {key}"}, {"authorization": f"bearer {key}"}, {"X-API-Key": key}):
+        assert ask(app, headers={**headers, "Host": "any.example"}, **ASKED).status_code == 200
+    assert ask(app, "GET", "/healthz").status_code == ask(app, "GET", "/readyz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "KEY"},
+        {"Authorization": "Basic KEY"},
+        {"Authorization": "Bearer nonsense"},
+        {"Authorization": b"Bearer \xff\xfe"},
+        {"X-API-Key": ""},
+        {"X-API-Key": "KEYx"},
+        {"Authorization": "Bearer nonsense", "X-API-Key": "KEY"},
+        {"Cookie": "key=KEY"},
+    ],
+    ids=str,
+)
+def test_without_a_valid_key_nothing_is_read_or_done(
+    stub: StubEngine, file: Path, key: str, headers: dict[str, str | bytes]
+) -> None:
+    app = keyed(stub, file)
+    sent = {name: value.replace("KEY", key) if isinstance(value, str) else value for name, value in headers.items()}
+    unread = Server()  # no byte of the body ever comes
+    for path in ("/v1/generate", "/v1/plan", "/v1/generate:stream", f"/v1/align?key={key}"):
+        response = ask(app, path=path, headers=sent, content=b"{")
+        assert problem(response)["status"] == 401 and key not in response.text
+        assert response.headers["www-authenticate"].startswith('Bearer realm="agggen"')
+    assert ask(app, "GET", "/v1/model", headers=sent).status_code == 401
+    lines = [(name.lower().encode(), v if isinstance(v, bytes) else v.encode()) for name, v in sent.items()]
+    asyncio.run(asyncio.wait_for(app(scope(headers=lines), unread.receive, unread.send), 20))
+    assert unread.status == 401 and not stub.calls
+
+
+def test_an_endpoint_that_others_reach_must_have_keys(file: Path, key: str) -> None:
+    def config(host: str, keys: Path | None) -> ServeConfig:
+        security = SecurityConfig(keys_file=str(keys) if keys else None)
+        return ServeConfig(bundle="b", http=HttpConfig(host=host), security=security)
+
+    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org", "unknown", ""):
+        with pytest.raises(ConfigError, match="agggen serve-key"):
+            key_ring(config(host, None))
+        with pytest.raises(ConfigError, match="cannot be read"):
+            key_ring(config(host, file.with_name("missing")))
+        assert key_ring(config(host, file)) is not None
+    for host in ("127.0.0.1", "localhost", "::1"):
+        assert key_ring(config(host, None)) is None
+        assert key_ring(config(host, file)) is not None, "keys are asked for on loopback too"
+    file.write_text("# none yet\n")
+    with pytest.raises(ConfigError, match="holds no key"):
+        key_ring(config("0.0.0.0", file))
+    with pytest.raises(ConfigError, match="cors_origins"):
+        key_ring(ServeConfig(bundle="b", security=SecurityConfig(cors_origins=("*",))))
+
+
+# --- browsers -------------------------------------------------------------------------------------------------------
+
+LOCAL = [
+    "localhost",
+    "localhost:8000",
+    "LOCALHOST:8000",
+    "127.0.0.1:8000",
+    "127.1.2.3",
+    "[::1]:8000",
+    "studio.internal",
+]
+ELSEWHERE = [
+    "evil.example",
+    "localhost.evil.example",
+    "localhost@evil.example",
+    "evil.example@localhost",
+    "127.0.0.1.evil.example",
+    "0.0.0.0:8000",
+    "192.168.1.7",
+    "[::]",
+    "[::1",
+    "localhost:port",
+    "",
+]
+
+
+@pytest.mark.parametrize("host", LOCAL + ELSEWHERE)
+def test_without_keys_the_host_must_be_this_machine(stub: StubEngine, host: str) -> None:
+    app = api(stub, ServeConfig(bundle="b", security=SecurityConfig(hosts=("Studio.Internal",))))
+    response = ask(app, headers={"Host": host}, **ASKED)
+    assert response.status_code == (200 if host in LOCAL else 403)
+    assert bool(stub.calls) == (host in LOCAL)
+
+
+def test_a_request_without_a_host_or_with_two_is_refused(stub: StubEngine) -> None:
+    for lines in ([], [(b"host", b"localhost"), (b"host", b"evil.example")]):
+        server = Server(part(b"", more=False))
+        asyncio.run(api(stub, ServeConfig(bundle="b"))({**scope(), "headers": lines}, server.receive, server.send))
+        assert server.status == 403
+
+
+def test_scripts_of_other_sites_can_send_nothing_that_is_read(stub: StubEngine) -> None:
+    """A browser sends these without asking first; everything else needs a preflight, which is not answered."""
+    app = api(stub, ServeConfig(bundle="b"))
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        headers = {"Origin": "http://evil.example", "Content-Type": kind}
+        assert ask(app, headers=headers, content=b'{"records": []}').status_code == 415
+    preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    response = ask(app, "OPTIONS", headers=preflight)
+    assert response.status_code == 405 and "access-control-allow-origin" not in response.headers
+    assert not stub.calls
+
+
+def test_pages_of_named_origins_may_ask_with_a_key(stub: StubEngine, file: Path, key: str) -> None:
+    app = keyed(stub, file, cors_origins=("https://app.example",))
+    preflight = {
+        "Origin": "https://app.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "X-API-Key,X-Deadline-Seconds",
+    }
+    allowed = ask(app, "OPTIONS", headers=preflight)
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://app.example")
+    assert "access-control-allow-credentials" not in allowed.headers
+    assert ask(app, "OPTIONS", headers={**preflight, "Origin": "https://evil.example"}).status_code == 400
+    for headers, status in (({}, 401), ({"X-API-Key": key}, 200)):  # the page may read why
+        response = ask(app, headers={"Origin": "https://app.example", **headers}, **ASKED)
+        assert response.status_code == status
+        assert response.headers["access-control-allow-origin"] == "https://app.example"
+        assert "Retry-After" in response.headers["access-control-expose-headers"]
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+SMALL = ServeConfig(bundle="b", limits=LimitsConfig(body_bytes=100, stream_bytes=200))
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/generate", {"content-length": "101"}, 413),
+        ("/v1/generate", {"content-length": "9" * 900}, 413),
+        ("/v1/generate", {"content-length": "-1"}, 400),
+        ("/v1/generate", {"content-length": "1e3"}, 400),
+        ("/v1/generate", {"content-length": "٣"}, 400),
+        ("/v1/generate:stream", {"content-length": "201"}, 413),
+        ("/v1/generate", {"content-encoding": "gzip"}, 415),
+        ("/v1/generate", {"content-encoding": "identity, br"}, 415),
+        ("/v1/generate:stream", {"content-encoding": "ZSTD"}, 415),
+    ],
+)
+def test_a_bad_head_is_refused_before_any_of_the_body_comes(
+    stub: StubEngine, path: str, headers: dict[str, str], status: int
+) -> None:
+    kind = NDJSON if path.endswith("stream") else JSON
+    lines = [(name.lower().encode(), value.encode()) for name, value in {**kind, **headers}.items()]
+    server = Server()
+    app = api(stub, SMALL)
+    asyncio.run(asyncio.wait_for(app(scope(path, headers=lines), server.receive, server.send), 20))
+    assert server.status == status
+
+
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_long(stub: StubEngine) -> None:
+    lines = [(b"content-type", b"application/json"), (b"content-length", b"3")]  # it lies
+    for headers in (lines[:1], lines):
+        server = Server(part(b" " * 99), part(b"xx"))  # and then nothing: more is not waited for
+        app = api(stub, SMALL)
+        asyncio.run(asyncio.wait_for(app(scope(headers=headers), server.receive, server.send), 20))
+        assert server.status == 413 and b"too-large" in server.body and b"100" in server.body
+
+
+def test_a_body_that_does_not_arrive_is_given_up(stub: StubEngine) -> None:
+    server = Server(part(b'{"records"'))
+    app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(deadline_s=0.05)))
+    lines = [(b"content-type", b"application/json")]
+    asyncio.run(asyncio.wait_for(app(scope(headers=lines), server.receive, server.send), 20))
+    assert server.status == 504 and b"did not arrive" in server.body
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def collected(chunks: AsyncIterator[bytes]) -> bytes:
+    return b"".join([chunk async for chunk in chunks])
+
+
+def test_streams_are_received_ahead_within_their_limits() -> None:
+    async def check() -> None:
+        buffer = StreamBuffer(LimitsConfig(stream_bytes=100, stream_buffer_bytes=60))
+        servers = [Server(part(b"a" * 40)), Server(part(b"b" * 20))]
+        bodies = [StreamBody(server.receive, buffer) for server in servers]
+        receiving = [asyncio.create_task(body.receive()) for body in bodies]
+        await until(lambda: buffer.waiting == 60)
+        for server in servers:  # neither body was read: the first of them to bring more ends
+            server.coming.put_nowait(part(b"c", more=False))
+        await asyncio.wait(receiving, timeout=0.05)
+        for body in bodies:
+            with pytest.raises(Problem, match="buffer of all streams"):
+                await collected(body.pieces())
+        for body in bodies:
+            body.close()
+        assert buffer.waiting == 0
+        for task in receiving:
+            task.cancel()
+
+    asyncio.run(check())
+
+
+def test_a_stream_arrives_whole_and_in_order_and_ends_where_it_is_too_long(stub: StubEngine) -> None:
+    async def check() -> None:
+        buffer = StreamBuffer(LimitsConfig(stream_bytes=200_000))
+        data = bytes(range(250)) * 600
+        server = Server(*(part(data[i : i + 7_000]) for i in range(0, len(data), 7_000)), part(b"", more=False))
+        body = StreamBody(server.receive, buffer)
+        receiving = asyncio.create_task(body.receive())
+        assert await collected(body.pieces()) == data and buffer.waiting == 0
+        receiving.cancel()
+
+    asyncio.run(check())
+    response = ask(api(stub, SMALL), path="/v1/generate:stream", content=pieces(b" " * 150, b" " * 60), headers=NDJSON)
+    assert '"end"' in response.text and "too-large" in response.text
+
+
+# --- admission ------------------------------------------------------------------------------------------------------
+
+
+def test_more_requests_than_the_queue_holds_are_refused_at_once_and_places_are_given_back(stub: StubEngine) -> None:
+    async def check() -> None:
+        stub.hold = asyncio.Event()
+        app = api(stub, ServeConfig(bundle="b", limits=LimitsConfig(queue=3)))
+        async with client(app) as http:
+            waiting = [asyncio.create_task(http.post("/v1/generate", **ASKED)) for _ in range(2)]
+            stream = {"content": b'{"triples": [["a", "b", "c"]]}', "headers": NDJSON}
+            waiting.append(asyncio.create_task(http.post("/v1/generate:stream", **stream)))
+            await until(lambda: stub.begun == 3)
+            refused = await http.post("/v1/generate", **ASKED)
+            assert (problem(refused)["status"], refused.headers["Retry-After"]) == (429, "1")
+            assert (await http.get("/healthz")).status_code == (await http.get("/readyz")).status_code == 200
+            waiting[0].cancel()
+            await asyncio.wait({waiting[0]})
+            stub.hold.set()
+            assert [(await task).status_code for task in waiting[1:]] == [200, 200]
+            assert (await http.post("/v1/generate", **ASKED)).status_code == 200
+            stub.error = KeyError("inside")
+            assert [(await http.post("/v1/generate", **ASKED)).status_code for _ in range(5)] == [500] * 5
+
+    asyncio.run(check())
+
+
+def test_an_endpoint_that_shuts_down_finishes_what_is_active(stub: StubEngine) -> None:
+    async def check() -> None:
+        stub.hold = asyncio.Event()
+        admission = Admission(10)
+        async with client(api(stub, ServeConfig(bundle="b"), admission=admission)) as http:
+            active = asyncio.create_task(http.post("/v1/generate", **ASKED))
+            await until(lambda: stub.begun == 1)
+            closing = asyncio.create_task(admission.close())
+            await asyncio.sleep(0.01)
+            refused = await http.post("/v1/generate", **ASKED)
+            assert (refused.status_code, problem(refused)["retryable"]) == (503, True)
+            assert (await http.get("/readyz")).status_code == 503
+            assert (await http.get("/healthz")).status_code == 200 and not closing.done()
+            stub.hold.set()
+            assert (await active).status_code == 200
+            await asyncio.wait_for(closing, 20)
+            admission.open()
+            assert (await http.post("/v1/generate", **ASKED)).status_code == 200
+
+    asyncio.run(check())

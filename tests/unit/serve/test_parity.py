@@ -1,0 +1,152 @@
+"""The same record and settings give the same plans and texts in library, command, bulk, endpoint and evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.bundle import load_bundle, save_bundle
+from agggen.corpora.elements import elements_records
+from agggen.evaluation.held_out import write
+from agggen.generation.generator import Generation, Generator, InferenceConfig
+from agggen.records import Plan, Record, Triple
+from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.rows import RowWriter
+from agggen_platform.serving.config import BatchConfig, ServeConfig
+from serve.engine import Job
+from serve.generator import GeneratorReplica
+from serve.planner import PlannerReplica
+from tests.command import command
+
+RECORDS = sorted((r for r in elements_records("dev") if len(r.triples) > 1), key=lambda r: len(r.triples))[:3]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "level": {"level": 1},
+    "reward": {"level": 2, "group_reward": 0.5},
+    "two-stage": {"planner": "two-stage"},
+    "sample": {"planner": "sample", "plans": 3, "top_p": 0.8, "seed": 4},
+    "random order": {"ablation": "random-order", "seed": 4},
+}
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def bundle(request: pytest.FixtureRequest, bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with settings of its own."""
+    path = tmp_path_factory.mktemp("settings") / "bundle"
+    loaded = load_bundle(bundle_path)
+    save_bundle(path, replace(loaded, inference=replace(loaded.inference, **SETTINGS[request.param])))
+    return path
+
+
+@pytest.fixture(scope="module")
+def generator(bundle: Path) -> Generator:
+    return load_bundle(bundle).generator()
+
+
+@pytest.fixture(scope="module")
+def texts(generator: Generator) -> list[Generation]:
+    """What the library writes."""
+    return [best for best, *_ in generator.generate(RECORDS)]
+
+
+def triples(record: Record) -> list[list[str]]:
+    return [[triple.subject, triple.predicate, triple.object] for triple in record.triples]
+
+
+def plans_of(answers: list[dict[str, Any]]) -> list[list[tuple[str, float]]]:
+    return [[(plan["plan"], plan["log_probability"]) for plan in answer["plans"]] for answer in answers]
+
+
+def test_a_text_has_one_of_the_plans_that_planning_gives(generator: Generator, texts: list[Generation]) -> None:
+    for text, planned in zip(texts, generator.planner.plan(RECORDS), strict=True):
+        assert text.plan in [one.plan for one in planned]
+        assert {text.plan_search} == {one.search for one in planned}
+
+
+def test_the_command_plans_and_writes_as_the_library(
+    bundle: Path, generator: Generator, texts: list[Generation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(json.dumps({"id": r.id, "triples": triples(r)}) for r in RECORDS))
+    run = command(capsys)
+
+    def answers(what: str) -> list[dict[str, Any]]:
+        _, out, _ = run(what, bundle, "-i", source)
+        return [json.loads(line) for line in out.splitlines()]
+
+    planned, written = answers("plan"), answers("generate")
+    library = generator.planner.plan(RECORDS, 5)
+    assert plans_of(planned) == [[(str(one.plan), one.log_probability) for one in plans] for plans in library]
+    assert [answer["search"] for answer in planned] == [plans[0].search for plans in library]
+    assert written == [text.as_dict() for text in texts]
+
+
+def test_bulk_writes_as_the_library(bundle: Path, generator: Generator, texts: list[Generation]) -> None:
+    writer = RowWriter(generator, "fingerprint", BulkConfig(inference=generator.config))
+    keys = ("subject", "predicate", "object")
+    rows = [{"id": r.id, "triples": [dict(zip(keys, t, strict=True)) for t in triples(r)]} for r in RECORDS]
+    answers = writer.rows(rows, 1)
+    assert [(a["text"], a["plan"], a["plan_search"]) for a in answers] == [
+        (text.text, str(text.plan), text.plan_search) for text in texts
+    ]
+
+
+def test_the_endpoint_plans_and_writes_as_the_library(
+    bundle: Path, generator: Generator, texts: list[Generation]
+) -> None:
+    config = ServeConfig(str(bundle), batch=BatchConfig(wait_ms=0))
+    planner, writer = PlannerReplica(config, str(bundle)), GeneratorReplica(config, str(bundle))
+
+    async def ask() -> Any:
+        jobs = [Job(record) for record in RECORDS]
+        candidates = await planner.candidates(jobs, 60.0)
+        written = await writer.write(jobs, candidates.answers, candidates.model, 60.0)
+        return (await planner.plan(jobs, 5, 60.0)).answers, [found[0] for found in written.answers]
+
+    planned, written = asyncio.run(ask())
+    assert planned == generator.planner.plan(RECORDS, 5)
+    assert [(text.text, text.plan) for text in written] == [(text.text, text.plan) for text in texts]
+
+
+def test_an_evaluation_plans_under_the_settings_that_it_writes_under(generator: Generator, bundle_path: Path) -> None:
+    """Also where the settings are not the generator's own."""
+    plain = load_bundle(bundle_path).generator()
+    for machine, config in ((generator, None), (plain, generator.config)):
+        written = write(machine, RECORDS, config)
+        assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
+
+
+def test_a_partial_plan_is_completed_within_the_level(bundle_path: Path) -> None:
+    machine = load_bundle(bundle_path).generator()
+    config = replace(machine.config, level=1)
+    for record in RECORDS:
+        start = Plan((record.predicates[:1],))
+        ((best,),) = machine.generate([record], [start], complete=True, config=config)
+        assert best.plan.states[0] == start.states[0]
+        assert all(len(group) == 1 for group in best.plan.states)
+
+
+def test_large_records_get_no_false_probability(bundle_path: Path) -> None:
+    """Beyond what can be summed over there is none, in plans and in texts, and the answer says how plans were found."""
+    machine = load_bundle(bundle_path).generator()
+    names = [name for name in machine.encoder.predicates[1:] if not name.endswith("_2")]
+    large = Record("large", tuple(Triple("Neon", name, f"x{place}") for place, name in enumerate(names[:14])))
+    assert len(large.triples) == 14
+    (plans,) = machine.planner.plan([large], 3)
+    assert all(one.log_probability is None and one.search in ("exact", "beam") for one in plans)
+    ((best,),) = machine.generate([large])
+    assert best.plan_log_probability is None and math.isfinite(best.score)
+    assert machine.planner.plan([RECORDS[0]], 1)[0][0].search == "exact"
+
+
+def test_sampled_plans_are_different_and_repeatable(bundle_path: Path) -> None:
+    planner = load_bundle(bundle_path).generator().planner
+    drawn = [planner.plan(RECORDS, 4, InferenceConfig(planner="sample", seed=seed, top_p=1.0)) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    for plans in drawn[0]:
+        assert len({one.plan for one in plans}) == len(plans)

@@ -1,0 +1,164 @@
+"""The process behind AllenNLP's frames: it cannot block us, its death says why, and nothing of it is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.srl.errors import WorkerDied
+from agggen_platform.srl.process import JsonLinesProcess
+
+ECHO = "import sys\nfor line in sys.stdin: sys.stdout.write(line); sys.stdout.flush()"
+
+
+def child(code: str, scratch: Path | None = None) -> JsonLinesProcess:
+    return JsonLinesProcess([sys.executable, "-I", "-c", code], dict(os.environ), scratch)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether there is no such process, not even an unreaped one."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_questions_are_answered_one_by_one() -> None:
+    process = child(ECHO)
+    for number in range(3):
+        assert process.ask({"number": number, "text": "a\u2028b\nü"}, 30) == {"number": number, "text": "a\u2028b\nü"}
+    process.close()
+    assert is_gone(process.pid)
+
+
+def test_nothing_blocks_when_every_pipe_is_full() -> None:
+    """The child talks before it reads, and echoes more than a pipe holds."""
+    process = child(f"import sys\nsys.stderr.write('noise\\n' * 500_000); sys.stderr.flush()\n{ECHO}")
+    message = {"text": "x" * 8_000_000}
+    assert process.ask(message, 60) == message
+    process.close()
+
+
+def test_an_exit_says_its_status_and_the_last_lines() -> None:
+    code = "import sys\nfor n in range(50): print('line', n, file=sys.stderr)\nsys.stdin.readline(); sys.exit(7)"
+    process = child(code)
+    with pytest.raises(WorkerDied, match=r"exit status 7; its last lines:(?s:.*)line 48\n  line 49$") as error:
+        process.ask({}, 30)
+    assert "line 30" not in str(error.value)
+    assert is_gone(process.pid)
+
+
+def test_a_signal_is_named() -> None:
+    process = child("import os, sys\nsys.stdin.readline(); os.kill(os.getpid(), 9)")
+    with pytest.raises(WorkerDied, match="killed by SIGKILL; it said nothing on standard error"):
+        process.ask({}, 30)
+    assert not process.is_alive
+
+
+def test_a_death_while_it_is_written_to_is_seen() -> None:
+    process = child("import os, sys\nos.close(0); print('no more', file=sys.stderr); sys.exit(1)")
+    with pytest.raises(WorkerDied, match=r"exit status 1(?s:.*)no more"):
+        process.ask({"text": "x" * 8_000_000}, 30)
+
+
+def test_a_child_that_does_not_answer_in_time_is_ended() -> None:
+    process = child("import sys, time\nprint('thinking', file=sys.stderr, flush=True); time.sleep(600)")
+    with pytest.raises(WorkerDied, match=r"did not answer within 1 s(?s:.*)thinking"):
+        process.ask({}, 1)
+    assert is_gone(process.pid)
+
+
+def test_what_is_no_json_object_is_refused() -> None:
+    for answer in ("hello", "[1]"):
+        process = child(
+            f"import sys\nsys.stdin.readline(); sys.stdout.write('{answer}\\n'); sys.stdout.flush(); input()"
+        )
+        with pytest.raises(WorkerDied, match="no JSON object"):
+            process.ask({}, 30)
+        assert is_gone(process.pid)
+
+
+def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the next question would get the answer to this one."""
+    process = child(ECHO)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "_exchange", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        process.ask({}, 30)
+    assert is_gone(process.pid)
+
+
+def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with pytest.raises(WorkerDied, match=r"cannot start .*absent: No such file"):
+        JsonLinesProcess([tmp_path / "absent"], {}, scratch)
+    assert not scratch.exists()
+
+
+def test_close_lets_the_child_finish_and_clears_up(tmp_path: Path) -> None:
+    scratch, sign = tmp_path / "scratch", tmp_path / "sign"
+    scratch.mkdir()
+    process = child(f"{ECHO}\nopen({str(sign)!r}, 'w').close()", scratch)
+    process.ask({}, 30)
+    process.close(grace=30)
+    assert sign.exists()
+    assert not scratch.exists()
+    process.close()  # once more does no harm
+
+
+def test_a_child_that_does_not_want_to_end_is_ended() -> None:
+    process = child("import time\ntime.sleep(600)")
+    process.close(grace=0.2)
+    assert is_gone(process.pid)
+
+
+def test_a_dropped_one_is_ended() -> None:
+    process = child(ECHO)
+    pid = process.pid
+    del process
+    gc.collect()
+    assert is_gone(pid)
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "1 / 0"])
+def test_nothing_outlives_the_program(ending: str) -> None:
+    code = (
+        "import os, sys\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
+        f"process = JsonLinesProcess([sys.executable, '-c', {ECHO!r}], dict(os.environ))\n"
+        f"process.ask({{}}, 30)\nprint(process.pid, flush=True)\n{ending}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert is_gone(int(done.stdout)), done.stderr
+
+
+def test_a_fork_does_not_end_its_parents_child() -> None:
+    """A forked process that ends normally runs the same clean-up code."""
+    code = (
+        "import os, sys\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
+        f"process = JsonLinesProcess([sys.executable, '-c', {ECHO!r}], dict(os.environ))\n"
+        "if (pid := os.fork()) == 0: sys.exit(0)\n"
+        "os.waitpid(pid, 0)\nprint(process.ask({'still': 'there'}, 30))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "{'still': 'there'}", done.stderr

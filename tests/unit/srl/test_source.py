@@ -1,0 +1,300 @@
+"""AllenNLP's frame source against a worker that needs no AllenNLP and dies, hangs and babbles on demand."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import AggGenError, ConfigError
+from agggen.facts.config import AllenNLPConfig
+from agggen.facts.framed import FrameSegmenter
+from agggen.facts.frames import Frame, FrameSource, Phrase, Words
+from agggen_platform.srl import environment
+from agggen_platform.srl.environment import NEEDED
+from agggen_platform.srl.errors import AllenNLPError
+from agggen_platform.srl.source import AllenNLPFrames, NoFrames
+from tests.unit.facts.role_notation import joined
+from tests.unit.srl.test_process import is_gone, wait_until
+
+FAKE = Path(__file__).with_name("fake_worker.py")
+
+
+class Verbs:
+    """A frame source that knows some verbs and nothing else."""
+
+    name = "verbs"
+
+    def __init__(self, fingerprint: str = "verbs-1") -> None:
+        self.fingerprint = fingerprint
+
+    def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
+        return [
+            tuple(Frame(i, (Phrase("V", i, i + 1),)) for i, word in enumerate(sentence.words) if word in ("runs", "is"))
+            for sentence in sentences
+        ]
+
+
+def fake_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Looks like AllenNLP's environment, with the fake worker in place of the real one."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    for name in NEEDED:
+        about = folder / "lib" / "python3.10" / "site-packages" / f"{name}-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    monkeypatch.setattr(environment, "WORKER", FAKE)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    fake_environment(tmp_path / "env", monkeypatch)
+    return tmp_path
+
+
+Make = Callable[..., AllenNLPFrames]
+
+
+@pytest.fixture
+def make(folder: Path) -> Iterator[Make]:
+    made: list[AllenNLPFrames] = []
+
+    def make(archive: str = "good", predicates: FrameSource | None = None, **options: object) -> AllenNLPFrames:
+        path = folder / f"{archive}.tar.gz"
+        path.write_text(archive)
+        config = AllenNLPConfig(str(path), environment=str(folder / "env"), **options)  # type: ignore[arg-type]
+        made.append(AllenNLPFrames(config, predicates or Verbs()))
+        return made[-1]
+
+    yield make
+    for source in made:
+        source.close()
+
+
+def words(text: str) -> Words:
+    return joined(text.split())
+
+
+def noted(source: AllenNLPFrames, what: str) -> list[int]:
+    path = Path(f"{source.config.archive}.{what}")
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def one(word: int) -> tuple[Frame, ...]:
+    return (Frame(word, (Phrase("V", word, word + 1),)),)
+
+
+def test_frames_come_in_the_order_of_the_sentences(make: Make) -> None:
+    texts = ["a very very long one runs", "b runs", "", "nothing here", "who runs is"]
+    source = make()
+    for _ in range(2):
+        assert source.frames([words(text) for text in texts]) == [one(5), one(1), (), (), one(1) + one(2)]
+    assert len(noted(source, "starts")) == 1
+
+
+def test_batches_are_as_large_as_asked(make: Make) -> None:
+    source = make(batch_size=4)
+    source.frames([words("a runs")] * 10 + [words("no verb, no question")])
+    assert noted(source, "batches") == [4, 4, 2]
+
+
+def test_no_sentences_need_no_worker(make: Make) -> None:
+    source = make()
+    assert source.frames([]) == []
+    assert source.frames([words("no verb")]) == [()]
+    assert noted(source, "starts") == []
+
+
+def test_a_sentence_without_frames_says_why(make: Make) -> None:
+    source = make()
+    sentences = [words("a runs"), words("LONG runs"), words("ODD runs")]
+    good, long, odd = source.answers(sentences)
+    assert good == one(1)
+    assert long == NoFrames("the sentence has 600 word pieces, the model takes 512")
+    assert isinstance(odd, NoFrames) and "BIO tag" in odd.reason
+    with pytest.raises(AllenNLPError, match="sentence 'LONG runs': the sentence has 600 word pieces"):
+        source.frames(sentences)
+    assert len(noted(source, "starts")) == 1
+
+
+@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
+def test_only_the_sentence_that_kills_the_worker_has_no_frames(make: Make) -> None:
+    source = make()
+    first, deadly, last = source.answers([words("a runs"), words("DIE runs"), words("b c runs")])
+    assert (first, last) == (one(1), one(2))
+    assert isinstance(deadly, NoFrames) and "killed by SIGKILL" in deadly.reason
+    pids = noted(source, "starts")
+    assert len(pids) == 3  # for the batch, after its death, after the second death
+    assert all(is_gone(pid) for pid in pids[:2])
+
+
+@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
+def test_a_worker_that_is_killed_once_loses_nothing(make: Make) -> None:
+    source = make()
+    assert source.frames([words("ONCE runs"), words("a runs")]) == [one(1), one(1)]
+    assert len(noted(source, "starts")) == 2
+
+
+def test_a_worker_killed_from_outside_between_two_calls_is_replaced(make: Make) -> None:
+    source = make()
+    source.frames([words("a runs")])
+    (pid,) = noted(source, "starts")
+    os.kill(pid, signal.SIGKILL)
+    assert source.frames([words("a runs")]) == [one(1)]
+    assert is_gone(pid)
+
+
+def test_a_worker_that_always_dies_is_given_up(make: Make) -> None:
+    source = make(restarts=2)
+    with pytest.raises(AllenNLPError, match="died 3 times in a row: the worker was killed by SIGKILL"):
+        source.frames([words("DIE runs")] * 5)
+    with pytest.raises(AllenNLPError, match="died 3 times in a row"):
+        source.frames([words("a runs")])
+    assert len(noted(source, "starts")) == 3
+
+
+@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
+def test_a_worker_that_hangs_is_replaced(make: Make) -> None:
+    source = make(timeout=2)
+    good, hanging = source.answers([words("a runs"), words("HANG runs")])
+    assert good == one(1)
+    assert isinstance(hanging, NoFrames) and "did not answer within 2 s" in hanging.reason
+    assert all(is_gone(pid) for pid in noted(source, "starts"))
+
+
+def test_a_failure_of_the_worker_is_an_error(make: Make) -> None:
+    source = make()
+    with pytest.raises(AllenNLPError, match="the AllenNLP worker failed: out of order"):
+        source.frames([words("FAIL runs")])
+    assert source.frames([words("a runs")]) == [one(1)]
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [
+        ("refuse", "cannot load the archive: the archive is of cheese"),
+        ("crash", "did not get ready(?s:.*)no such cheese"),
+    ],
+)
+def test_a_worker_that_cannot_start_is_not_started_again(make: Make, archive: str, message: str) -> None:
+    source = make(archive)
+    for _ in range(2):
+        with pytest.raises(AllenNLPError, match=message):
+            source.frames([words("a runs")])
+    assert len(noted(source, "starts")) == 1
+    assert all(is_gone(pid) for pid in noted(source, "starts"))
+
+
+def test_close_ends_the_worker_and_the_next_call_starts_another(make: Make) -> None:
+    with make() as source:
+        source.frames([words("a runs")])
+    (pid,) = noted(source, "starts")
+    assert is_gone(pid)
+    assert source.frames([words("a runs")]) == [one(1)]
+
+
+def test_threads_take_turns(make: Make) -> None:
+    source = make(batch_size=2)
+    found: list[list[tuple[Frame, ...]]] = []
+    sentences = [words("a runs"), words("b c runs"), words("d e f runs")]
+    threads = [threading.Thread(target=lambda: found.append(source.frames(sentences))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[one(1), one(2), one(3)]] * 6
+    assert len(noted(source, "starts")) == 1
+
+
+def test_a_copy_has_a_worker_of_its_own(make: Make) -> None:
+    source = make()
+    source.frames([words("a runs")])
+    with copy.copy(source) as other:
+        assert other.fingerprint == source.fingerprint
+        other.frames([words("a runs")])
+    assert len(noted(source, "starts")) == 2
+
+
+def test_a_fork_has_a_worker_of_its_own(make: Make, folder: Path) -> None:
+    source = make()
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom agggen_platform.srl import environment\n"
+        "from agggen.facts.config import AllenNLPConfig\n"
+        "from agggen_platform.srl.source import AllenNLPFrames\n"
+        "from agggen.facts.frames import Frame, Phrase, Words\n"
+        f"environment.WORKER = Path({str(FAKE)!r})\n"
+        "class Second:\n    name = fingerprint = 'second'\n"
+        "    def frames(self, sentences): return [(Frame(1, (Phrase('V', 1, 2),)),) for _ in sentences]\n"
+        f"config = AllenNLPConfig({source.config.archive!r}, environment={str(folder / 'env')!r})\n"
+        "source = AllenNLPFrames(config, Second())\n"
+        "ask = lambda: source.frames([Words(('a', 'runs'), ((0, 1), (2, 6)))])[0][0].predicate\n"
+        "first = ask()\npid = os.fork()\nsecond = ask()\n"
+        "if pid == 0: sys.exit(0 if second == 1 else 9)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\nprint(first, second, ask())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["1", "1", "1"], done.stderr
+    pids = noted(source, "starts")
+    assert len(pids) == 2
+    assert wait_until(lambda: all(is_gone(pid) for pid in pids))
+
+
+def test_the_fingerprint_follows_what_the_frames_follow_from(make: Make, folder: Path) -> None:
+    source = make()
+    same = [source.fingerprint, make(batch_size=1).fingerprint, make(timeout=5, threads=1).fingerprint]
+    others = [make("other").fingerprint, make(predicates=Verbs("verbs-2")).fingerprint]
+    (folder / "spacy").mkdir()
+    spacy = AllenNLPFrames(
+        AllenNLPConfig(source.config.archive, environment=str(folder / "env"), spacy=str(folder / "spacy"))
+    )
+    others.append(spacy.fingerprint)
+    (folder / "env" / "lib/python3.10/site-packages/allennlp-1.0.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: allennlp\nVersion: 2.0\n"
+    )
+    others.append(make().fingerprint)
+    assert len(set(same)) == 1
+    assert len({source.fingerprint, *others}) == 5
+    assert noted(source, "starts") == []
+
+
+def test_a_pinned_archive_must_be_the_one(make: Make) -> None:
+    source = make(sha256="0" * 64)
+    with pytest.raises(AllenNLPError, match=f"has the sha256 {hashlib.sha256(b'good').hexdigest()}, not 0000"):
+        source.frames([words("a runs")])
+
+
+def test_a_remote_archive_that_is_not_trusted_is_refused_at_once() -> None:
+    with pytest.raises(AllenNLPError, match=r"https://example\.org/srl\.tar\.gz is a remote archive without a sha256"):
+        AllenNLPFrames("https://ann:secret@example.org/srl.tar.gz?key=secret")
+
+
+def test_predicates_come_from_one_side_only(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not from both"):
+        AllenNLPFrames(AllenNLPConfig("a.tar.gz", spacy=str(tmp_path)), Verbs())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"device": "gpu"}, {"device": "cuda:x"}, {"batch_size": 0}, {"timeout": 0}, {"restarts": -1}, {"threads": 0}],
+)
+def test_senseless_settings_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        AllenNLPConfig("a.tar.gz", **options)  # type: ignore[arg-type]
+
+
+def test_texts_are_segmented_through_it(make: Make) -> None:
+    segmenter = FrameSegmenter(make())
+    (facts,) = segmenter.segment(["He runs. She is."])
+    assert "".join(facts) == "He runs. She is."
+    assert len(facts) == 2
+    with pytest.raises(AggGenError, match="LONG"):
+        segmenter.segment(["LONG runs."])

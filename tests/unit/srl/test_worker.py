@@ -1,0 +1,260 @@
+"""The worker itself, beside libraries that only look like AllenNLP, torch and spaCy."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen_platform.srl.environment import WORKER
+from agggen_platform.srl.process import JsonLinesProcess
+from agggen_platform.srl.worker import INSTANCES_AT_ONCE, PROTOCOL, hash_of
+from tests.unit.srl.test_process import is_gone, wait_until
+
+LIBRARIES = {
+    "torch/__init__.py": """
+        __version__ = "1"
+        class ones:
+            def __init__(self, size): pass
+            def numpy(self): pass
+        def set_num_threads(number): print("threads", number)
+    """,
+    "transformers/__init__.py": "__version__ = '2'",
+    "spacy/__init__.py": """
+        __version__ = "3"
+        class Word:
+            def __init__(self, i, pos): self.i, self.pos_ = i, pos
+        class load:
+            def __init__(self, path): self.vocab, self.pipeline = None, [("tagger", self.tag)]
+            def tag(self, words): return [Word(i, {"is": "AUX", "runs": "VERB"}.get(w)) for i, w in enumerate(words)]
+    """,
+    "spacy/tokens.py": "def Doc(vocab, words): return words",
+    "allennlp/__init__.py": "",
+    "allennlp/version.py": "VERSION = '4'",
+    "allennlp/data/__init__.py": "",
+    "allennlp/data/tokenizers.py": "Token = str",
+    "allennlp/models/__init__.py": "",
+    "allennlp/models/archival.py": """
+        import json, types
+        class Reader:
+            lowercase_input = None
+            def text_to_instance(self, tokens, marks):
+                if "KEY" in tokens: raise KeyError("KEY")
+                return {"tokens": tokens, "marks": marks}
+        class Model:
+            bert_model = types.SimpleNamespace(config=types.SimpleNamespace(max_position_embeddings=20))
+            sizes = []
+            def eval(self): print("a library prints what it likes")
+            def forward_on_instances(self, instances):
+                if any("BOOM" in instance["tokens"] for instance in instances): raise RuntimeError("boom")
+                self.sizes.append(len(instances))
+                return [{"tags": ["B-V" if mark else f"B-{len(self.sizes)}" for mark in i["marks"]]} for i in instances]
+        def load_archive(path, cuda_device, overrides):
+            print(overrides)
+            if "model.bert_model" not in json.loads(overrides) and "hub" in path: raise OSError("cannot reach the hub")
+            return types.SimpleNamespace(model=Model(), validation_dataset_reader=Reader())
+    """,
+    "allennlp_models/__init__.py": "",
+    "allennlp_models/version.py": "VERSION = '5'",
+    "allennlp_models/structured_prediction.py": "",
+}
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    for name, code in LIBRARIES.items():
+        path = tmp_path / "libraries" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = code.strip("\n").split("\n")
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        path.write_text("\n".join(line[indent:] for line in lines))
+    return tmp_path / "libraries"
+
+
+@pytest.fixture
+def worker(libraries: Path) -> Iterator[JsonLinesProcess]:
+    code = f"import runpy, sys; sys.path.insert(0, {str(libraries)!r}); sys.argv = ['worker.py']\n"
+    code += f"runpy.run_path({str(WORKER)!r}, run_name='__main__')"
+    process = JsonLinesProcess([sys.executable, "-I", "-c", code], dict(os.environ))
+    yield process
+    process.close()
+
+
+def archive(folder: Path, kind: str = "srl_bert", name: str = "model.tar.gz", prefix: str = "") -> Path:
+    reader = {"bert_model_name": "bert-base-uncased"} if kind == "srl_bert" else {}
+    config = json.dumps({"dataset_reader": reader, "model": {"type": kind}}).encode()
+    path = folder / name
+    with tarfile.open(path, "w:gz") as stream:
+        member = tarfile.TarInfo(f"{prefix}config.json")
+        member.size = len(config)
+        stream.addfile(member, io.BytesIO(config))
+    return path
+
+
+def start(worker: JsonLinesProcess, path: Path | None, **options: Any) -> dict[str, Any]:
+    question = {
+        "op": "start",
+        "protocol": PROTOCOL,
+        "archive": path and str(path),
+        "sha256": path and hash_of(str(path)),
+    }
+    return worker.ask(question | {"device": "cpu", "threads": 1, "bert": None, "spacy": None} | options, 60)
+
+
+def tag(worker: JsonLinesProcess, *sentences: tuple[str, list[int] | None]) -> list[Any]:
+    asked = [{"words": text.split(" "), "predicates": places} for text, places in sentences]
+    return worker.ask({"op": "tag", "id": 7, "sentences": asked}, 60)["results"]
+
+
+def test_it_is_python_that_the_other_side_understands() -> None:
+    ast.parse(WORKER.read_text(encoding="utf-8"), feature_version=(3, 9))
+
+
+def test_it_imports_only_the_standard_library_before_it_is_asked() -> None:
+    tree = ast.parse(WORKER.read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert names <= sys.stdlib_module_names
+
+
+def test_it_says_the_versions(worker: JsonLinesProcess) -> None:
+    ready = start(worker, None)["ready"]
+    assert {name: ready[name] for name in ("torch", "transformers", "spacy", "allennlp", "allennlp-models")} == {
+        "torch": "1",
+        "transformers": "2",
+        "spacy": "3",
+        "allennlp": "4",
+        "allennlp-models": "5",
+    }
+
+
+def test_without_allennlp_it_says_what_is_missing() -> None:
+    worker = JsonLinesProcess([sys.executable, "-I", "-S", str(WORKER)], dict(os.environ))
+    assert start(worker, None)["failed"].startswith("ModuleNotFoundError: No module named 'torch'")
+    worker.close()
+
+
+def test_another_protocol_is_refused(worker: JsonLinesProcess) -> None:
+    assert "speaks version" in start(worker, None, protocol=99)["failed"]
+
+
+def test_another_archive_is_refused_before_it_is_loaded(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    assert "has the sha256" in start(worker, archive(tmp_path), sha256="0" * 64)["failed"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00broken"])
+def test_what_is_no_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.tar.gz"
+    path.write_bytes(content)
+    assert f"{path} is no AllenNLP archive" in start(worker, path)["failed"]
+
+
+def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    assert "a model of type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
+
+
+def test_a_folder_is_an_archive_too(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    with tarfile.open(archive(tmp_path, prefix="./")) as stream:
+        stream.extractall(folder, filter="data")
+    assert start(worker, folder)["ready"]["model"] == "srl_bert"
+
+
+def test_a_model_that_is_only_on_the_hub_says_what_to_do(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    path = archive(tmp_path, name="hub.tar.gz")
+    assert "needs the BERT model 'bert-base-uncased'" in start(worker, path)["failed"]
+    assert "is no folder of a BERT model" in start(worker, path, bert=str(tmp_path / "absent"))["failed"]
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text("{}")
+    ready = start(worker, path, bert=str(tmp_path / "bert"))["ready"]
+    assert ready["lowercase"] is True  # by the archive's name of the model, not by the folder's
+
+
+def test_sentences_are_tagged_together_and_come_back_in_order(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    start(worker, archive(tmp_path))
+    several, none, last = tag(worker, ("a b c d", [3, 1]), ("no verb", []), ("x y", [0]))
+    assert [frame["predicate"] for frame in several["frames"]] == [1, 3]
+    assert several["frames"][0]["tags"] == ["B-1", "B-V", "B-1", "B-1"]
+    assert none == {"frames": []}
+    assert last == {"frames": [{"predicate": 0, "tags": ["B-V", "B-1"]}]}  # the first batch was the only one
+
+
+def test_no_more_than_so_many_go_through_the_model_at_once(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    start(worker, archive(tmp_path))
+    results = tag(worker, *[("a b", [0])] * (INSTANCES_AT_ONCE + 1))
+    assert [result["frames"][0]["tags"][1] for result in results] == ["B-1"] * INSTANCES_AT_ONCE + ["B-2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "reason"),
+    [
+        ("x " * 20 + "y", [0], "the sentence has 21 word pieces, the model takes 20"),
+        ("KEY b", [1], "KeyError: 'KEY'"),
+        ("BOOM b", [0, 1], "RuntimeError: boom"),
+        ("a  b", [0], "the word '' is blank"),
+        ("a b", [2], "there is no word 2 in a sentence of 2"),
+        ("a b", None, "there are neither predicates nor a spaCy model to find them"),
+    ],
+)
+def test_a_sentence_that_cannot_be_tagged_spoils_no_other(
+    worker: JsonLinesProcess, tmp_path: Path, text: str, places: list[int] | None, reason: str
+) -> None:
+    start(worker, archive(tmp_path))
+    first, bad, last = tag(worker, ("a b", [0]), (text, places), ("a b c", [0, 1]))
+    assert bad == {"error": reason}
+    assert (len(first["frames"]), len(last["frames"])) == (1, 2)
+
+
+def test_the_bilstm_has_no_limit(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    assert start(worker, archive(tmp_path, "srl"))["ready"]["limit"] is None
+    (result,) = tag(worker, ("x " * 200 + "y", [0]))
+    assert len(result["frames"][0]["tags"]) == 201
+
+
+def test_spacy_finds_verbs_and_auxiliaries(worker: JsonLinesProcess, tmp_path: Path) -> None:
+    start(worker, archive(tmp_path), spacy="somewhere")
+    (result,) = tag(worker, ("he is one who runs", None))
+    assert [frame["predicate"] for frame in result["frames"]] == [1, 4]
+
+
+def test_a_folders_hash_is_that_of_its_files_and_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_text("c")
+    before = hash_of(str(tmp_path / "a"))
+    (tmp_path / "a" / "b" / "c").rename(tmp_path / "a" / "b" / "d")
+    assert len({before, hash_of(str(tmp_path / "a")), hashlib.sha256(b"c").hexdigest()}) == 3
+    (tmp_path / "a" / "b" / "d").rename(tmp_path / "a" / "b" / "c")
+    assert hash_of(str(tmp_path / "a")) == before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    """Even though a fork of that process holds the other end of its input open."""
+    code = (
+        "import os, sys, time\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
+        f"worker = JsonLinesProcess([sys.executable, '-I', {str(WORKER)!r}, str(os.getpid())], dict(os.environ))\n"
+        "pid = os.fork()\nif pid == 0: time.sleep(600); os._exit(0)\n"
+        "print(worker.pid, pid, flush=True)\ntime.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker, fork = map(int, parent.stdout.readline().split())
+    try:
+        parent.kill()
+        parent.wait()
+        assert wait_until(lambda: is_gone(worker) or Path(f"/proc/{worker}/stat").read_text().split()[2] == "Z")
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        parent.stdout.close()

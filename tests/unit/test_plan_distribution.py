@@ -1,0 +1,168 @@
+"""p(z | x) of one record against plain enumeration, its samples against its probabilities, and what a bound proves."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agggen.errors import PlanError
+from agggen.planning import (
+    IndexPlan,
+    PlanDistribution,
+    PlanScores,
+    beam_plans,
+    bounded,
+    exact,
+    is_exact,
+    k_best,
+    plan_score,
+    sample,
+    search,
+)
+from tests.unit.test_planning import all_plans, chain_score, make_scores
+
+
+def enumerated(scores: PlanScores, largest: int, reward: float = 0.0) -> dict[IndexPlan, float]:
+    """The probability of every plan."""
+    plans = all_plans(scores.n_predicates, largest)
+    weights = [math.exp(chain_score(scores, plan) + reward * len(plan)) for plan in plans]
+    total = math.fsum(weights)
+    return {plan: weight / total for plan, weight in zip(plans, weights, strict=True)}
+
+
+@pytest.mark.parametrize("level", [None, 1, 2])
+@pytest.mark.parametrize("reward", [0.0, 0.8])
+@pytest.mark.parametrize("weighted_last", [False, True])
+def test_probabilities_equal_enumeration(level: int | None, reward: float, weighted_last: bool) -> None:
+    scores = make_scores(3, 4, 3, weighted_last=weighted_last)
+    distribution = PlanDistribution(4, scores, level=level, reward=reward)
+    twin = enumerated(scores, level or 3, reward)
+    plans, proven = distribution.k_best(10_000)
+    assert proven and {plan.states for plan in plans} == set(twin)
+    for plan in plans:
+        assert plan.log_probability == pytest.approx(math.log(twin[plan.states]), abs=1e-9)
+        assert plan.score == plan.log_probability == distribution.log_probability(plan.states)
+    assert [plan.score for plan in plans] == sorted((plan.score for plan in plans), reverse=True)
+
+
+def test_a_plan_outside_the_level_has_no_probability() -> None:
+    distribution = PlanDistribution(3, make_scores(1, 3, 2), level=1)
+    assert distribution.log_probability(((0,), (1,), (2,))) is not None
+    assert distribution.log_probability(((0, 1), (2,))) is None
+    assert PlanDistribution(3, make_scores(1, 3, 2)).log_probability(((0, 1, 2),)) is None
+
+
+def test_completion_obeys_the_level_whatever_the_prefix() -> None:
+    for seed in range(10):
+        completed = PlanDistribution(5, make_scores(seed, 5), level=1).complete(((3, 1),))
+        assert completed[0] == (3, 1) and all(len(group) == 1 for group in completed[1:])
+
+
+def test_unknown_predicates_follow_alone() -> None:
+    """Predicates 0 and 3 of five are unknown: plans are those of the other three, and the two come behind."""
+    scores = make_scores(5, 3, 2)
+    distribution = PlanDistribution(5, scores, known=(1, 2, 4))
+    plans, _ = distribution.k_best(1000)
+    twin = enumerated(scores, 2)
+    renamed = {
+        (*(tuple((1, 2, 4)[i] for i in group) for group in plan), (0,), (3,)): share for plan, share in twin.items()
+    }
+    assert {plan.states: math.exp(plan.score) for plan in plans} == pytest.approx(renamed)
+    assert distribution.complete(((3,), (4,)))[:2] == ((3,), (4,))
+    assert distribution.complete(((3,), (4,)))[-1] == (0,)
+    nothing_known = PlanDistribution(2, None, known=())
+    assert [plan.states for plan in nothing_known.k_best(5)[0]] == [((0,), (1,))]
+    assert nothing_known.log_probability(((0,), (1,))) is None
+    assert nothing_known.complete(((1,),)) == ((1,), (0,))
+
+
+@pytest.mark.parametrize("weighted_last", [False, True])
+def test_samples_follow_the_probabilities(weighted_last: bool) -> None:
+    scores = make_scores(2, 3, 2, weighted_last=weighted_last)
+    twin = enumerated(scores, 2)
+    drawn = Counter(plan.states for plan in sample(scores, 20_000, np.random.default_rng(1)))
+    for plan, share in twin.items():
+        assert drawn[plan] / 20_000 == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / 20_000) + 1e-9)
+
+
+def test_top_p_draws_the_most_probable_groups_only() -> None:
+    scores = make_scores(2, 3, 2)
+    twin = enumerated(scores, 2)
+
+    def chance(prefix: IndexPlan) -> float:
+        return math.fsum(share for plan, share in twin.items() if plan[: len(prefix)] == prefix)
+
+    kept: set[IndexPlan] = set()
+    open_: list[IndexPlan] = [()]
+    while open_:
+        prefix = open_.pop()
+        if sum(map(len, prefix)) == 3:
+            kept.add(prefix)
+            continue
+        following = {plan[len(prefix)] for plan in twin if plan[: len(prefix)] == prefix}
+        total = 0.0
+        for group in sorted(following, key=lambda group: -chance((*prefix, group))):
+            if total < 0.7:
+                open_.append((*prefix, group))
+            total += chance((*prefix, group)) / chance(prefix)
+    drawn = {plan.states for plan in sample(scores, 5000, np.random.default_rng(1), top_p=0.7)}
+    assert drawn == kept != set(twin)
+
+
+def test_sampling_is_repeatable_and_refuses_what_it_cannot_do() -> None:
+    scores = make_scores(2, 4)
+    again = [sample(scores, 9, np.random.default_rng(3)) for _ in range(2)]
+    assert again[0] == again[1]
+    with pytest.raises(PlanError, match="20 predicates cannot be sampled"):
+        sample(make_scores(1, 20, 1), 1, np.random.default_rng(1))
+    for count, top_p in ((0, 0.5), (1, 0.0), (1, 1.5)):
+        with pytest.raises(ValueError, match="at least 1 plan can be drawn"):
+            sample(scores, count, np.random.default_rng(1), top_p=top_p)
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 6), largest=st.integers(1, 3), k=st.integers(1, 6))
+@settings(max_examples=80, deadline=None)
+def test_what_a_bound_proves_is_exact(seed: int, n: int, largest: int, k: int) -> None:
+    """Records small enough for the tables, planned as if they were not: from a beam of one plan."""
+    scores = make_scores(seed, n, largest, weighted_last=bool(seed % 2))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(exact, "MAX_TRANSITIONS", 0)
+        plans, proven = search(scores, k)
+        prefix_plans, prefix_proven = search(scores, 1, prefix=((n - 1,),)) if n > 1 else ([], False)
+    twin = k_best(scores, k)
+    assert [plan.score for plan in plans] == pytest.approx([plan.score for plan in twin[: len(plans)]], abs=1e-9)
+    if proven:
+        assert [plan.states for plan in plans] == [plan.states for plan in twin]
+    if prefix_proven:
+        assert prefix_plans[0].states == k_best(scores, 1, prefix=((n - 1,),))[0].states
+
+
+def test_thirteen_predicates_are_planned_with_proof_and_without_a_false_probability() -> None:
+    """Beyond the tables no probability is known, and none is said."""
+    proofs = 0
+    for seed in range(5):
+        scores = make_scores(seed, 15, 2)
+        assert not is_exact(scores)
+        distribution = PlanDistribution(15, scores)
+        plans, proven = distribution.k_best(2)
+        proofs += proven
+        for plan in plans:
+            assert plan.log_probability is None
+            assert plan.score == pytest.approx(plan_score(scores, plan.states))
+            assert sorted(index for group in plan.states for index in group) == list(range(15))
+        wide = beam_plans(scores, 2, width=2000)
+        assert plans[0].score >= wide[0].score - 1e-9 or not proven
+    assert proofs
+
+
+def test_without_proof_the_beams_plans_are_given_and_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MAX_EXPANSIONS", 0)
+    scores = make_scores(1, 15, 2)
+    plans, proven = PlanDistribution(15, scores).k_best(3)
+    assert not proven
+    assert [plan.states for plan in plans] == [plan.states for plan in beam_plans(scores, 3)]

@@ -1,0 +1,46 @@
+"""The text form of plans: what is written is read again, and what is no plan is refused with its column."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import PlanError
+from agggen.records import Plan, parse_groups
+
+
+@given(st.lists(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=4))
+def test_what_is_written_is_read_again(names: list[list[str]]) -> None:
+    flat = [f"{name}{number}" for number, name in enumerate(name for group in names for name in group)]
+    sizes = iter(flat)
+    plan = Plan(tuple(tuple(next(sizes) for _ in group) for group in names))
+    assert Plan.parse(str(plan)) == plan
+
+
+def test_groups_may_be_empty_and_repeat_predicates_where_that_is_allowed() -> None:
+    assert parse_groups('[] [a "b c"]\t[ ]', empty=True) == ((), ("a", "b c"), ())
+    assert parse_groups("[a b] [b]", repeats=True) == (("a", "b"), ("b",))
+    assert parse_groups(" ") == ()
+    with pytest.raises(PlanError, match=r"column 4 .*'a' occurs a second time"):
+        parse_groups("[a a]", repeats=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the plan is empty"),
+        ("[a] []", "column 5 .*this group is empty"),
+        ("[a", "column 1 .*never closed"),
+        ("[a [b]]", "column 4 .*do not nest"),
+        ("a [b]", r"column 1 .*expected '\[', found 'a'"),
+        ("[a] ]", r"column 5 .*expected '\[', found '\]'"),
+        ('[a "b]', "column 4 .*must be a JSON string"),
+        ('["  "]', "column 2 .*the predicate is empty"),
+        (r'["\q"]', "column 2 .*must be a JSON string"),
+        ("[a b] [b]", "column 8 .*'b' occurs a second time; every predicate belongs to one group"),
+    ],
+)
+def test_what_is_no_plan_is_refused_with_the_column(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Plan.parse(text)

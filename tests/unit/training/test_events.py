@@ -1,0 +1,102 @@
+"""What workers tell reaches the user and the metrics, and restarts that bring nothing are counted."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.metrics import TrainingMeter
+from agggen_platform.storage.errors import StorageError
+from agggen_platform.training.events import RunCoordinator, TrainingEvent, WorkerMessage, WorkerMonitor
+from tests.unit.training.toy import config_of
+
+
+class Job:
+    """A job with its coordinator."""
+
+    def __init__(self) -> None:
+        self.newest: object = None
+        self.events: list[TrainingEvent] = []
+        self.said: list[str] = []
+        self.coordinator = RunCoordinator()
+        meter = TrainingMeter("r", config_of(Path("nowhere")))
+        self.monitor = WorkerMonitor(3, self._newest, self.events.append, meter, self.said.append)
+
+    def _newest(self) -> object:
+        if self.newest == "silent":
+            raise StorageError("the store does not answer")
+        return self.newest
+
+    def tell(self, *messages: tuple[str, object]) -> None:
+        for kind, content in messages:
+            self.coordinator.tell(WorkerMessage(kind, content))  # type: ignore[arg-type]
+        self.monitor.handle(*self.coordinator.take())
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job()
+
+
+def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> None:
+    found = []
+    for attempts, newest in [
+        (1, None),
+        (0, None),
+        (1, None),
+        (1, None),
+        (1, 10),
+        (1, 10),
+        (2, 10),
+        (1, "silent"),
+        (1, 20),
+    ]:
+        job.newest = newest
+        job.tell(*[("attempt", None)] * attempts)
+        found.append(job.monitor.fruitless)
+    assert found == [0, 0, 1, 2, 0, 1, 3, 4, 0]
+    assert job.coordinator.state() == (False, 9)
+
+
+def test_the_first_reason_of_an_attempt_is_kept(job: Job) -> None:
+    """The other workers only say that they miss the one that died."""
+    job.tell(("attempt", None), ("failure", "worker 1: the disk is gone"), ("failure", "worker 0: connection reset"))
+    job.tell(("attempt", None))
+    assert job.monitor.failure == "worker 1: the disk is gone"
+    job.tell(("failure", "worker 0: no room"))
+    assert job.monitor.failure == "worker 0: no room"
+
+
+def test_events_and_sentences_arrive_in_order(job: Job) -> None:
+    event = TrainingEvent("log", "joint", 1, 100, 0, math.inf)
+    job.tell(("workers", 3), ("event", event), ("remark", "an older one is looked for"), ("workers", 2))
+    assert job.events == [event]
+    assert job.said == [
+        "3 of 3 workers train",
+        "an older one is looked for",
+        "2 of 3 workers train again (restart 1)",
+    ]
+
+
+def test_workers_that_are_silent_are_waited_for_aloud(job: Job) -> None:
+    assert not job.monitor.alive
+    job.monitor.handle([WorkerMessage("workers", 3)], 0.0)
+    assert job.monitor.alive
+    for silence in (30.0, 61.0, 62.0, 0.0, 61.0):
+        job.monitor.handle([], silence)
+    assert not job.monitor.alive
+    waiting = "still waiting for 3 workers: the cluster is busy, or has to grow"
+    assert job.said == ["3 of 3 workers train", waiting, waiting]
+
+
+def test_whoever_is_told_to_stop_hears_it_with_the_heartbeat() -> None:
+    coordinator = RunCoordinator()
+    assert not coordinator.heartbeat()
+    coordinator.stop()
+    assert coordinator.heartbeat()
+    assert RunCoordinator().state() == (False, 0)
+    coordinator = RunCoordinator()
+    coordinator.end("failed", "the loss is not finite")
+    assert (coordinator.state(), coordinator.result()) == ((True, 0), ("failed", "the loss is not finite"))

@@ -1,0 +1,290 @@
+"""What a lexicon learns from training texts, what it does not, and how it is kept."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import BundleError, ConfigError
+from agggen.records import NO_SUBJECT, Record, Reference, Triple
+from agggen.verification.check import Checker
+from agggen.verification.learning import learn
+from agggen.verification.lexicon import Lexicon, clause, fill, read_wordings
+from tests.unit.verification.conftest import Learned
+from tests.unit.verification.texts import record, value_check, whole
+
+CITIES = ("Oslo", "Rome", "Bern", "Kyiv", "Lima", "Baku", "Cork", "Graz")
+KINDS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
+
+
+def told(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
+    triples = [Triple(subject, predicate, value), *(Triple(subject, name, said) for name, said in others.items())]
+    return Record(f"{subject} {text[:20]}", tuple(triples), (Reference(text),))
+
+
+def corpus(countries: dict[str, tuple[str, int]]) -> list[Record]:
+    """For each country so many cities, of which the texts say its word; and as many that say it literally."""
+    records = []
+    for country, (word, count) in countries.items():
+        for city, kind in zip(
+            CITIES[:count], ("city", "town", "port", "place", "site", "spot", "hub", "seat"), strict=False
+        ):
+            records.append(told(f"{city} {country}", "country", country, f"{city} is a {word} {kind}."))
+            records.append(told(f"{city} {country}", "country", country, f"{city} lies in {country}."))
+    return records
+
+
+# --- wordings of values ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("texts", "learned"), [(2, {}), (3, {"Netherlands": ("Netherish",)})])
+def test_a_wording_like_its_value_is_learned_from_three_texts(texts: int, learned: dict) -> None:
+    records = corpus({"Netherlands": ("Netherish", texts), "Norway": ("polar", 2)})
+    assert learn(records).variants == learned
+
+
+@pytest.mark.parametrize(("texts", "learned"), [(4, {}), (5, {"Netherlands": ("Dutch",)})])
+def test_a_wording_unlike_its_value_is_learned_from_five_texts(texts: int, learned: dict) -> None:
+    assert learn(corpus({"Netherlands": ("Dutch", texts), "Norway": ("polar", 2)})).variants == learned
+
+
+def test_a_wording_of_one_subject_is_not_learned() -> None:
+    records = [told("Oslo", "country", "Netherlands", f"Oslo is a Netherish city{'!' * n}.") for n in range(6)]
+    assert learn(records).variants == {}
+
+
+def test_a_wording_of_other_values_is_not_learned() -> None:
+    records = corpus({"Netherlands": ("nice", 6), "Norway": ("nice", 6), "Peru": ("nice", 6)})
+    assert learn(records).variants == {}
+
+
+def test_a_wording_that_is_common_where_the_value_is_said_is_not_learned() -> None:
+    records = corpus({"Netherlands": ("Netherish", 6)})
+    more = [
+        told(f"{city} X", "country", "Netherlands", f"{city}, a Netherish city, lies in the Netherlands.")
+        for city in CITIES
+    ]
+    assert learn(records).variants == {"Netherlands": ("Netherish",)}
+    assert learn(records + more).variants == {}
+
+
+def test_a_wording_with_half_of_a_value_is_not_learned() -> None:
+    """ "Jöns Berzelius is no wording of Jöns Jacob Berzelius, however often it is written."""
+    records = [told(f"{city}ium", "by", "Jöns Jacob Berzelius", f"{city}ium: Jöns Berzelius.") for city in CITIES]
+    lexicon = learn(records)
+    assert not whole("Jöns Jacob Berzelius", "It was by Jöns Berzelius.", Checker(lexicon), "by")
+
+
+def test_what_is_learned_counts_apart() -> None:
+    checker = Checker(learn(corpus({"Netherlands": ("Dutch", 8), "Norway": ("polar", 2)})))
+    assert value_check("Netherlands", "It is a Dutch city.", checker).how == "lexicon"
+    assert value_check("Netherlands", "It is a Dutchman's city.", checker).how == "missing"
+    assert value_check("Netherlands", "It lies in the Netherlands.", checker).how == "literal"
+    assert value_check("Norway", "It is a Dutch city.", checker).how == "missing"
+    assert not value_check("Netherlands", "It is a Dutch city.").whole
+
+
+def test_wordings_that_a_user_gives_count_as_lexicon() -> None:
+    given = Lexicon(variants={"Peru": ("Peruvian",)}).with_variants({"Peru": ["the Incas"], "Norway": ["Norge"]})
+    assert given.variants == {"Peru": ("Peruvian", "the Incas"), "Norway": ("Norge",)}
+    checker = Checker(given)
+    assert value_check("Norway", "A city of Norge.", checker).how == "lexicon"
+    assert value_check("Peru", "A city of the Incas.", checker).how == "lexicon"
+    assert value_check("Peru", "A Peruvian city.", checker).how == "lexicon"
+    assert value_check("Norway", "A city of Norges.", checker).how == "missing"
+    assert checker.check(record("country = Norway"), "Zyx is in Norge.").faults == ()
+
+
+def test_nothing_is_learned_from_texts_that_say_their_values() -> None:
+    lexicon = learn([told(city, "country", f"{city}land", f"{city} lies in {city}land.") for city in CITIES])
+    assert (lexicon.variants, lexicon.booleans, lexicon.wordings) == ({}, {}, {})
+
+
+def test_records_without_references_teach_nothing() -> None:
+    assert learn([record("country = Norway")]) == Lexicon()
+    assert learn([]) == Lexicon()
+
+
+# --- truth values ----------------------------------------------------------------------------------------------------
+
+
+def pubs() -> list[Record]:
+    said = {
+        "yes": ("{0} is a family friendly pub.", "{0}, family friendly, is by the river."),
+        "no": ("{0} is not family friendly.", "{0} is a pub that isn't family friendly."),
+    }
+    return [
+        told(f"The {city}", "familyFriendly", value, text.format(f"The {city}"))
+        for city in CITIES
+        for value, texts in said.items()
+        for text in texts
+    ]
+
+
+def test_truth_values_have_phrases_with_their_negation() -> None:
+    lexicon = learn(pubs())
+    assert set(lexicon.booleans) == {"familyFriendly"}
+    assert "family friendly" in lexicon.booleans["familyFriendly"]["yes"]
+    assert "not family friendly" in lexicon.booleans["familyFriendly"]["no"]
+    checker = Checker(lexicon)
+    for text, value in (
+        ("It is a family-friendly pub.", "yes"),
+        ("It is not family friendly.", "no"),
+        ("It isn\u2019t a family friendly pub.", "no"),
+        ("It is non-family-friendly.", "no"),
+    ):
+        other = {"yes": "no", "no": "yes"}[value]
+        assert value_check(value, text, checker, "familyFriendly").how == "phrase"
+        assert not whole(other, text, checker, "familyFriendly")
+
+
+@pytest.mark.parametrize("word", ["symbol", "No", "Yes"])
+def test_a_predicate_with_other_values_has_no_truth_values(word: str) -> None:
+    symbols = [told(f"{city}ium", "symbol", city[:2], f"{city}ium has the symbol {city[:2]}.") for city in CITIES]
+    symbols += [told(f"Nobelium{n}", "symbol", "No", f"Nobelium{n} has the symbol No.") for n in range(5)]
+    lexicon = learn(symbols)
+    assert lexicon.booleans == {}
+    checker = Checker(lexicon)
+    assert whole("No", "It has the symbol No.", checker, "symbol")
+    assert not whole("No", "It has no symbol.", checker, "symbol")
+
+
+# --- the words of predicates -----------------------------------------------------------------------------------------
+
+
+def test_a_template_is_the_most_frequent_text_of_one_triple() -> None:
+    records = [told(f"{city}ium", "period", str(n), f"{city}ium is in period {n}.") for n, city in enumerate(CITIES)]
+    records += [told("Xium", "period", "9", "Xium stands in period 9.")]
+    records += [told("Yium", "period", "9", "Yium is in period 9 with Berlin.") for _ in range(20)]
+    records += [told("Zium", "period", "9", "Zium is in period 9, a Zium.") for _ in range(20)]
+    records += [told("Qium", "period", "9", "Qium, in period 9 and group 7.", group="7") for _ in range(20)]
+    template = learn(records).templates["period"]
+    assert template == "{subject} is in period {object}."
+    assert fill(template, Triple("Radium", "period", "7")) == "Radium is in period 7."
+
+
+def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) -> None:
+    checker = elements[0]
+    for predicate, template in checker.lexicon.templates.items():
+        for value in ("17", "Jöns Jacob Berzelius", "{subject}", "a {object}"):
+            triple = Triple("{object}ium", predicate, value)
+            text = fill(template, triple)
+            assert checker.values(Record("r", (triple,)), text)[0].whole, text
+
+
+@pytest.mark.parametrize(
+    ("triple", "said"),
+    [
+        (Triple("Aromi", "eatType", "pub"), "The eat type of Aromi is pub."),
+        (Triple("Aspirin", "interactsWith", "warfarin"), "Aspirin interacts with warfarin."),
+        (Triple("Voss", "isPartOf", "Norway"), "Voss is part of Norway."),
+        (Triple("The Mill", "near", "Avalon"), "The Mill is near Avalon."),
+        (Triple("Oda", "madeBy", "Ann"), "Oda: made by: Ann."),
+        (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
+    ],
+)
+def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, said: str) -> None:
+    assert clause(triple) == said
+
+
+def test_a_clause_says_its_triple(elements: Learned) -> None:
+    for checker in (Checker(), elements[0]):
+        for triple in chain.from_iterable(item.triples for item in elements[2]("dev")):
+            given = Record("r", (triple,))
+            assert checker.check(given, clause(triple)).faults == ()
+            nameless = Triple(NO_SUBJECT, triple.predicate, triple.object)
+            assert checker.check(Record("r", (nameless,)), clause(nameless)).whole
+
+
+def test_every_predicate_of_the_shipped_corpus_has_a_template_and_contexts(elements: Learned) -> None:
+    lexicon = elements[0].lexicon
+    predicates = {triple.predicate for item in elements[1] for triple in item.triples}
+    assert lexicon.templates.keys() == lexicon.contexts.keys() == predicates
+    assert all(text.count("{subject}") == text.count("{object}") == 1 for text in lexicon.templates.values())
+
+
+def test_names_of_a_predicates_wording_are_learned_from_different_values() -> None:
+    records = [told(city, "code", f"{n}", f"{city} has the ICAO code {n}.") for n, city in enumerate(CITIES, start=1)]
+    for name in ("country", "state", "district"):
+        records += [told(city, name, f"{city}land", f"{city} lies in {city}land.") for city in CITIES]
+    assert learn(records).wordings == {"code": ("icao",)}
+    assert Checker(learn(records)).check(record("code = 77"), "Zyx has the ICAO code 77.").faults == ()
+    assert Checker(learn(records)).check(record("country = Peru"), "Zyx, ICAO, is in Peru.").invented == ("ICAO",)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lexicon_comes_back_from_json(elements: Learned, tmp_path: Path) -> None:
+    for lexicon in (Lexicon(), elements[0].lexicon, learn(pubs()), Lexicon(variants={"Côte": ("Küste",)})):
+        path = tmp_path / "lexicon.json"
+        path.write_text(json.dumps(lexicon.as_dict(), ensure_ascii=False), encoding="utf-8")
+        assert Lexicon.read(path) == lexicon
+    assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "parts may be left out"
+
+
+def test_the_same_texts_give_the_same_lexicon(elements: Learned) -> None:
+    assert json.dumps(learn(elements[1][:200]).as_dict()) == json.dumps(learn(elements[1][:200]).as_dict())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "a file must be a JSON object, not list"),
+        (None, "a file must be a JSON object, not NoneType"),
+        ({"variant": {}}, "a file: unknown part 'variant'; it has variants, booleans, wordings"),
+        ({"variants": ["Peru"]}, "a file is not of the form that a lexicon has"),
+        ({"variants": {"Peru": "Peruvian"}}, "Peruvian is no list"),
+        ({"variants": {"Peru": [5]}}, "5 is no string"),
+        ({"variants": {"Peru": None}}, "a file is not of the form that a lexicon has"),
+        ({"booleans": {"friendly": ["yes"]}}, "a file is not of the form that a lexicon has"),
+        ({"booleans": {"friendly": {"yes": "kind"}}}, "kind is no list"),
+        ({"wordings": {"code": "ICAO"}}, "ICAO is no list"),
+        ({"templates": {"code": 5}}, "5 is no string"),
+        ({"templates": ["code"]}, "a file is not of the form that a lexicon has"),
+        ({"contexts": {"code": {"L1 code": "many"}}}, "a file is not of the form that a lexicon has"),
+        ({"value_words": "words"}, "words is no list"),
+        ({"lower": 5}, "a file is not of the form that a lexicon has"),
+    ],
+)
+def test_what_is_no_lexicon_is_refused(data: object, message: str) -> None:
+    with pytest.raises(BundleError) as error:
+        Lexicon.of(data, "a file")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"{\n'a'", "line 2 is not JSON"), (b"", "line 1 is not JSON"), (b"\xff\xfe{}", "cannot read"), (b"5", "not int")],
+)
+def test_a_file_that_holds_no_lexicon_is_refused_by_its_name(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "lexicon.json"
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match=message) as error:
+        Lexicon.read(path)
+    assert str(path) in str(error.value)
+    with pytest.raises(BundleError, match="cannot read the lexicon"):
+        Lexicon.read(tmp_path / "absent.json")
+
+
+def test_a_users_wordings_are_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "wordings.json"
+    path.write_text('{"Norway": ["Norge", "the fjords"]}', encoding="utf-8")
+    assert read_wordings(path) == {"Norway": ("Norge", "the fjords")}
+    for text, message in (
+        ("{}", "a value or more with its wordings"),
+        ("[]", "a value or more with its wordings"),
+        ('{"Norway": "Norge"}', "must be a list of strings"),
+        ('{"Norway": []}', "must be a list of strings"),
+        ('{"Norway": ["?!"]}', "holds no word"),
+        ('{"Norway": [5]}', "holds no word"),
+        ("{", "must be JSON like"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            read_wordings(path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_wordings(tmp_path / "absent.json")

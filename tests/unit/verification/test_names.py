@@ -1,0 +1,293 @@
+"""Names and other words: which texts say a value whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon
+from tests.unit.verification.texts import PLAIN, missed, record, value_check, whole
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        # all words, in their order, next to each other
+        ("Jöns Jacob Berzelius", "by Jöns Jacob Berzelius", True),
+        ("Jöns Jacob Berzelius", "by Jöns Berzelius", False),
+        ("Jöns Jacob Berzelius", "by Jacob Jöns Berzelius", False),
+        ("Jöns Jacob Berzelius", "by Berzelius", False),
+        ("Alan Bean", "Alan LaVern Bean", False),
+        ("New York City", "New York is a City", False),
+        ("the Greek words for water-forming", "from the Greek words for water-forming", True),
+        ("the Greek words for water-forming", "from Greek words for water forming", True),
+        ("the Greek words for water-forming", "from the Greek words for water-water", False),
+        ("the Greek words for water-forming", "from the Greek words for water", False),
+        ("the Greek words for water-forming", "from the Greek for water-forming", False),
+        # case, accents, Unicode forms
+        ("Serie A", "plays in serie a", True),
+        ("Serie A", "plays in Serie B", False),
+        ("Jöns", "by JONS", True),
+        ("Jöns", "by Jo\u0308ns", True),
+        ("Jo\u0308ns", "by J\u00f6ns", True),
+        ("Estádio", "the estadio", True),
+        ("Straße", "the strasse", True),
+        ("H\u2082O", "made of H2O", True),
+        ("東京", "in 東京", True),
+        ("東京", "in 京都", False),
+        # articles and punctuation
+        ("The Who", "a song by The Who.", True),
+        ("The Who", "a person who sang", False),
+        ("Acharya, Institute", "the Acharya Institute", True),
+        ("Marriage: A History", "Marriage, a History", True),
+        ("Museum of the City", "the Museum of City", True),
+        ("Museum of City", "the Museum of the City", True),
+        ("A.C._Milan", "plays for AC Milan", True),
+        ("AC Milan", "plays for A.C. Milan", True),
+        ('"Rock & Roll"', "rock and roll", True),
+        # hyphens and possessives
+        ("silvery-white", "a silvery white metal", True),
+        ("silvery white", "a silvery-white metal", True),
+        ("silvery-white", "a white silvery metal", False),
+        ("silvery-white", "a silvery metal", False),
+        ("Bimonthly", "a bi-monthly journal", True),
+        ("Bimonthly", "a monthly journal", False),
+        ("Women's Cricket", "Women\u2019s Cricket", True),
+        ("Iron", "iron's colour", True),
+        ("Children's Museum", "the Children Museum", True),
+        # the border of a word
+        ("Ann", "Anna sings", False),
+        ("Ann", "Joann sings", False),
+        ("Rome", "Jerome sings", False),
+        ("Iron", "the environment", False),
+        ("Iron", "an Ironman", False),
+        ("C++", "written in C", False),
+        ("C++", "written in C++", True),
+        # nothing to say
+        ("?!", "what", False),
+        ("Yes", "", False),
+    ],
+)
+def test_all_words_in_order_next_to_each_other(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+NAMES = st.lists(
+    st.text("bcdfgjklmpqrtvwxz", min_size=3, max_size=6).map(str.capitalize), min_size=2, max_size=4, unique=True
+)
+
+
+@given(NAMES, st.data())
+def test_no_name_is_whole_with_a_word_less_or_in_another_order(name: list[str], data: st.DataObject) -> None:
+    assert whole(" ".join(name), f"It was by {' '.join(name)} there.")
+    left_out = data.draw(st.integers(0, len(name) - 1))
+    rest = name[:left_out] + name[left_out + 1 :]
+    assert not whole(" ".join(name), f"It was by {' '.join(rest)} there.")
+    moved = data.draw(st.permutations(name))
+    assert whole(" ".join(name), f"It was by {' '.join(moved)} there.") is (moved == name)
+    apart = data.draw(st.integers(1, len(name) - 1))
+    assert not whole(" ".join(name), f"It was by {' '.join([*name[:apart], 'old', *name[apart:]])} there.")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "text", "said"),
+    [
+        ("In", "Indium was found in 1863.", False),
+        ("In", "In 1863 indium was found.", False),
+        ("In", "Indium is soft. In 1863 it was found.", False),
+        ("In", "Indium has the symbol In.", True),
+        ("In", "Indium (In) is a metal.", True),
+        ("As", "Arsenic is known as a metalloid.", False),
+        ("As", "As a metalloid, arsenic is grey.", False),
+        ("As", "Arsenic has the symbol As and is a solid.", True),
+        ("Be", "Beryllium can be found.", False),
+        ("Be", "The symbol of beryllium is Be.", True),
+        ("At", "It melts at 300 K.", False),
+        ("At", "At room temperature it is a solid.", False),
+        ("At", "It is a solid. At 300 K it melts.", False),
+        ("At", "Astatine, symbol At, is a halogen.", True),
+        ("No", "No one has seen it.", False),
+        ("No", "It has no colour.", False),
+        ("No", "Nobelium, whose symbol is No, is an actinide.", True),
+        ("He", "He found helium.", False),
+        ("He", "Helium has the symbol He.", True),
+        ("I", "I melt.", False),
+        ("I", "Iodine has the symbol I.", True),
+        ("K", "It melts at 300 K.", False),
+        ("K", "Potassium has the symbol K and melts at 337 K.", True),
+        ("C", "It melts at 30 C.", False),
+        ("S", "It is an s-block element.", False),
+        ("P", "Its place is in the p-block.", False),
+        ("U", "It was found in the U.S.", False),
+        ("S", "It was found in the U.S. in 1940.", False),
+        ("K", "The books of J.K. Rowling", False),
+        ("U", "Uranium has the symbol U.", True),
+        ("Co", "Cobalt has the symbol CO.", False),
+        ("Co", "Cobalt has the symbol co.", False),
+        ("Rf", "Rutherfordium has the symbol Rf.", True),
+        ("Rf", "Rutherfordium has the symbol Rg.", False),
+    ],
+)
+def test_a_symbol_is_no_ordinary_word(symbol: str, text: str, said: bool) -> None:
+    assert whole(symbol, text, predicate="symbol") is said
+
+
+FRIENDLY = Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no": ("not family friendly",)}})
+
+
+@pytest.mark.parametrize("checker", [PLAIN, Checker(FRIENDLY)])
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("No", "It is not family friendly.", False),
+        ("No", "It is no metal.", False),
+        ("No", "Its symbol is No.", True),
+        ("Yes", "It is family friendly.", False),
+        ("Yes", "Yes, it is.", False),
+        ("Yes", "The band is called Yes.", True),
+    ],
+)
+def test_yes_and_no_of_other_predicates_are_words(checker: Checker, value: str, text: str, said: bool) -> None:
+    assert whole(value, text, checker, "symbol") is said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("yes", "It is family friendly.", True),
+        ("yes", "It is a family-friendly pub.", True),
+        ("yes", "It is not family friendly.", False),
+        ("yes", "It isn't family friendly.", False),
+        ("yes", "It is non-family-friendly.", False),
+        ("yes", "Yes.", False),
+        ("no", "It is not family friendly.", True),
+        ("no", "It isn\u2019t a family-friendly pub.", True),
+        ("no", "It is family friendly.", False),
+        ("no", "It has no food.", False),
+        ("no", "It is not cheap. It is a very nice pub, family friendly.", False),
+    ],
+)
+def test_truth_values_are_said_by_learned_phrases(value: str, text: str, said: bool) -> None:
+    found = value_check(value, text, Checker(FRIENDLY), "familyFriendly")
+    assert found.whole is said
+    assert (found.how == "phrase") is said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("23rd Street (Manhattan)", "on 23rd Street.", True),
+        ("23rd Street (Manhattan)", "on 23rd Street (Manhattan).", True),
+        ("23rd Street (Manhattan)", "on 23rd Street in Manhattan.", True),
+        ("23rd Street (Manhattan)", "on 23rd Street (Queens).", False),
+        ("23rd Street (Manhattan)", "on 24th Street (Manhattan).", False),
+        ("23rd Street (Manhattan)", "on the 23rd in Manhattan.", False),
+        ("Bolt_(comicsCharacter)", "Bolt did it", True),
+        ("Bolt_(comicsCharacter)", "the bolted door", False),
+        ("English_language", "English is spoken", True),
+        ("English_language", "Irish language is spoken", False),
+    ],
+)
+def test_a_remark_may_be_left_out_but_not_exchanged(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("Austin,_Texas", "in Austin, Texas.", True),
+        ("Austin,_Texas", "in Austin Texas.", True),
+        ("Austin,_Texas", "in Austin in Texas.", True),
+        ("Austin,_Texas", "in Texas, in Austin.", True),
+        ("Austin,_Texas", "in Austin, Minnesota.", False),
+        ("Austin,_Texas", "in Austin, Minnesota, not Texas.", False),
+        ("Austin,_Texas", "in Dallas, Texas.", False),
+        ("Austin,_Texas", "in Austin.", False),
+        ("Austin,_Texas", "in Texas.", False),
+        ("Austin,_Texas", "She was in Austin once. He was in Texas.", False),
+        ("Cleveland,_Ohio_44114", "in Cleveland, Ohio 44114", True),
+        ("Cleveland,_Ohio_44114", "in Cleveland, Ohio 44115", False),
+        ("Cleveland,_Ohio_44114", "in Cleveland, Ohio", False),
+        ("Pierre Curie, Marie Curie and Gustave Bémont", "by Pierre Curie, Marie Curie and Gustave Bemont", True),
+        ("Pierre Curie, Marie Curie and Gustave Bémont", "by Gustave Bémont, Pierre Curie and Marie Curie", True),
+        ("Pierre Curie, Marie Curie and Gustave Bémont", "by Pierre Curie and Marie Curie", False),
+        ("Pierre Curie, Marie Curie and Gustave Bémont", "by Pierre, Marie Curie and Gustave Bémont", False),
+        ("red / blue", "red and blue", True),
+        ("red / blue", "red", False),
+    ],
+)
+def test_addresses_and_lists_are_said_with_all_their_parts(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("United_States", "in the U.S.", True),
+        ("United_States", "in the USA", True),
+        ("United_States", "for us", False),
+        ("United_States", "in the United Kingdom", False),
+        ("United_Kingdom", "in the UK", True),
+        ("Massachusetts Institute of Technology", "of MIT", True),
+        ("Massachusetts Institute of Technology", "of NIT", False),
+        ("Indonesia", "an Indonesian dish", True),
+        ("Indonesia", "an Indian dish", False),
+        ("noble gas", "one of the noble gases", True),
+        ("gas", "two gases", True),
+        ("gas", "gaseous", False),
+        ("gas", "gasoline", False),
+    ],
+)
+def test_other_spellings_by_rule(value: str, text: str, said: bool) -> None:
+    found = value_check(value, text)
+    assert found.whole is said
+    assert (found.how == "rule") is said
+
+
+@pytest.mark.parametrize(
+    ("triples", "text", "not_said"),
+    [
+        (
+            ("country = Azerbaijan", "league = Azerbaijan Premier League"),
+            "It plays in the Azerbaijan Premier League.",
+            0,
+        ),
+        (("city = Baku", "country = Azerbaijan"), "It is in Baku, Azerbaijan.", None),
+        (("city = Baku, Azerbaijan", "country = Azerbaijan"), "It is in Baku, Azerbaijan.", None),
+        (("grain = rice", "dish = white rice"), "It is white rice.", None),
+        (("namedAfter = Rutherford", "by = Ernest Rutherford"), "It was found by Ernest Rutherford.", 0),
+        (("namedAfter = Rutherford", "by = Ernest Rutherford"), "Rutherford; found by Ernest Rutherford.", None),
+        (("Curium | namedAfter = Curium",), "Curium is a metal.", None),
+        (("Ada Lovelace | namedAfter = Lovelace",), "Ada Lovelace is a crater.", 0),
+        # the same small number of two predicates is said twice, the same large one once
+        (("group = 14", "period = 14"), "It is in group 14.", 1),
+        (("group = 14", "period = 14"), "It is in group 14 and period 14.", None),
+        (("born = 1913", "died = 1913"), "She was born and died in 1913.", None),
+    ],
+)
+def test_a_value_stands_for_itself(triples: tuple[str, ...], text: str, not_said: int | None) -> None:
+    given_ = record(*triples)
+    assert missed(given_, text) == ([] if not_said is None else [given_.triples[not_said].predicate])
+
+
+@pytest.mark.parametrize(
+    ("text", "not_said"),
+    [
+        ("Platinum has a melting point of 10 and is a period 6 element in group 1766, a gas.", ["meltingPoint"]),
+        ("Platinum is in group 14 and period 6, a gas with a melting point of 1766.", ["group", "meltingPoint"]),
+        ("Platinum is in group 10 and period 6 and melts at 176 K.", ["meltingPoint"]),
+        ("Platinum is in group 10 and period 6 and melts at 1766 K.", []),
+    ],
+)
+def test_numbers_that_lost_their_unit_or_their_record(text: str, not_said: list[str]) -> None:
+    given_ = record("group = 10", "meltingPoint = 1766 K", "period = 6", subject="Platinum")
+    assert missed(given_, text) == not_said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"), [("-", "Its sign is -.", True), ("🎉", "It is 🎉.", True), ("🎉", "It is -.", False)]
+)
+def test_a_value_of_signs_alone_is_compared_as_it_stands(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said

@@ -1,0 +1,228 @@
+"""Numbers, signs, units, money and dates: which texts say a value whole."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.verification.texts import value_check, whole
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("1234.5", "1,234.5 people", True),
+        ("1,234.5", "1234.5 people", True),
+        ("1,234.50", "1234.5 people", True),
+        ("1234.5", "12345 people", False),
+        ("1234.5", "1.2345 people", False),
+        ("16,000", "16000 people", True),
+        ("16,000", "16001 people", False),
+        ("16,000", "16,000,000 people", False),
+        ("100.0", "100 people", True),
+        ("0.50", ".5 litres", True),
+        ("1.0E9", "1,000,000,000 people", True),
+        ('"5.0"^^xsd:double', "5 of them", True),
+        ("5", "five of them", True),
+        ("five", "5 of them", True),
+        ("25", "twenty-five or so", True),
+        ("25", "twenty five or so", True),
+        ("25", "twenty or so", False),
+        ("5300000", "5.3 million people", True),
+        ("5.3 million", "5,300,000 people", True),
+        ("5300000", "5.4 million people", False),
+        ("5.3", "5.3 million people", False),
+        # the border of a number
+        ("12", "it has 12.", True),
+        ("12", "it has 12, 13 or 14", True),
+        ("12", "it has (12)", True),
+        ("12", "it has 112 of them", False),
+        ("12", "it has 121 of them", False),
+        ("12", "it has 12.5 of them", False),
+        ("12", "it has 1.12 of them", False),
+        ("12", "it has 12,000 of them", False),
+        ("12", "it has 1 2 of them", False),
+        ("12", "the 12th of them", False),
+        ("1", "the 1st period", False),
+        ("1", "the first period", False),
+        ("1", "its period is one", True),
+        ("1", "one of the noble gases", False),
+        ("1", "no one knows which one", False),
+        ("1st", "the first period", True),
+        ("1st", "period 1", False),
+        ("5 out of 5", "five out of five", True),
+        ("5 out of 5", "3 out of 5", False),
+        ("1 out of 5", "one out of five", True),
+        ("C-130", "the C130", True),
+        ("C-130", "the C-131", False),
+        # signs
+        ("-5", "It is -5 degrees.", True),
+        ("-5", "It is \u22125 degrees.", True),
+        ("-5", "It is \u20135 degrees.", True),
+        ("-5", "It is minus 5 degrees.", True),
+        ("-5", "Minus five degrees is usual.", True),
+        ("-5", "It is 5 degrees.", False),
+        ("-5", "It has 4-5 of them.", False),
+        ("5", "It is -5 degrees.", False),
+        ("5", "It is \u22125 degrees.", False),
+        ("5", "It is minus 5 degrees.", False),
+        ("5", "It is minus five degrees.", False),
+        ("5", "It has 4-5 of them.", True),
+        ("-3.3528", "It lies at -3.3528 metres.", True),
+        ("-3.3528", "It lies at minus 3.3528.", True),
+        ("-3.3528", "It lies 3.3528 metres high.", False),
+        ('"-3.3528"^^xsd:double', "It lies at -3.3528.", True),
+        ("3.3528", "It lies at -3.3528.", False),
+        ("-5 metres", "It lies 5 metres below the sea.", True),
+        ("-5 metres", "It lies 5 metres above the sea.", False),
+    ],
+)
+def test_numbers_by_value_whole_and_with_their_sign(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7))
+def test_a_number_is_said_by_itself_only(one: int, other: int) -> None:
+    assert whole(f"{one}", f"It has {one:,} of them.")
+    assert whole(f"{one:,}", f"It has {other} of them.") is (one == other)
+    assert not whole(f"{one + 1}", f"It has -{one + 1} of them.")
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("1235 K", "It melts at 1235 K.", True),
+        ("1235 K", "It melts at 1235K.", True),
+        ("1235 K", "It melts at 1235 kelvin.", True),
+        ("1235 K", "It melts at 1,235 Kelvins.", True),
+        ("1235 K", "It melts at 1235 kg.", False),
+        ("1235 K", "It melts at 1235 C.", False),
+        ("1235 K", "It melts at 1235.", False),
+        ("1235 K", "It melts at 235 K.", False),
+        ("18.0 g", "18g of it", True),
+        ("18.0 g", "18 grams of it", True),
+        ("18.0 g", "18 kg of it", False),
+        ("18.0 g", "18 milligrams of it", False),
+        ("10%", "ten percent", True),
+        ("10%", "10 per cent", True),
+        ("10%", "10 of them", False),
+        ("20 degrees Celsius", "20 C", True),
+        ("20 degrees Celsius", "20 degrees Fahrenheit", False),
+        ("22.35 square metres", "It has 22.35 sq m.", True),
+        ("22.35 square metres", "It has 22.35 m\u00b2.", True),
+        ("22.35 square metres", "It has 22.35 square feet.", False),
+        ("22.35 square metres", "It has 22.35 cubic metres.", False),
+        ("22.35 square metres", "It has 22.35 metres.", False),
+        # a unit in the value's remark: it may be left out, another may not stand there
+        ("22.35 (square metres)", "It has 22.35 square metres.", True),
+        ("22.35 (square metres)", "It has 22.35 square meters.", True),
+        ("22.35 (square metres)", "It has 22.35.", True),
+        ("22.35 (square metres)", "It has 22.35 square feet.", False),
+        ("22.35 (square metres)", "It has 22.35 metres.", False),
+        ("22.35 (square metres)", "It has 22.35 acres.", False),
+        ("57 (centimetres)", "57 cm", True),
+        ("57 (centimetres)", "57 m", False),
+        ("57 (centimetres)", "57 inches", False),
+        ("57 (minutes)", "57 minutes", True),
+        ("57 (minutes)", "57 hours", False),
+        ("57 (minutes)", "57 days", False),
+        # money
+        ("£20-25", "at £20-25", True),
+        ("£20-25", "at £20-£25", True),
+        ("£20-25", "at 20-25 pounds", True),
+        ("£20-25", "at $20-25", False),
+        ("£20-25", "at £20-$25", False),
+        ("less than £20", "less than £20", True),
+        ("less than £20", "less than $20", False),
+        ("more than £30", "less than £30", False),
+        ("\u20ac5", "5\u20ac", True),
+        ("\u20ac5", "£5", False),
+    ],
+)
+def test_a_number_has_its_own_unit(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("1999-05-30", "born on 1999-05-30", True),
+        ("1999-05-30", "born on 30 May 1999", True),
+        ("1999-05-30", "born on May 30, 1999", True),
+        ("1999-05-30", "born on May 30th, 1999", True),
+        ("1999-05-30", "born on the 30th of May 1999", True),
+        ("1999-05-30", "born on the 30th of May, 1999", True),
+        ("1999-05-30", "born on 30.5.1999", True),
+        ("1999-05-30", "born on 30/05/1999", True),
+        ("1999-05-30", "born on 05/30/1999", True),
+        ('"1999-05-30"^^xsd:date', "born on 30 May 1999", True),
+        ("1999-05-30", "born on 30 May", False),
+        ("1999-05-30", "born in May 1999", False),
+        ("1999-05-30", "born in 1999", False),
+        ("1999-05-30", "born on 31 May 1999", False),
+        ("1999-05-30", "born on 30 June 1999", False),
+        ("1999-05-30", "born on 30 May 1998", False),
+        ("1999-05-30", "born on 30.5.1998", False),
+        ("1999-05-03", "born on 5 March 1999", False),
+        ("1999-05-03", "born on Sept 3, 1999", False),
+        ("30 May 1999", "born on 1999-05-30", True),
+        ("30 May 1999", "born on May 30, 1999", True),
+        ("30 May 1999", "born on May 3, 1999", False),
+        ("1999", "born on 30 May 1999", True),
+        ("1999", "born on 30.5.1999", True),
+        ("30", "born on 30 May 1999", False),
+        ("5", "born on 1999-05-30", False),
+        ("January, 2014", "begun in January 2014", True),
+        ("January, 2014", "begun in January 2009", False),
+    ],
+)
+def test_dates_in_their_usual_spellings(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+@given(st.dates(date(1000, 1, 1)), st.dates(date(1000, 1, 1)))
+def test_a_date_is_said_by_itself_only(one: date, other: date) -> None:
+    for day in (one, other):
+        text = f"Born on {day.day} {day:%B} {day.year}."
+        assert whole(one.isoformat(), text) is (day == one)
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "said"),
+    [
+        ("2014-15 Serie A", "in the 2014-15 Serie A", True),
+        ("2014\u201315_Serie_A", "in the 2014-15 Serie A season", True),
+        ("2014-15 Serie A", "in the Serie A in 2014-15", True),
+        ("2014-15 Serie A", "in Serie A", False),
+        ("2014-15 Serie A", "in the 2014-15 Serie B", False),
+        ("2014-15 Serie A", "in the 2013-14 Serie A", False),
+        ("2014-15 Serie A", "in the 2014 Serie A", False),
+        ("2014-15 Serie A", "It was in Serie B in 2014-15 or so. It was in Serie A before.", False),
+        ("2014-15", "in 2014-2015", True),
+        ("2014-15", "in 2014-2016", False),
+        ("2014-15", "in 2014", False),
+    ],
+)
+def test_seasons(value: str, text: str, said: bool) -> None:
+    assert whole(value, text) is said
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "how", "where"),
+    [
+        ("1235 K", "It melts at 1235 K.", "literal", "1235 K"),
+        ("1235 K", "It melts at 1235 kelvin.", "literal", "1235 kelvin"),
+        ("22.35 (square metres)", "It has 22.35 square metres.", "literal", "22.35 square metres"),
+        ("22.35 (square metres)", "It has 22.35.", "rule", "22.35"),
+        ("1999-05-30", "On 30 May 1999 it was.", "literal", "30 May 1999"),
+        ("1999-05-30", "On 30/5/1999 it was.", "rule", "30/5/1999"),
+        ("1235 K", "It melts at 1235.", "part", None),
+        ("1235 K", "It melts.", "missing", None),
+    ],
+)
+def test_by_what_and_where_a_number_is_found(value: str, text: str, how: str, where: str | None) -> None:
+    found = value_check(value, text)
+    assert (found.how, found.span and text[slice(*found.span)]) == (how, where)

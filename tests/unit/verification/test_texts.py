@@ -1,0 +1,293 @@
+"""What a text says beside its values: invented, of another fact, twice, under another predicate's wording."""
+
+from __future__ import annotations
+
+import pytest
+
+from agggen.records import NO_SUBJECT, Record, Triple
+from agggen.verification.check import Checker
+from agggen.verification.lexicon import Lexicon, fill
+from agggen.verification.results import TextCheck
+from tests.unit.verification.conftest import Learned
+from tests.unit.verification.texts import PLAIN, record
+
+RF = record(
+    "group = 4",
+    "period = 7",
+    "symbol = Rf",
+    "namedAfter = Ernest Rutherford",
+    "discoveryPlace = Soviet Union",
+    "stateAtRoomTemperature = solid",
+    "meltingPoint = 2400 K",
+    "discoveryYear = 1964",
+    subject="Rutherfordium",
+)
+GROUP, PERIOD, SYMBOL, NAMED, PLACE, STATE, MELTS, YEAR = range(8)
+
+
+@pytest.fixture(params=["without a lexicon", "with the shipped corpus'"])
+def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
+    return PLAIN if request.param == "without a lexicon" else elements[0]
+
+
+# --- invented --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "invented"),
+    [
+        ("Rutherfordium was found in 1965.", ["1965"]),
+        ("Rutherfordium has the atomic number 104.", ["104"]),
+        ("It melts at 2400 K and boils at 5800 K.", ["5800"]),
+        ("It melts at -2400 K.", ["-2400"]),
+        ("It is the 2nd of group 4.", ["2nd"]),
+        ("It was found in Berlin.", ["Berlin"]),
+        ("It was found by Marie Curie in 1964.", ["Marie", "Curie"]),
+        ("It has the symbol Rg.", ["Rg"]),
+        ("It was found on 3 May 1964.", ["3 May 1964"]),
+        ("It was found in 1964, 1965 and 1965.", ["1965"]),
+        # forms of the record's own words are no inventions
+        ("It was found in 1964 in the Soviet Union.", []),
+        ("The Soviets found it.", []),
+        ("Named after Rutherford, it is a SOLID.", []),
+        ("Group 4, Period 7: Rutherfordium's places.", []),
+        ("Two people saw it melt.", []),
+        # words that open a sentence are no names
+        ("Furthermore, rutherfordium is a solid.", []),
+        ("Additionally it melts at 2400 K. However, it is a solid. Moreover, it is in group 4.", []),
+        ("In 1964 it was found. It is a solid. The symbol is Rf.", []),
+    ],
+)
+def test_numbers_and_names_from_nowhere_are_invented(checker: Checker, text: str, invented: list[str]) -> None:
+    assert list(checker.check(RF, text).invented) == invented
+
+
+def test_a_name_that_opens_a_sentence_is_invented_where_a_lexicon_knows_ordinary_words(elements: Learned) -> None:
+    assert elements[0].check(RF, "Berlin saw it first.").invented == ("Berlin",)
+    assert elements[0].check(RF, "Located in period 7, it is a solid.").invented == ()
+
+
+def test_words_known_from_values_alone_are_invented_where_no_triple_has_them(elements: Learned) -> None:
+    assert elements[0].check(RF, "It is a silvery noble gas.").invented == ("silvery", "noble", "gas")
+    assert PLAIN.check(RF, "It is a silvery noble gas.").invented == ()
+
+
+def test_words_of_a_predicates_own_wording_are_not_invented() -> None:
+    given = record("icaoLocationIdentifier = UTAA")
+    assert PLAIN.check(given, "Its ICAO code is UTAA.").invented == ()
+    assert PLAIN.check(given, "Its FAA code is UTAA.").invented == ("FAA",)
+    learned = Checker(Lexicon(wordings={"icaoLocationIdentifier": ("faa",)}))
+    assert learned.check(given, "Its FAA code is UTAA.").invented == ()
+
+
+def test_a_truth_value_that_the_record_does_not_have_is_invented() -> None:
+    lexicon = Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no": ("not family friendly",)}})
+    checker = Checker(lexicon)
+    pub, friendly = record("eatType = pub"), record("eatType = pub", "familyFriendly = yes")
+    assert checker.check(pub, "Zyx is a family-friendly pub.").invented == ("family-friendly",)
+    assert checker.check(friendly, "Zyx is a family-friendly pub.").faults == ()
+    assert checker.check(friendly, "Zyx is a pub, not family-friendly.").invented == ("family-friendly",)
+    assert checker.check(pub, "Zyx is a pub.").faults == ()
+
+
+# --- of another fact -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "text", "elsewhere"),
+    [
+        ([GROUP], "Rutherfordium is in group 4.", []),
+        ([GROUP], "Rutherfordium is in group 7.", ["7"]),
+        ([GROUP], "Rutherfordium is in group 4 and period 7.", ["7"]),
+        ([GROUP], "Rutherfordium, symbol Rf, is in group 4.", ["Rf"]),
+        ([GROUP], "Rutherfordium, found in 1964, is in group 4.", ["1964"]),
+        ([PLACE, YEAR], "It was found in 1964 in the Soviet Union.", []),
+        ([YEAR], "It was found in 1964 in the Soviet Union.", ["Soviet", "Union"]),
+        ([NAMED], "It is named after Ernest Rutherford.", []),
+        ([SYMBOL], "Named after Ernest Rutherford, it has the symbol Rf.", ["Ernest"]),
+        ([], "It is in group 4.", ["4"]),
+    ],
+)
+def test_what_only_other_triples_have_belongs_to_another_fact(
+    checker: Checker, own: list[int], text: str, elsewhere: list[str]
+) -> None:
+    found = checker.check(RF, text, own, subjects=())
+    assert list(found.elsewhere) == elsewhere
+    assert found.invented == ()
+    assert [value.triple for value in found.values] == [RF.triples[index] for index in own]
+
+
+def test_a_fact_invents_what_no_triple_has(checker: Checker) -> None:
+    found = checker.check(RF, "Rutherfordium is in group 8, period 7.", [GROUP])
+    assert (found.invented, found.elsewhere, found.whole) == (("8",), ("7",), False)
+
+
+# --- said twice ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "repeated"),
+    [
+        ("It is is a solid.", ["is is"]),
+        ("It is a solid a solid.", ["a solid a solid"]),
+        ("It was found in 1964 in 1964.", ["in 1964 in 1964"]),
+        ("It is the the solid.", ["the the"]),
+        ("It is in the soviet union, the Soviet Union.", ["the soviet union the Soviet Union"]),
+        ("It was named after Ernest Rutherford, Ernest Rutherford.", ["Ernest Rutherford Ernest Rutherford"]),
+        ("It is a solid. A solid it is.", []),
+        ("It is a solid. Solid it is.", []),
+        ("It is a solid and a solid.", []),
+    ],
+)
+def test_words_twice_in_a_row(checker: Checker, text: str, repeated: list[str]) -> None:
+    assert list(checker.check(RF, text).repeated) == repeated
+
+
+def test_a_name_or_two_values_may_repeat_a_word() -> None:
+    duran = record("by = Duran Duran", "city = Wagga Wagga")
+    assert PLAIN.check(duran, "Zyx is by Duran Duran of Wagga Wagga.").repeated == ()
+    beside = record("city = New York", "state = York")
+    assert PLAIN.check(beside, "Zyx is in New York, York.").repeated == ()
+    assert PLAIN.check(beside, "Zyx is in in New York, York.").repeated == ("in in",)
+
+
+@pytest.mark.parametrize(
+    ("own", "text", "repeated"),
+    [
+        ([STATE], "It is a solid and a solid.", ["solid"]),
+        ([SYMBOL], "Its symbol is Rf; so Rf stands for it.", ["Rf"]),
+        ([GROUP], "It is in group 4 of period 4.", ["4"]),
+        ([GROUP, STATE], "It is a solid in group 4.", []),
+    ],
+)
+def test_a_fact_says_each_value_once(checker: Checker, own: list[int], text: str, repeated: list[str]) -> None:
+    assert list(checker.check(RF, text, own).repeated) == repeated
+    assert checker.check(RF, text).repeated == ()
+
+
+def test_a_fact_may_say_a_value_once_for_each_triple_and_within_a_name() -> None:
+    both = record("born = Oslo", "died = Oslo")
+    assert PLAIN.check(both, "Born in Oslo, she died in Oslo.", [0, 1]).repeated == ()
+    assert PLAIN.check(both, "Born in Oslo, Oslo being far, she died in Oslo.", [0, 1]).repeated == ("Oslo",)
+    named = record("city = Baku", subject="Baku Memorial")
+    assert PLAIN.check(named, "Baku Memorial is in Baku.", [0]).repeated == ()
+
+
+# --- under another predicate's wording -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "swapped"),
+    [
+        ("Rutherfordium belongs to period 7 and group 4.", []),
+        ("Rutherfordium belongs to period 4 and group 7.", [("group", "period")]),
+        ("Rutherfordium belongs to group 4 and period 7.", []),
+        ("Rutherfordium belongs to group 7 and period 4.", [("group", "period")]),
+        ("It is a group 7 element in period 4.", [("group", "period")]),
+        ("It is a group 4 element in period 7.", []),
+        ("It was found in 2400 K and melts at 1964.", [("meltingPoint", "discoveryYear")]),
+        ("It was found in 1964 and melts at 2400 K.", []),
+    ],
+)
+def test_numbers_under_each_others_wording_are_swapped(elements: Learned, text: str, swapped: list) -> None:
+    checker = elements[0]
+    found = checker.check(RF, text)
+    assert list(found.swapped) == swapped
+    assert [fault for fault in found.faults if "exchanged" in fault] == [
+        f"the values of {one} and {other} are exchanged" for one, other in swapped
+    ]
+    assert PLAIN.check(RF, text).swapped == (), "nothing is known of wordings without a lexicon"
+
+
+def test_a_fact_with_two_numbers_exchanged_is_noticed(elements: Learned) -> None:
+    assert elements[0].check(RF, "Its place is in group 7, period 4.", [GROUP, PERIOD]).swapped == (
+        ("group", "period"),
+    )
+    assert elements[0].check(RF, "Its place is in group 4, period 7.", [GROUP, PERIOD]).faults[1:] == ()
+
+
+# --- subjects, and the whole -----------------------------------------------------------------------------------------
+
+
+def test_subjects_must_be_named_whole() -> None:
+    given = record("Ada King | born = 1815", "Ida Rhodes | born = 1900")
+    assert PLAIN.check(given, "Ada King, born 1815, and Rhodes, born 1900.").unnamed == ("Ida Rhodes",)
+    assert PLAIN.check(given, "She was born in 1815.", [0]).unnamed == ("Ada King",)
+    assert PLAIN.check(given, "She was born in 1815.", [0], subjects=()).unnamed == ()
+    assert PLAIN.check(given, "Ada King was born in 1815.", [0], subjects=("Ida Rhodes",)).unnamed == ("Ida Rhodes",)
+    assert PLAIN.unnamed(given, "Ada King and ida rhodes") == ()
+
+
+def test_a_record_without_a_subject_needs_none() -> None:
+    pub = Record("p", (Triple(NO_SUBJECT, "eatType", "pub"), Triple(NO_SUBJECT, "food", "Thai")))
+    assert PLAIN.check(pub, "The pub has Thai food.").faults == ()
+    assert PLAIN.check(pub, "The pub has food.").faults == ("'Thai' (food) is not said whole",)
+
+
+def test_a_record_without_references_is_read_like_any(checker: Checker) -> None:
+    assert RF.references == ()
+    text = (
+        "Rutherfordium, a solid with the symbol Rf, was named after Ernest Rutherford. It was found in the Soviet "
+        "Union in 1964, melts at 2400 K and belongs to period 7 and group 4."
+    )
+    assert checker.check(RF, text).faults == ()
+
+
+def test_an_empty_text_says_nothing(checker: Checker) -> None:
+    found = checker.check(RF, "")
+    assert found.missing == RF.triples
+    assert found.unnamed == ("Rutherfordium",)
+    assert found == TextCheck(found.values, found.unnamed)
+
+
+def test_every_fault_is_in_words(elements: Learned) -> None:
+    text = "The the element of Berlin is in group 7 and period 4 and melts at 2400 K."
+    found = elements[0].check(RF, text, [GROUP, PERIOD, MELTS, YEAR])
+    assert found.faults == (
+        "'1964' (discoveryYear) is not said whole",
+        "the subject 'Rutherfordium' is not named whole",
+        "'Berlin' is in no triple",
+        "'The the' is said twice",
+        "the values of group and period are exchanged",
+        "'4' does not stand where texts have a group",
+        "'7' does not stand where texts have a period",
+    )
+    fact = elements[0].check(RF, "Rutherfordium, symbol Rf, is in group 4.", [GROUP])
+    assert fact.faults == ("'Rf' belongs to another fact",)
+
+
+def test_a_text_that_goes_on_has_no_capital_at_its_start() -> None:
+    """The first word of a fact in the middle of a sentence is a name if it has a capital."""
+    assert PLAIN.check(RF, "Berlin saw it", [GROUP], initial=True).invented == ()
+    assert PLAIN.check(RF, "Berlin saw it", [GROUP], initial=False).invented == ("Berlin",)
+
+
+# --- where values stand ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "misplaced"),
+    [
+        ("Rutherfordium is a 1964 solid with the symbol Rf.", {"discoveryYear"}),
+        ("Rutherfordium is a Rf with the symbol 2400 K.", {"symbol", "meltingPoint"}),
+        ("Rutherfordium was discovered in 1964, has the symbol Rf and melts at 2400 K.", set()),
+        ("Rutherfordium is a 1964 solid. It was discovered in 1964 and has the symbol Rf.", set()),
+    ],
+)
+def test_values_stand_where_training_texts_have_them(text: str, misplaced: set[str], elements: Learned) -> None:
+    """Once passed: a text whose values were all whole, "it is a 1766 gas"."""
+    found = elements[0].check(RF, text)
+    assert {triple.predicate for triple in found.misplaced} == misplaced
+    assert all(any(f"stand where texts have a {name}" in fault for fault in found.faults) for name in misplaced)
+    assert PLAIN.check(RF, text).misplaced == ()
+
+
+def test_before_the_first_word_of_a_fact_anything_may_stand(elements: Learned) -> None:
+    fact = [SYMBOL, PLACE]
+    assert elements[0].check(RF, "Rf of the Soviet Union", fact, (), initial=False).misplaced == ()
+    assert elements[0].check(RF, "a Rf of the Soviet Union", fact, (), initial=False).misplaced != ()
+
+
+def test_a_template_s_article_fits_the_value() -> None:
+    for value, said in (("alkali metal", "Zyx is an alkali metal."), ("metal", "Zyx is a metal.")):
+        assert fill("{subject} is a {object}.", Triple("Zyx", "category", value)) == said

@@ -1,0 +1,208 @@
+"""The words of a text: where they stand, and what does not change their normal form."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.verification.normal import MONTHS, Reading, letters, words
+
+TEXTS = st.text(
+    st.sampled_from(
+        "abcdefghikmnorstuvyABCEGIJKMNOSTUÄéøßŁ\u0301\u0308 0123456789"
+        " .,-\u2013\u2212/()'\u2019\"&%+:;!?£\u00b2\u2082\n"
+    )
+)
+PIECES = st.sampled_from(
+    (
+        *("the", "The", "a", "An", "5", "five", "minus", "-7", "1,234.50", "12", "1st", "third", "million", "per"),
+        *("cent", "%", "km", "kelvin", "square", "metres", "degrees", "K", "30 May 1999", "1999-05-30", "May"),
+        *("30.5.1999", "'s", "1e50", "Ann", "Jöns", "U.S.", "A.C. Milan", "water-forming", "H\u2082O", "5 km\u00b2"),
+        *("twenty five", ",", "."),
+    )
+)
+SUBSCRIPTS = {0x2080 + digit: str(digit) for digit in range(10)}
+LATIN = st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyzàáâãäåçèéêëìíñòóôõöøúüýžščǿłđ"), min_size=3, max_size=9)
+DATES = st.dates(date(1000, 1, 1), date(2999, 12, 31))
+
+
+def forms(text: str) -> list[str]:
+    return [word.form for word in words(text)]
+
+
+def without_accents(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
+
+
+# --- places --------------------------------------------------------------------------------------------------------
+
+
+@given(TEXTS | st.text() | st.lists(PIECES).map(" ".join), st.booleans(), st.booleans())
+def test_words_stand_in_the_text_one_behind_the_other(text: str, initial: bool, dates: bool) -> None:
+    position = 0
+    for word in words(text, initial, dates):
+        assert position <= word.start < word.end <= len(text)
+        assert word.form
+        if not any(char.isspace() for char in word.raw):
+            assert text[word.start : word.end].translate(SUBSCRIPTS) == word.raw
+        position = word.end
+
+
+@given(st.lists(LATIN, min_size=1, max_size=6), st.lists(LATIN, max_size=3), st.lists(LATIN, max_size=3))
+def test_a_value_is_found_where_it_stands_and_nowhere_else(value, before, behind) -> None:
+    text = " ".join([*before, *value, *behind])
+    reading = Reading(words(text))
+    places = list(reading.places(letters(words(" ".join(value)), 0), 0))
+    assert (len(before), len(before) + len(value)) in places
+    for first, last in places:
+        assert "".join(forms(text)[first:last]) == "".join(forms(" ".join(value)))
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.lists(st.integers(0, 300), min_size=1, max_size=4))
+def test_only_the_same_numbers_in_the_same_order_are_the_same_letters(one, other) -> None:
+    said = [letters(words(" ".join(map(str, numbers))), 0) for numbers in (one, other)]
+    assert (said[0] == said[1]) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "opening"),
+    [
+        ("In 1863 it was found.", ["In"]),
+        ("It was found. In 1863, at last.", ["It", "In"]),
+        ('It was found. "In 1863!" It was.', ["It", "In", "It"]),
+        ("It melts, At last", ["It"]),
+    ],
+)
+def test_which_words_open_a_sentence(text: str, opening: list[str]) -> None:
+    assert [word.raw for word in words(text) if word.initial] == opening
+
+
+def test_a_text_that_goes_on_does_not_open_a_sentence_with_its_first_word() -> None:
+    assert [word.initial for word in words("In Rome. At", initial=False)] == [False, False, True]
+
+
+# --- what does not change a word ---------------------------------------------------------------------------------
+
+
+@given(st.lists(LATIN, max_size=6))
+def test_case_does_not_change_words(said: list[str]) -> None:
+    text = " ".join(said)
+    assert forms(text) == forms(text.upper()) == forms(text.title()) == forms(text.lower())
+
+
+@given(st.lists(LATIN, max_size=6))
+def test_accents_and_unicode_forms_do_not_change_words(said: list[str]) -> None:
+    text = " ".join(said)
+    assert forms(unicodedata.normalize("NFC", text)) == forms(unicodedata.normalize("NFD", text)) == forms(text)
+    assert forms(without_accents(text)) == forms(text)
+    assert forms(text.replace("ø", "o").replace("ł", "l").replace("đ", "d").replace("ǿ", "o")) == forms(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ﬁne", "fine"),
+        ("\uff11\uff12", "12"),
+        ("H\u2082O", "H2O"),
+        ("Straße", "STRASSE"),
+        ("\u212bngstr\u00f6m", "angstrom"),
+        ("\u01ff", "o\u0338\u0301"),
+        ("İstanbul", "istanbul"),
+        ("Æon", "aeon"),
+        ("Ελλάδα", "ΕΛΛΑΔΑ"),
+    ],
+)
+def test_letters_that_are_written_in_several_ways_are_one(one: str, other: str) -> None:
+    assert letters(words(one), 0) == letters(words(other), 0)
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=0, max_value=10**12, places=6))
+def test_numbers_count_by_value(number: Decimal) -> None:
+    spellings = [f"{number:f}", f"{number:,f}", f"{number:f}000", f"{number:e}"]
+    assert len({tuple(forms(text)) for text in spellings}) == 1
+    assert Decimal(forms(spellings[0])[0]) == number
+    (negative,) = forms(f"-{number:f}")
+    assert forms(f"\u2212{number:,f}") == forms(f"minus {number:f}") == forms(f"Negative {number:f}") == [negative]
+    assert Decimal(negative) == -number
+
+
+@given(st.integers(-(10**40), 10**40), st.integers(-(10**40), 10**40))
+def test_two_numbers_have_one_form_only_if_they_are_equal(one: int, other: int) -> None:
+    assert (forms(str(one)) == forms(str(other))) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5.3 million", ["5300000"]),
+        ("five million", ["5000000"]),
+        ("2 thousand", ["2000"]),
+        ("1e50 million", ["1" + 56 * "0"]),
+        ("1e99999999999999999999 of them", ["1", "e", 20 * "9", "of", "them"]),
+        ("-12345678901234567890123456789012345", ["-12345678901234567890123456789012345"]),
+        ("minus five", ["-5"]),
+        ("Minus twenty-five", ["-25"]),
+        ("twenty five", ["25"]),
+        ("Forty-Two", ["42"]),
+        ("-0", ["0"]),
+        ("4-5", ["4", "5"]),
+        ("2010\u201315", ["2010", "15"]),
+        ("C-130", ["c", "130"]),
+        ("(-3)", ["-3"]),
+        ("1st, 2nd and third", ["1th", "2th", "and", "3th"]),
+        ("1,234,56", ["1", "234", "56"]),
+        (".5", ["0.5"]),
+        ("18g", ["18", "g"]),
+        ("300 K and 300 kelvin", ["300", "K", "and", "300", "K"]),
+        ("5 km\u00b2, 5 square kilometres, 5 sq km", 3 * ["5", "km2"]),
+        ("10%, ten percent, 10 per cent", 3 * ["10", "%"]),
+        ("20 degrees Celsius", ["20", "C"]),
+        ("a K in it", ["a", "k", "in", "it"]),
+    ],
+)
+def test_numbers_and_their_units(text: str, expected: list[str]) -> None:
+    assert forms(text) == expected
+
+
+# --- dates -----------------------------------------------------------------------------------------------------------
+
+
+@given(DATES)
+def test_a_date_is_one_word_in_every_usual_spelling(day: date) -> None:
+    month, suffix = MONTHS[day.month - 1].capitalize(), {1: "st", 2: "nd", 3: "rd"}.get(day.day, "th")
+    spellings = [
+        day.isoformat(),
+        f"{day:%Y/%m/%d}",
+        f"{day.day}.{day.month}.{day.year}",
+        f"{day.day} {month} {day.year}",
+        f"the {day.day}{suffix} of {month}, {day.year}",
+        f"{month} {day.day}, {day.year}",
+        f"{month[:3]}. {day.day}{suffix} {day.year}",
+        f"{month.upper()} {day.day} in {day.year}",
+    ]
+    found = {word.form for text in spellings for word in words(text) if word.kind != "word"}
+    assert found == {f"{day.year}-{day.month}-{day.day}"}
+
+
+@given(DATES)
+def test_a_date_taken_apart_has_its_day_month_and_year(day: date) -> None:
+    month = MONTHS[day.month - 1]
+    numbers = {str(day.day), str(day.year)}
+    for text in (f"{day.day} {month} {day.year}", f"{month} {day.day}, {day.year}"):
+        assert {word.form for word in words(text, dates=False)} == {*numbers, month}
+    for text in (day.isoformat(), f"{day.day}.{day.month}.{day.year}"):
+        assert {word.form for word in words(text, dates=False)} == {*numbers, str(day.month)}
+
+
+def test_what_cannot_be_a_date_is_three_numbers() -> None:
+    assert forms("1999-13-45") == ["1999", "13", "45"]
+    assert forms("45.13.1999") == ["45", "13", "1999"]
