@@ -33,8 +33,8 @@ REFUSED = "refuses these credentials .*AWS_ACCESS_KEY_ID"
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A claim that was not released is taken over after two seconds, and no figures are drawn."""
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
+    """A claim that was not released is taken over after four seconds, and no figures are drawn."""
+    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 1.0)
     monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 

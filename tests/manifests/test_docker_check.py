@@ -68,8 +68,13 @@ def site_packages(environment: Path) -> Path:
 
 def test_the_wheel_holds_all_files_of_the_packages_and_the_licence(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    paths = [path for folder in PACKAGES for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    expected = {path.relative_to(REPO).as_posix().removeprefix("platform/") for path in paths if path.name[0] != "."}
+    paths = [path for folder in PACKAGES for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
+    for_readers_of_the_source = {"README.md"}
+    expected = {
+        path.relative_to(REPO).as_posix().removeprefix("platform/")
+        for path in paths
+        if path.suffix != ".pyc" and path.name not in for_readers_of_the_source
+    }
     assert sorted(expected - names) == []
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 

@@ -27,6 +27,8 @@ from agggen_platform.storage.folder import Folder
 _NAME = ".claim"
 BEAT = 3.0
 """Seconds between two counts; a claim that stands still for four beats is given up for dead."""
+_ATTEMPTS = 5
+"""At a new claim. Each looks for another's first: a write that arrives late would end a job that began since."""
 
 
 class Place(Protocol):
@@ -68,7 +70,7 @@ def claim(folder: Folder, beat: float | None = None) -> Iterator[Callable[[], No
         quick = replace(
             folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
         )
-        with beating(folder, beat, Folder(folder.address, quick)) as check:
+        with heartbeat(folder, beat, Folder(folder.address, quick)) as check:
             yield check
 
 
@@ -92,7 +94,7 @@ def _flock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def beating(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Callable[[], None]]:
+def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Callable[[], None]]:
     """`claim` by counting, for a place that no kernel watches.
 
     Args:
@@ -100,15 +102,14 @@ def beating(folder: Place, beat: float = BEAT, quick: Place | None = None) -> It
     """
     quick = quick or folder
     mine = uuid.uuid4().hex
-    before = folder.read(_NAME)
-    deadline = time.monotonic() + 4 * beat
-    while before is not None and time.monotonic() < deadline:
-        time.sleep(beat / 2)
-        now = quick.read(_NAME)
-        if now not in (None, before):
-            assert now is not None
-            raise _refusal(folder.address, json.loads(now)["who"])
-        before = now
+    for attempt in range(_ATTEMPTS):
+        _wait_until_given_up(folder, quick, beat, mine)
+        try:
+            quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
+            break
+        except StorageError:
+            if attempt == _ATTEMPTS - 1:
+                raise
 
     lost: list[ClaimedError] = []
     ended = threading.Event()
@@ -135,7 +136,6 @@ def beating(folder: Place, beat: float = BEAT, quick: Place | None = None) -> It
             raise lost[0]
         confirm(folder)
 
-    quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
     time.sleep(beat / 2)  # of two that started at once, the one that wrote last goes on
     check()
     thread = threading.Thread(target=beat_on, name="claim", daemon=True)
@@ -148,6 +148,24 @@ def beating(folder: Place, beat: float = BEAT, quick: Place | None = None) -> It
         with suppress(StorageError):  # a claim that cannot be given back is given up for dead
             if _is_mine(quick, mine):
                 quick.delete(_NAME)
+
+
+def _wait_until_given_up(folder: Place, quick: Place, beat: float, mine: str) -> None:
+    """Returns when nobody else counts: there is no claim, it is `mine`, or it stood still for four beats.
+
+    Raises:
+        ClaimedError: another job counted while this one looked.
+        StorageError: the folder did not answer.
+    """
+    before = folder.read(_NAME)
+    deadline = time.monotonic() + 4 * beat
+    while before is not None and json.loads(before)["id"] != mine and time.monotonic() < deadline:
+        time.sleep(beat / 2)
+        now = quick.read(_NAME)
+        if now not in (None, before):
+            assert now is not None
+            raise _refusal(folder.address, json.loads(now)["who"])
+        before = now
 
 
 def _is_mine(folder: Place, mine: str) -> bool:

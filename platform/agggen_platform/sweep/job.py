@@ -24,7 +24,7 @@ from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.registration import takes
-from agggen_platform.storage.claim import beating, claim
+from agggen_platform.storage.claim import claim, heartbeat
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
@@ -144,7 +144,7 @@ def sweep(
         begin(name)
         opened = open_study(folder, name, identity, database)
         if database:  # or on the same study
-            checks.append(stack.enter_context(beating(StudyClaim(opened))))
+            checks.append(stack.enter_context(heartbeat(StudyClaim(opened))))
         study = Study(opened, settings, space, epochs)
         ran = study.left
         stack.enter_context(tracker)

@@ -10,7 +10,7 @@ import pytest
 
 from agggen_platform.config import load_config
 from agggen_platform.job_config import JobConfig
-from agggen_platform.storage.claim import ClaimedError, beating
+from agggen_platform.storage.claim import ClaimedError, heartbeat
 from agggen_platform.sweep import job
 from agggen_platform.sweep.config import SPACES, SweepConfig
 from agggen_platform.sweep.study import Study, StudyClaim, open_study
@@ -25,7 +25,7 @@ def test_a_study_that_another_machine_works_on_is_refused(
     url = f"sqlite:///{tmp_path / 'study.db'}"
     settings = load_config(SweepConfig, "predicate-sizes", (), SPACES)
     identity = job._identity(load_config(JobConfig, "elements"), settings)
-    with beating(StudyClaim(open_study(tmp_path / "elsewhere", "s", identity, url)), 0.1):
+    with heartbeat(StudyClaim(open_study(tmp_path / "elsewhere", "s", identity, url)), 0.1):
         code, _, err = command(capsys)("sweep", "elements", "--name", "s", "--database", url)
     assert code == 6
     assert "another job works on the study s in its database (process " in err

@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from agggen.errors import ConfigError, TrainingError
-from agggen_platform.storage.claim import ClaimedError, beating
+from agggen_platform.storage.claim import ClaimedError, heartbeat
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, StudyClaim, Suggestion, open_study, reason_of
@@ -170,16 +170,16 @@ def test_a_database_serves_as_well_as_the_journal(undisturbed: list[tuple[Any, .
 def test_two_drivers_elsewhere_cannot_share_a_study(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'study.db'}"
     first, second = (StudyClaim(opened(tmp_path / folder, database=url).optuna) for folder in ("a", "b"))
-    with beating(first, 0.1) as check:
+    with heartbeat(first, 0.1) as check:
         with (
             pytest.raises(ClaimedError, match="another job works on the study s in its database"),
-            beating(second, 0.1),
+            heartbeat(second, 0.1),
         ):
             pass
         check()
-    with beating(second, 0.1):
+    with heartbeat(second, 0.1):
         second.write(".claim", b'{"id": "another", "who": "it", "count": 1}')
-        with pytest.raises(ClaimedError), beating(first, 0.1) as lost:
+        with pytest.raises(ClaimedError), heartbeat(first, 0.1) as lost:
             second.write(".claim", b'{"id": "another", "who": "it", "count": 2}')
             lost()
 
