@@ -1,7 +1,7 @@
-"""Encoded examples as padded tensors, and the mask of states that the hard alignment leaves (METHOD 4).
+"""Encoded examples as padded tensors, and the mask of states that the alignment leaves (METHOD 4).
 
 An `Example` is one record with one text, as numbers. `collate` pads a list of them; nothing in a batch depends on the
-other examples but the amount of padding, so an example scores the same alone and in company.
+other examples but the amount of padding, so an example scores the same in any batch.
 """
 
 from __future__ import annotations
@@ -114,20 +114,27 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
     )
 
 
-def allowed_sets(batch: Batch, lattice: Lattice) -> Tensor:
-    """(B, T, C): which sets may have emitted each fact, after pruning by hard alignment.
-
-    A set must hold every predicate that is required of the fact, none that is forbidden, and no more than the record's
-    cap. A fact that this would leave without any set keeps all sets of the record within the cap ("never prune a fact
-    to nothing"), and without the cap where even that leaves none.
+def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
+    """(B, T, C): how many alignments of a fact a set breaks: required triples that it lacks, forbidden ones that it
+    holds.
     """
-    bits, sizes = lattice.set_bits, lattice.set_size
+    triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
+    required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
+    members = lattice.set_members.to(torch.float32)  # (C, J)
+    return (required.float() @ (1 - members).T + forbidden.float() @ members.T).round().long()
+
+
+def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
+    """(B, T, C): which sets may have emitted each fact, after pruning by alignment.
+
+    A set must break at most `most_broken` of the fact's alignments and hold no more triples than the record's cap. A
+    fact that this would leave without any set keeps all sets of the record within the cap ("never prune a fact to
+    nothing"), and without the cap where even that leaves none.
+    """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
-    of_record = (bits & missing[:, None]) == 0  # (B, C)
-    required, forbidden = batch.required[..., None], batch.forbidden[..., None]
-    fits = ((bits & required) == required) & ((bits & forbidden) == 0)  # (B, T, C)
-    small = of_record & (sizes <= batch.max_size[:, None])
-    keep = fits & small[:, None]
+    of_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)
+    small = of_record & (lattice.set_size <= batch.max_size[:, None])
+    keep = small[:, None] & (broken_alignments(batch, lattice) <= most_broken)
     for fallback in (small, of_record):
         keep = torch.where(keep.any(-1, keepdim=True), keep, fallback[:, None])
     return keep & (batch.fact_length > 0)[..., None]

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError
-from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets
+from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
@@ -304,28 +304,36 @@ class JointModel(nn.Module):
         hidden, _ = self.decoder(self.embed_target(inputs, position), own.cross, visible[:, None, None], past, mask)
         return self.token_log_probs(hidden, targets, scored, own, visible).sum(1)
 
-    def potentials(self, batch: Batch, prune: bool = True) -> tuple[Potentials, Lattice]:
+    def potentials(
+        self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None
+    ) -> tuple[Potentials, Lattice]:
         """All log-potentials of the HMM for a batch of segmented texts.
 
         Args:
-            prune: apply the hard alignment.
+            prune: leave out states that the alignment of triples to facts rules out (paper section 3.3, METHOD 4).
+            alignment_penalty: nats that a state loses for the one alignment that it may break; None: it may break none.
         """
         states = self.lattice_of(batch)
         if prune:
-            allowed = allowed_sets(batch, states)
+            allowed = allowed_sets(batch, states, 0 if alignment_penalty is None else 1)
         else:
             absent = torch.arange(states.n_predicates, device=batch.counts.device) >= batch.counts[:, None]
             of_record = ~(states.set_members & absent[:, None]).any(-1)
             allowed = of_record[:, None] & (batch.fact_length > 0)[..., None]
         scores = self.transition_scores(batch, states)
-        emission = self.emissions(batch, allowed, states)[..., states.set_of]
+        emission = self.emissions(batch, allowed, states)
+        if prune and alignment_penalty is not None:
+            emission = emission - alignment_penalty * broken_alignments(batch, states).to(emission.dtype)
         weights = self.transitions.node_weights(batch.n_facts, emission.shape[1])
-        node = torch.clamp(emission + weights[..., None] * scores.within[:, None], min=IMPOSSIBLE)
-        return Potentials(scores.start, scores.out, node, batch.n_facts), states
+        node = emission[..., states.set_of] + weights[..., None] * scores.within[:, None]
+        return Potentials(scores.start, scores.out, torch.clamp(node, min=IMPOSSIBLE), batch.n_facts), states
 
-    def log_likelihood(self, batch: Batch, prune: bool = True) -> Tensor:
-        """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3); see `potentials`."""
-        return log_likelihood(*self.potentials(batch, prune))
+    def log_likelihood(self, batch: Batch, prune: bool = True, alignment_penalty: float | None = None) -> Tensor:
+        """log p(y | x), (B,), marginal over all plans that the pruning leaves (paper section 3.3); see `potentials`.
+
+        With a penalty it is the log of an unnormalised sum: p(y, z | x) weighted by exp(-penalty) per broken alignment.
+        """
+        return log_likelihood(*self.potentials(batch, prune, alignment_penalty))
 
 
 def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:

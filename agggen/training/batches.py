@@ -12,14 +12,14 @@ from agggen.model.lattice import lattice
 _SHUFFLE_WINDOW = 40  # batches' worth of examples that are sorted together: short enough to mix, long enough to fit
 
 
-def joint_costs(examples: Sequence[Example], max_group_size: int) -> list[int]:
+def joint_costs(examples: Sequence[Example], max_group_size: int, most_broken: int = 0) -> list[int]:
     """Positions that the joint objective decodes for each example: the history, and each fact once for every set that
-    pruning leaves to it. Costs do not depend on the other examples.
+    pruning leaves to it (`allowed_sets`). Costs do not depend on the other examples.
     """
     costs: list[int] = []
     for begin in range(0, len(examples), 512):
         batch = collate(examples[begin : begin + 512])
-        sets = allowed_sets(batch, lattice(batch.predicates.shape[1], max_group_size))
+        sets = allowed_sets(batch, lattice(batch.predicates.shape[1], max_group_size), most_broken)
         costs += ((sets.sum(-1) * batch.fact_length).sum(-1) + batch.fact_length.sum(-1)).tolist()
     return costs
 

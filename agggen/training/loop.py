@@ -49,6 +49,7 @@ class StageConfig:
     transition_warmup: int = 0  # of the transition learning rate; 0: as long as `warmup`
     beta2: float = 0.98  # Adam's decay of squared gradients; that of gradients is 0.9
     label_smoothing: float = 0.0  # of words, in training only; the baseline's alone
+    alignment_penalty: float | None = None  # nats for a broken alignment; null: none may be broken; the joint stage's
     substitute: float = 0.0  # share of names exchanged for others, in record and text (`training.substitution`)
     batch_positions: int = 4096  # decoded positions in one forward pass
     max_records: int = 128  # texts in one forward pass
@@ -65,6 +66,8 @@ class StageConfig:
                 raise ConfigError(f"{name} must be at least {low}, not {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"label_smoothing must be at least 0 and less than 1, not {self.label_smoothing}")
+        if self.alignment_penalty is not None and not self.alignment_penalty >= 0:
+            raise ConfigError(f"alignment_penalty must be at least 0, or null, not {self.alignment_penalty}")
         if not 0 <= self.substitute <= 1:
             raise ConfigError(f"substitute must be between 0 and 1, not {self.substitute}")
         if not 0 <= self.beta2 < 1:
@@ -147,9 +150,9 @@ class Trainer:
         self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
         self.fingerprint = fingerprint((*train, *dev))  # a checkpoint belongs to these texts
-        self.loss = objective(stage, config.label_smoothing)
-        limit = model.config.max_group_size
-        self._costs = [joint_costs(x, limit) if stage == "joint" else text_costs(x) for x in (train, dev)]
+        self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
+        limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
+        self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
         transitions = list(model.transitions.parameters())
         own = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(

@@ -14,16 +14,16 @@ ObjectiveName = Literal["baseline", "joint"]
 Objective = Callable[[JointModel, Batch], Tensor]
 
 
-def objective(name: ObjectiveName, label_smoothing: float = 0.0) -> Objective:
+def objective(name: ObjectiveName, label_smoothing: float = 0.0, alignment_penalty: float | None = None) -> Objective:
     """`baseline`: -log p(y | x) of the plain Transformer; its batches are collated with `whole=True`. `joint`:
-    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch; `label_smoothing` is the
-    baseline's, in training only.
+    -log p(y | x) marginal over plans (paper section 3.3). Both return a sum over the batch. `label_smoothing` is the
+    baseline's, in training only; `alignment_penalty` the joint model's (see `JointModel.potentials`).
     """
 
     def baseline(model: JointModel, batch: Batch) -> Tensor:
         return -model.text_log_probs(batch, label_smoothing if model.training else 0.0).sum()
 
     def joint(model: JointModel, batch: Batch) -> Tensor:
-        return -model.log_likelihood(batch).sum()
+        return -model.log_likelihood(batch, alignment_penalty=alignment_penalty).sum()
 
     return baseline if name == "baseline" else joint

@@ -119,7 +119,7 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
         assert other.frames([joined(list(tokens)) for tokens, _ in expected]) == [frames for _, frames in expected]
 
 
-def test_a_sentence_gets_the_same_frames_alone_and_in_company(source: AllenNLPFrames) -> None:
+def test_a_sentence_gets_the_same_frames_in_any_batch(source: AllenNLPFrames) -> None:
     sentences = [*training_sentences(), words("Ada wrote " + "the program " * 15)]
     together = source.frames(sentences)
     assert [source.frames([sentence])[0] for sentence in sentences] == together

@@ -1,4 +1,4 @@
-"""Planning and writing apart: together they are `generate`, whatever company a record has in either."""
+"""Planning and writing apart: together they are `generate`, whatever other records are in the batch."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.Monkey
     assert searched == [(3, 2, 3), (1, 2, SHORT.rows // 2)]
 
 
-def test_company_does_not_change_what_a_record_gets() -> None:
+def test_other_records_of_a_batch_do_not_change_an_answer() -> None:
     machine = generator()
     found = machine.planner.candidates(RECORDS)
     for some in ([0], [3, 1], [2, 0, 1]):

@@ -149,13 +149,23 @@ class TransitionTwin:
 # --- pruning ---
 
 
+def broken(group: frozenset[int], required: frozenset[int], forbidden: frozenset[int]) -> int:
+    """How many alignments of a fact a set breaks."""
+    return len(required - group) + len(forbidden & group)
+
+
 def kept_sets(
-    n_predicates: int, max_group_size: int, max_size: int, required: frozenset[int], forbidden: frozenset[int]
+    n_predicates: int,
+    max_group_size: int,
+    max_size: int,
+    required: frozenset[int],
+    forbidden: frozenset[int],
+    most_broken: int = 0,
 ) -> set[frozenset[int]]:
-    """The sets of one fact after hard alignment (METHOD 4)."""
+    """The sets of one fact that break at most `most_broken` alignments (METHOD 4)."""
     everything = distinct_sets(n_predicates, max_group_size)
     small = {group for group in everything if len(group) <= max_size}
-    fitting = {group for group in small if required <= group and not forbidden & group}
+    fitting = {group for group in small if broken(group, required, forbidden) <= most_broken}
     return fitting or small or everything
 
 

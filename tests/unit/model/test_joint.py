@@ -22,6 +22,7 @@ from tests.unit.model.enumeration import (
     State,
     TransitionTwin,
     all_paths,
+    broken,
     kept_sets,
     log_sum,
     marginals,
@@ -226,8 +227,10 @@ def test_a_text_that_is_computed_twice_to_spare_memory_learns_the_same(
     assert all(torch.equal(one, other) for one, other in zip(kept, spared, strict=True))
 
 
-def enumerate_paths(model: JointModel, example: Example, prune: bool) -> list[tuple[float, tuple[State, ...]]]:
-    """Every plan of the text with log p(y, z | x), from the twins alone."""
+def enumerate_paths(
+    model: JointModel, example: Example, prune: bool, penalty: float | None
+) -> list[tuple[float, tuple[State, ...]]]:
+    """Every plan of the text with log p(y, z | x), less the penalties of broken alignments, from the twins alone."""
     size, most = len(example.predicates), model.config.max_group_size
     observed = []
     with torch.no_grad():
@@ -235,8 +238,9 @@ def enumerate_paths(model: JointModel, example: Example, prune: bool) -> list[tu
         for t in range(len(example.facts)):
             masks = (example.required, example.forbidden) if prune and example.required else ([0] * 9, [0] * 9)
             required, forbidden = (frozenset(o for o in range(size) if mask[t] >> o & 1) for mask in masks)
-            kept = kept_sets(size, most, example.max_size if prune else 99, required, forbidden)
-            by_set = {group: emission(t, group) for group in kept}
+            most_broken = 0 if penalty is None else 1
+            kept = kept_sets(size, most, example.max_size if prune else 99, required, forbidden, most_broken)
+            by_set = {group: emission(t, group) - (penalty or 0) * broken(group, required, forbidden) for group in kept}
             observed.append({z: by_set[frozenset(z)] for z in ordered_states(size, most) if frozenset(z) in kept})
         return all_paths(observed, TransitionTwin(model.transitions, example.predicates).log_weight)
 
@@ -250,16 +254,18 @@ PRUNED = [
 
 @variants
 @histories
-@pytest.mark.parametrize("prune", [True, False])
-def test_likelihood_posterior_and_best_paths_equal_enumeration(transition: str, history: str, prune: bool) -> None:
+@pytest.mark.parametrize(("prune", "penalty"), [(True, None), (True, 0.7), (False, None)])
+def test_likelihood_posterior_and_best_paths_equal_enumeration(
+    transition: str, history: str, prune: bool, penalty: float | None
+) -> None:
     model, batch = tiny_model(transition=transition, history=history), collate(PRUNED)
     with torch.no_grad():
-        potentials, states = model.potentials(batch, prune)
-        found = model.log_likelihood(batch, prune)
+        potentials, states = model.potentials(batch, prune, penalty)
+        found = model.log_likelihood(batch, prune, penalty)
     shares = posterior(potentials, states)
     totals, chosen = k_best_paths(potentials, states, 3)
     for row, example in enumerate(PRUNED):
-        paths, facts = enumerate_paths(model, example, prune), range(len(example.facts))
+        paths, facts = enumerate_paths(model, example, prune, penalty), range(len(example.facts))
         assert found[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
         for t in facts:
             visited = {path[t] for _, path in paths}
@@ -274,12 +280,12 @@ def test_likelihood_posterior_and_best_paths_equal_enumeration(transition: str, 
 def test_likelihood_with_smaller_states(max_group_size: int) -> None:
     model = tiny_model(max_group_size=max_group_size)
     for example, value in zip(PRUNED, likelihood(model, PRUNED), strict=True):
-        assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True)), abs=1e-9)
+        assert value == pytest.approx(log_sum(t for t, _ in enumerate_paths(model, example, True, None)), abs=1e-9)
 
 
 def test_seven_triples() -> None:
     model, example = tiny_model(), random_example(7, 7, [2])
-    paths = enumerate_paths(model, example, prune=False)
+    paths = enumerate_paths(model, example, False, None)
     assert len(paths) == 259
     assert likelihood(model, [example]) == [pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)]
 

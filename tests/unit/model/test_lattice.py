@@ -90,12 +90,12 @@ def bits(mask: int) -> frozenset[int]:
     return frozenset(o for o in range(8) if mask >> o & 1)
 
 
-@given(st.lists(constrained(), min_size=1, max_size=3), st.integers(1, 3))
+@given(st.lists(constrained(), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 2))
 @settings(deadline=None, max_examples=60)
-def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size: int) -> None:
+def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size: int, most_broken: int) -> None:
     batch = collate(examples)
     built = lattice(batch.predicates.shape[1], max_group_size)
-    allowed = allowed_sets(batch, built)
+    allowed = allowed_sets(batch, built, most_broken)
     for row, item in enumerate(examples):
         for fact in range(allowed.shape[1]):
             kept = {
@@ -106,7 +106,9 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
                 assert not kept
                 continue
             required, forbidden = bits(item.required[fact]), bits(item.forbidden[fact])
-            assert kept == kept_sets(len(item.predicates), max_group_size, item.max_size, required, forbidden)
+            assert kept == kept_sets(
+                len(item.predicates), max_group_size, item.max_size, required, forbidden, most_broken
+            )
             assert kept, "a fact was pruned to nothing"
 
 

@@ -57,7 +57,7 @@ def library(bundle_path: Path) -> Generator:
 
 @pytest.fixture(scope="session")
 def serve_config(bundle_path: Path) -> ServeConfig:
-    """The configuration of an endpoint of the tiny bundle; batches do not wait for company."""
+    """The configuration of an endpoint of the tiny bundle; a batch does not wait for more records."""
     return ServeConfig(str(bundle_path), batch=BatchConfig(wait_ms=0))
 
 

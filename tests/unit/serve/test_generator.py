@@ -40,7 +40,7 @@ def name(bundle_path: Path) -> str:
 
 
 def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
-    """Equal but for the rounding of floats, which company may change."""
+    """Equal but for the rounding of floats, which other records of a batch may change."""
     for ours, theirs in zip(found, expected, strict=True):
         assert [(g.id, g.text, g.plan, g.facts) for g in ours] == [(g.id, g.text, g.plan, g.facts) for g in theirs]
         assert [g.score for g in ours] == pytest.approx([g.score for g in theirs], abs=1e-4)

@@ -37,7 +37,7 @@ def planner(serve_config: ServeConfig) -> PlannerReplica:
 
 def test_it_plans_as_the_library_does(planner: PlannerReplica, library: Generator, bundle_path: Path) -> None:
     found = run(planner.candidates([Job(record) for record in RECORDS], LONG))
-    assert found.answers == library.planner.candidates(RECORDS)  # in the same company, to the last bit
+    assert found.answers == library.planner.candidates(RECORDS)  # in the same batch, to the last bit
     assert found.model == fingerprint(bundle_path)
     assert run(planner.plan([Job(record) for record in RECORDS], 3, LONG)).answers == library.planner.plan(RECORDS, k=3)
 
