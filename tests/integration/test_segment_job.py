@@ -108,6 +108,15 @@ def test_actors_find_files_by_the_driver_s_relative_paths(
     assert [fact.text for fact in found.references[0].facts or ()] == ["Bolt runs fast ", "and Ann sings well."]
 
 
+def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
+    config = by_clauses(actors=2, cache="on", cache_dir=str(tmp_path / "cache"))
+    reports = [segment(str(corpus), str(tmp_path / out), config, splits=["dev"]) for out in ("first", "second")]
+    first, second = (report.progress.counts for report in reports if report.progress is not None)
+    assert (first.cache_errors, second.cache_errors) == (0, 0)
+    assert first.segmented > 0
+    assert (second.segmented, second.cached) == (0, first.segmented + first.cached)
+
+
 # --- again, and something else ---------------------------------------------------------------------------------------
 
 

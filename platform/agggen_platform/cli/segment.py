@@ -72,7 +72,8 @@ def segment(
         console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{known}{kept})")
         if counts.cache_errors:
             console.note(
-                f"The cache in {config.cache_folder} failed; texts were segmented without it. Damaged? Remove it"
+                f"The cache in {config.cache_folder} failed (a warning in the workers' logs says why); "
+                "texts were segmented without it"
             )
     if rejects := sum(counts.rejects for counts in report.splits.values()):
         console.note(f"Rejected: {rejects:,}, see {out}/rejects.jsonl")

@@ -1,13 +1,14 @@
 """Facts of texts that were segmented before, by any job: one SQLite file a segmenter fingerprint.
 
 Several processes may use one file at once (write-ahead log; every batch is one transaction). The folder must be on a
-local disk, because SQLite's log needs shared memory: on a cluster each node has its own. A cache cannot hurt: when it
-is damaged, full or locked for too long, the texts are segmented as if it were not there.
+local disk, because SQLite's log needs shared memory: on a cluster each node has its own. When the file is damaged, full
+or locked for too long, a warning says so and the texts are segmented without it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import sqlite3
@@ -20,6 +21,7 @@ from pathlib import Path
 from agggen.errors import AggGenError
 from agggen.facts import check_facts
 
+_log = logging.getLogger(__name__)
 _LOOKUP = 500  # keys in one query; SQLite takes at most 999 on old versions
 _UNSAFE = re.compile(r"[^\w.\-]")
 
@@ -30,19 +32,19 @@ def default_folder() -> Path:
 
 
 class FactCache:
-    """The facts that one segmenter found, by text."""
+    """The facts that one segmenter found, by text. Threads may use it in turn, not at the same time."""
 
     def __init__(self, folder: Path, fingerprint: str, patience: float = 30.0) -> None:
         """`patience`: seconds that a read or write may wait for another process."""
         self.errors = 0
         """How often the cache could not be used."""
         self._connection: sqlite3.Connection | None = None
+        self._path = folder / f"{_UNSAFE.sub('_', fingerprint)}.sqlite"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{_UNSAFE.sub('_', fingerprint)}.sqlite"
-            self._connection = _open(path, patience)
-        except (sqlite3.Error, OSError):
-            self._give_up()
+            self._connection = _open(self._path, patience)
+        except (sqlite3.DatabaseError, OSError) as error:
+            self._give_up(error)
 
     def get(self, texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The facts of those texts that are known."""
@@ -60,8 +62,8 @@ class FactCache:
                     facts = _pieces(text, ends)
                     if facts is not None:
                         found[text] = facts
-        except sqlite3.Error:
-            self._give_up()
+        except sqlite3.DatabaseError as error:
+            self._give_up(error)
         return found
 
     def put(self, facts: Mapping[str, Iterable[str]]) -> None:
@@ -73,15 +75,19 @@ class FactCache:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
             self._connection.execute("COMMIT")
-        except sqlite3.Error:
-            self._give_up()
+        except sqlite3.DatabaseError as error:
+            self._give_up(error)
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _give_up(self) -> None:
+    def _give_up(self, error: Exception) -> None:
+        """Goes on without the file; a mistake in using SQLite is raised again."""
+        if isinstance(error, sqlite3.ProgrammingError):
+            raise error
+        _log.warning("the cache of facts %s cannot be used: %s", self._path, error)
         self.errors += 1
         try:
             self.close()
@@ -93,7 +99,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
     """A connection to the file, its table made. SQLite's own timeout does not cover the change to a write-ahead log."""
     deadline = time.monotonic() + patience
     while True:
-        connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=OFF")  # a lost cache entry is computed again

@@ -5,9 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +39,15 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
         writer.join(120)
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     assert FactCache(tmp_path, "x").get(["unknown", *FACTS]) == FACTS
+
+
+def test_a_cache_is_opened_in_one_thread_and_used_in_another(tmp_path: Path) -> None:
+    """Ray Data makes a worker in one thread of its actor and calls it in another."""
+    cache = FactCache(tmp_path, "x")
+    with ThreadPoolExecutor(1) as other:
+        other.submit(cache.put, FACTS).result()
+        assert other.submit(cache.get, list(FACTS)).result() == FACTS
+    assert cache.errors == 0
 
 
 def open_often(barrier: Barrier, folder: Path) -> None:
@@ -85,9 +96,10 @@ def test_an_entry_that_does_not_fit_its_text_is_a_miss(tmp_path: Path) -> None:
     assert cache.errors == 0
 
 
-def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
     cache = FactCache(tmp_path / "file" / "cache", "x")
     cache.put(FACTS)
     assert cache.get(list(FACTS)) == {}
     assert cache.errors == 1
+    assert "cannot be used: [Errno 20] Not a directory" in caplog.text
