@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from agggen.facts import FactSegmenter
 from agggen.facts.config import segmenter
 from agggen.generation.planner import check_size
 from agggen.generation.results import AlignedText, Candidates, Generation
+from agggen.records import Record
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
@@ -29,6 +31,7 @@ class _Write:
 
 
 _ALIGNED = 16  # texts aligned together, as by `Generator.align`
+_CHARACTERS_OF_A_TOKEN = 4
 
 Work = _Write | Text
 Answer = list[Generation] | AlignedText
@@ -52,7 +55,7 @@ class GeneratorReplica:
         self._cut = served.bundle.segmenter
         self._segmenter: FactSegmenter | None = None
         self._may_run_archives = config.run_archives
-        self._longest = config.limits.longest_deadline_s
+        self._longest, self._limits = config.limits.longest_deadline_s, config.limits
         self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, Meters())
 
     async def write(
@@ -89,7 +92,9 @@ class GeneratorReplica:
         record = item.record if isinstance(item, Text) else item.job.record
         read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
-            return Measure("align", length=read + len(item.text), share=1 / _ALIGNED)
+            positions = self._sets(record) * len(item.text) / _CHARACTERS_OF_A_TOKEN
+            share = max(1 / _ALIGNED, positions / self._limits.align_positions)
+            return Measure("align", length=read + len(item.text), share=min(1.0, share))
         config = item.job.settings(self._generator.config)
         plans = len(item.candidates.plans) if item.candidates else config.plans
         return Measure("write", config.beam, read, plans * config.beam.beam / config.rows)
@@ -139,11 +144,24 @@ class GeneratorReplica:
         facts = text.facts if text.facts is not None else self._segmented(text.text)
         if isinstance(facts, Failure):
             return facts
+        if len(facts) > self._limits.text_facts:
+            return Failure("text", f"the text has {len(facts)} facts; at most {self._limits.text_facts}", "text")
         try:
-            self._generator.encoder.example(text.record, facts)
+            example = self._generator.encoder.example(text.record, facts)
         except RecordError as error:
             return Failure("text", str(error), "text")
+        tokens, sets, most = example.n_target, self._sets(text.record), self._limits.align_positions
+        if tokens * sets > most:
+            detail = (
+                f"{tokens:,} tokens under {sets:,} sets of triples are {tokens * sets:,} positions; at most {most:,}"
+            )
+            return Failure("text", f"{detail}: send fewer triples or a shorter text", "text")
         return facts
+
+    def _sets(self, record: Record) -> int:
+        """How many sets of the record's triples may share a fact."""
+        largest = self._bundle.model.config.max_group_size
+        return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 
     def _segmented(self, text: str) -> Sequence[str] | Failure:
         """The text cut into facts as the texts of training were."""

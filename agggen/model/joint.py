@@ -28,6 +28,7 @@ from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_pre
 from agggen.model.transitions import Transitions, TransitionScores, Variant
 
 _CHUNK = 4096  # decoded positions in one call of the decoder
+_HISTORY = 1 << 16  # positions of history, copied for each row, in one call of the decoder
 _BLOCK = 64  # of `largest`
 
 
@@ -259,16 +260,18 @@ class JointModel(nn.Module):
             x = self.embed_target(batch.inputs, torch.arange(batch.inputs.shape[1], device=batch.inputs.device))
             history = self.decoder.keys_values_only(x, memory.cross, memory.triples()[:, None, None])
         order = torch.argsort(lengths, stable=True)  # rows of like length go together: little padding
+        sizes = lengths[order].tolist()
+        starts = [0] * len(sizes) if history is None else batch.fact_start[rows[:, 0], rows[:, 1]][order].tolist()
         sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
         def scored(chunk: Tensor) -> Tensor:
             return self._score_rows(batch, memory, history, rows[chunk], states)
 
         if sparing:  # a text that no smaller batch can hold: activations are computed again instead of being kept
-            chunks = _chunks(order, lengths[order].tolist(), _CHUNK // 4)
+            chunks = _chunks(order, sizes, starts, _CHUNK // 4)
             scores = [checkpoint(scored, chunk, use_reentrant=False) for chunk in chunks]
         else:
-            scores = [scored(chunk) for chunk in _chunks(order, lengths[order].tolist(), _CHUNK)]
+            scores = [scored(chunk) for chunk in _chunks(order, sizes, starts, _CHUNK)]
         values = torch.cat(scores)
         return values.new_full(allowed.shape, IMPOSSIBLE).index_put(tuple(rows[order].T), values)
 
@@ -354,11 +357,13 @@ def _causal(length: int, rows: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)
 
 
-def _chunks(order: Tensor, lengths: list[int], budget: int) -> list[Tensor]:
-    """Splits rows sorted by length into runs of at most `budget` padded positions."""
-    chunks, begin = [], 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or lengths[end] * (end + 1 - begin) > budget:
+def _chunks(order: Tensor, lengths: list[int], starts: list[int], budget: int) -> list[Tensor]:
+    """Splits rows sorted by length into runs of at most `budget` padded positions and `_HISTORY` of padded history."""
+    chunks, begin, longest = [], 0, 0
+    for end, (length, start) in enumerate(zip(lengths, starts, strict=True)):
+        rows = end + 1 - begin
+        longest = max(longest, start)
+        if rows > 1 and (length * rows > budget or longest * rows > _HISTORY):
             chunks.append(order[begin:end])
-            begin = end
-    return chunks
+            begin, longest = end, start
+    return [*chunks, order[begin:]] if lengths else chunks

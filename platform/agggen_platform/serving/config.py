@@ -97,6 +97,8 @@ class LimitsConfig:
     records: int = 256  # of one request
     triples: int = 24  # of one record
     text_chars: int = 2_000  # of a text to align, and of an id
+    text_facts: int = 64  # of a text to align
+    align_positions: int = 400_000  # of a text to align: its words, once for each set of triples that may share a fact
     record_chars: int = 4_000  # of all values of a record: memory grows with the square of its words
     n_best: int = 10
     plans: int = 50

@@ -196,6 +196,20 @@ def test_a_text_that_cannot_be_aligned_says_why(generator: GeneratorReplica) -> 
     assert not isinstance(found[0], Failure) and not isinstance(found[4], Failure)
 
 
+def test_what_alignment_may_cost_is_bounded_before_any_work(generator: GeneratorReplica) -> None:
+    """900 facts of 2 triples took 11.5 GB and 51 s, and 24 triples with 30 sentences minutes."""
+    wide = Record("wide", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES)))
+    texts = [
+        Text(RECORDS[0], "a " * 900, ("a ",) * 900),
+        Text(wide, "Neon is a gas. " * 100, ("Neon is a gas. ",) * 50 + ("Neon is a gas. " * 50,)),
+        Text(RECORDS[1], "Neon."),
+    ]
+    many, long, good = run(generator.align(texts, LONG)).answers
+    assert isinstance(many, Failure) and many.message == "the text has 900 facts; at most 64"
+    assert isinstance(long, Failure) and long.message.endswith("send fewer triples or a shorter text")
+    assert not isinstance(good, Failure)
+
+
 def cut_by(config: SegmenterConfig, bundle_path: Path, path: Path) -> str:
     save_bundle(path, replace(load_bundle(bundle_path), segmenter=config))
     return str(path)
