@@ -35,18 +35,24 @@ def here(model: Model, *overrides: str) -> BulkConfig:
 
 
 def published(out: Path | str) -> dict[str, bytes]:
-    """The published files, without those that vary from run to run."""
+    """The manifest and the files of texts and rejects; nothing as long as there is no manifest."""
     folder = Folder(str(out))
-    names = [name for name in folder.names() if name.startswith(("texts.", "rejects.", "manifest."))]
-    return {name: folder.read(name) or b"" for name in names}
+    names = folder.names()
+    if "manifest.json" not in names:
+        return {}
+    return {name: folder.read(name) or b"" for name in names if name.startswith(("texts/", "rejects/", "manifest."))}
 
 
 def texts(out: Path) -> list[dict[str, object]]:
-    return pq.read_table(out / "texts.parquet").to_pylist()
+    return pq.read_table(out / "texts").to_pylist()
+
+
+def rejects(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for path in sorted((out / "rejects").iterdir()) for line in path.open(encoding="utf-8")]
 
 
 def as_row(one: Generation, row: int, rank: int, bundle: str) -> dict[str, object]:
-    """The row of ``texts.parquet`` for a text."""
+    """The row of a text."""
     return {
         "row": row,
         "id": one.id,

@@ -173,7 +173,7 @@ class ShardsMeter(JobMetrics):
     def begin(self) -> None:
         self.set("job_shards", len(self._shards))
         self.set("job_shards_left", len(self._shards))
-        self.set("job_duplicates", sum(len(shard.doubles) for shard in self._shards))
+        self.set("job_duplicates", sum(len(shard.duplicates) for shard in self._shards))
         self.set("job_reject_limit_ratio", self._limit)
         self.set("job_shard_timestamp_seconds", time.time())
 
@@ -183,9 +183,9 @@ class ShardsMeter(JobMetrics):
         if done.found:
             return
         self.set("job_shard_timestamp_seconds", time.time())
-        self.add("job_shards_again", done.again)
+        self.add("job_shards_again", done.retries)
         self.add("job_work_seconds", done.seconds)
-        for item, count in done.counts.as_dict().items():
+        for item, count in done.counts.numbers().items():
             self.add("job_items", count, item=item)
 
 

@@ -49,9 +49,6 @@ def trouble(store: FaultyS3, *paths: str) -> int:
     return store.pending
 
 
-# Of uploads whose names begin like a shard's the first counts attempts: it comes through where halves are kept.
-
-
 def recovered(call: Callable[[], object]) -> float:
     """Seconds that `call` takes."""
     begin = time.monotonic()
@@ -164,7 +161,7 @@ def undisturbed(model: Model, source: str, tmp_path_factory: pytest.TempPathFact
 def test_bulk_generation_outlasts_faults_that_pass(
     model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
 ) -> None:
-    paths = ("parts/00001.parquet", "parts/00003.parquet", "texts.parquet", "manifest.json", "rejects.jsonl", "input/")
+    paths = ("out/texts/000001", "out/texts/000003", ".work/texts/000002", "manifest.json", "input/")
     count = trouble(faulty_s3, *paths)
     generate(model, source, f"{s3}/out", here(model))
     failed = count - faulty_s3.pending
@@ -197,36 +194,21 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
 
 
 @pytest.mark.fault("bulk: S3 keeps half of a file")
-@pytest.mark.parametrize(
-    ("file", "after", "said"),
-    [
-        ("parts/00002.parquet", 1, r"parts/00002\.parquet is damaged .*the same command does this shard again"),
-        (
-            "out/texts.parquet",
-            0,
-            r"the texts in s3://.*/out did not arrive as they were sent, so manifest\.json was not",
-        ),
-    ],
-    ids=["shard", "texts"],
-)
+@pytest.mark.parametrize("file", ["out/texts/000002", "out/rejects/000005"])
 def test_bulk_generation_never_publishes_half_a_file(
-    file: str,
-    after: int,
-    said: str,
-    model: Model,
-    source: str,
-    undisturbed: dict[str, bytes],
-    s3: str,
-    faulty_s3: FaultyS3,
-    observed: Observed,
+    file: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path, observed: Observed
 ) -> None:
+    *records, first = [*some_records(43), *some_records(1)]
+    source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
+    settings = here(model, "max_reject_share=1")
+    generate(model, source, str(tmp_path / "undisturbed"), settings)
     out = f"{s3}/out"
-    faulty_s3.inject("short upload", after=after, method="PUT", path=file)
-    with pytest.raises(StorageError, match=said):
-        generate(model, source, out, here(model))
-    assert "manifest.json" not in published(out)
-    seconds = recovered(lambda: generate(model, source, out, here(model)))
-    assert published(out) == undisturbed
+    faulty_s3.inject("short upload", method="PUT", path=file)
+    with pytest.raises(StorageError, match=r"the texts in s3://.*/out did not arrive as they were sent, so manifest"):
+        generate(model, source, out, settings)
+    assert not published(out)
+    seconds = recovered(lambda: generate(model, source, out, settings))
+    assert published(out) == published(tmp_path / "undisturbed")
     observed("an error and no manifest; the same call wrote the same bytes", seconds)
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,13 +24,12 @@ from agggen_platform.bulk import rows as rows_module
 from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, bulk_config, open_model
-from agggen_platform.bulk.output import timing_schema
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.worker import ATTEMPTS
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import as_row, here, published, some_records, texts, write_jsonl
+from tests.bulk_jobs import as_row, here, published, rejects, some_records, texts, write_jsonl
 from tests.command import command
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -67,11 +68,8 @@ def test_the_texts_are_those_of_the_library(model: Model, source: Path, tmp_path
         for rank, one in enumerate(best, start=1)
     ]
     assert texts(tmp_path) == rows
-    assert pq.read_schema(tmp_path / "texts.parquet").equals(text_schema())
-    timings = pq.read_table(tmp_path / "timings.parquet")
-    assert timings.schema.equals(timing_schema())
-    assert timings["id"].to_pylist() == [record.id for record in records]
-    assert min(timings["seconds"].to_pylist()) > 0
+    (part,) = (tmp_path / "texts").iterdir()
+    assert pq.read_schema(part).equals(text_schema())
     summary = report.summary
     assert (summary.records, summary.texts, summary.rejects) == (RECORDS, len(rows), 0)
     assert summary.fulfilled == sum(best[0].fulfilled for best in found)
@@ -79,9 +77,9 @@ def test_the_texts_are_those_of_the_library(model: Model, source: Path, tmp_path
     assert summary.plan_lengths == {str(n): lengths.count(n) for n in sorted(set(lengths))}
     assert json.loads((tmp_path / "report.json").read_text())["run"]["records_per_second"] > 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(
-        [".claim", ".job.json", "manifest.json", "rejects.jsonl", "report.json", "texts.parquet", "timings.parquet"]
+        [".claim", ".job.json", "manifest.json", "report.json"]
     )
-    assert not [path for path in (tmp_path / "work").rglob("*") if path.is_file()]
+    assert not [path for path in (tmp_path / ".work" / "input").rglob("*") if path.is_file()]
 
 
 def test_actors_write_the_same_bytes(
@@ -99,11 +97,42 @@ def test_json_lines_hold_the_same_as_parquet(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     generate(model, str(source), str(tmp_path), here(model, "format=jsonl"))
-    lines = (tmp_path / "texts.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == pq.read_table(
-        pa.BufferReader(undisturbed["texts.parquet"])
-    ).to_pylist()
-    assert not (tmp_path / "texts.parquet").exists()
+    parts = sorted((tmp_path / "texts").iterdir())
+    assert len(parts) == 6
+    lines = [json.loads(line) for part in parts for line in part.open(encoding="utf-8")]
+    parquet = [pq.read_table(pa.BufferReader(undisturbed[name])) for name in undisturbed if name.startswith("texts/")]
+    assert lines == pa.concat_tables(parquet).to_pylist()
+
+
+def test_engines_read_the_folder_of_parts(model: Model, source: Path, tmp_path: Path, ray_cluster: None) -> None:
+    import ray.data
+
+    generate(model, str(source), str(tmp_path), here(model))
+    ids = [f"r{number}" for number in range(RECORDS)]
+    assert pd.read_parquet(tmp_path / "texts")["id"].tolist() == ids
+    assert pa.dataset.dataset(tmp_path / "texts").to_table()["id"].to_pylist() == ids
+    rows = ray.data.read_parquet(str(tmp_path / "texts")).sort("row").take_all()  # it keeps no order by itself
+    assert [row["id"] for row in rows] == ids
+
+
+@pytest.mark.parametrize("texts_format", ["parquet", "jsonl"])
+def test_one_file_of_all_parts_when_asked_for(
+    texts_format: str, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [record for record in some_records(20) for _ in range(2)]
+    source = write_jsonl(tmp_path / "in.jsonl", records)
+    out, settings = tmp_path / "out", here(model, f"format={texts_format}", "max_reject_share=1")
+    generate(model, str(source), str(out), settings, single_file=True)
+    parts = sorted((out / "texts").iterdir())
+    if texts_format == "jsonl":
+        assert (out / "texts.jsonl").read_bytes() == b"".join(part.read_bytes() for part in parts)
+    else:
+        assert pq.read_table(out / "texts.parquet").to_pylist() == texts(out)
+    assert [json.loads(line) for line in (out / "rejects.jsonl").open(encoding="utf-8")] == rejects(out)
+    assert len(rejects(out)) == 20
+    (out / "rejects.jsonl").unlink()
+    assert generate(model, str(source), str(out), settings, single_file=True).finished_before
+    assert (out / "rejects.jsonl").exists()
 
 
 @pytest.mark.fault("bulk: the input changes while it is read")
@@ -117,28 +146,23 @@ def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_p
 
     with pytest.raises(BulkError, match=r"in\.parquet changed while it was read"):
         generate(model, str(source), str(out), here(model), progress=change)
-    assert not published(out).keys() & {"texts.parquet", "manifest.json"}
+    assert not published(out)
 
 
-@pytest.mark.fault("bulk: the claim is lost during the upload")
-def test_a_claim_that_is_lost_during_the_upload_publishes_no_manifest(
+def test_a_claim_that_is_lost_publishes_no_manifest(
     model: Model, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uploaded = tmp_path / "texts.parquet"
-
     @contextmanager
     def lost(folder: Folder) -> Iterator[Callable[[], None]]:
         def check() -> None:
-            if uploaded.exists():
-                raise ClaimedError("another job took over")
+            raise ClaimedError("another job took over")
 
         yield check
 
     monkeypatch.setattr(job_module, "claim", lost)
     with pytest.raises(ClaimedError, match="took over"):
         generate(model, str(source), str(tmp_path), here(model))
-    assert uploaded.exists() and not (tmp_path / "manifest.json").exists()
-    assert list((tmp_path / "work" / "parts").iterdir())  # they are the new holder's
+    assert len([*(tmp_path / "texts").iterdir()]) == 6 and not (tmp_path / "manifest.json").exists()
 
 
 def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:
@@ -149,12 +173,12 @@ def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:
     report = generate(model, str(folder), str(tmp_path / "out"), here(model, "max_reject_share=0.5"))
     assert [(text["row"], text["id"]) for text in texts(tmp_path / "out")] == [(0, "r0"), (3, "r1"), (4, "r2")]
     assert report.summary.unknown_predicates == {}
-    rejects = [json.loads(line) for line in (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()]
-    assert [(reject["file"], reject["line"], reject["id"]) for reject in rejects] == [
+    found = rejects(tmp_path / "out")
+    assert [(reject["file"], reject["line"], reject["id"]) for reject in found] == [
         (f"{folder}/b.csv", 2, "r0"),
         (f"{folder}/b.csv", 3, "r9"),
     ]
-    assert rejects[0]["reason"] == f"the id 'r0' occurs a second time, first in {folder}/a.jsonl, line 1"
+    assert found[0]["reason"] == f"the id 'r0' occurs a second time, first in {folder}/a.jsonl, line 1"
     assert (report.summary.records, report.summary.rejects) == (3, 2)
 
 
@@ -180,8 +204,8 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
     out = tmp_path / "out"
     with pytest.raises(BulkError, match=r"1 of 10 records were rejected \(10.0%, at most 1.0% allowed"):
         generate(model, str(path), str(out), here(model))
-    assert [json.loads(line)["line"] for line in (out / "rejects.jsonl").read_text().splitlines()] == [2]
-    assert sorted(path.name for path in out.glob("*.*") if path.name[0] != ".") == ["rejects.jsonl"]
+    assert [reject["line"] for reject in rejects(out)] == [2]
+    assert not published(out)
     report = generate(model, str(path), str(out), here(model, "max_reject_share=0.1"))
     assert report.progress is not None
     assert report.progress.found == report.progress.total == 2  # nothing is written anew
@@ -205,13 +229,14 @@ def test_a_finished_job_is_not_done_again(
 ) -> None:
     generate(model, str(source), str(tmp_path), here(model))
     with monkeypatch.context() as patch:
-        patch.delattr(rows_module.RowWriter, "rows")
+        patch.delattr(rows_module.RowWriter, "texts")
         again = generate(model, str(source), str(tmp_path), here(model, "shard_rows=5", "max_reject_share=0"))
     assert again.finished_before
     assert again.summary.records == RECORDS
     assert not generate(model, str(source), str(tmp_path), here(model), fresh=True).finished_before
-    (tmp_path / "texts.parquet").write_bytes(b"half")  # a damaged one is
-    assert not generate(model, str(source), str(tmp_path), here(model)).finished_before
+    next((tmp_path / "texts").iterdir()).write_bytes(b"half")  # a damaged part is, by itself
+    mended = generate(model, str(source), str(tmp_path), here(model)).progress
+    assert mended is not None and mended.found == mended.total - 1
     assert published(tmp_path) == undisturbed
 
 
@@ -231,16 +256,17 @@ def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, sou
     assert published(out) == before
     (out / "notes.txt").write_text("mine")
     generate(retrained, str(source), str(out), here(retrained, "format=jsonl"), fresh=True)
-    assert not (out / "texts.parquet").exists()
+    assert {path.suffix for path in (out / "texts").iterdir()} == {".jsonl"}
     assert (out / "notes.txt").read_text() == "mine"
 
 
 def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, tmp_path: Path) -> None:
-    (tmp_path / "texts.parquet").write_bytes(b"precious")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "0.parquet").write_bytes(b"precious")
     for fresh in (False, True):
-        with pytest.raises(CorpusError, match=r"holds texts\.parquet, which no bulk generation wrote"):
+        with pytest.raises(CorpusError, match=r"holds texts/0\.parquet, which no bulk generation wrote"):
             generate(model, str(source), str(tmp_path), here(model), fresh=fresh)
-    assert (tmp_path / "texts.parquet").read_bytes() == b"precious"
+    assert (tmp_path / "texts" / "0.parquet").read_bytes() == b"precious"
     segmented = tmp_path / "segmented"
     Folder(str(segmented)).write(".job.json", b'{"job": "x", "splits": ["dev"], "config": {}}')
     Folder(str(segmented)).write("manifest.json", b'{"job": "x", "splits": {}}')
@@ -269,8 +295,11 @@ def test_a_job_that_was_cut_off_goes_on(
     with pytest.raises(CutError):
         generate(model, str(source), str(tmp_path), here(model), progress=stop)
     assert not published(tmp_path)
-    (tmp_path / "work" / "parts" / "00002.parquet").write_bytes(b"PAR1 and no more")
-    (tmp_path / "work" / "parts" / "00004.parquet.attempts").write_bytes(b"1")  # a worker was at it
+    parts = sorted((tmp_path / "texts").iterdir())
+    parts[2].write_bytes(b"PAR1 and no more")
+    begun = tmp_path / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
+    begun.parent.mkdir()
+    begun.touch()  # a worker was at it
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
     assert (report.progress.found, report.progress.total, report.redone) == (3, 6, 1)
@@ -299,7 +328,10 @@ def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Mod
 @pytest.mark.fault("bulk: a row kills every worker")
 def test_a_shard_that_kills_its_workers_ends_the_job(model: Model, source: Path, tmp_path: Path) -> None:
     def leave_traces_of_deaths(progress: Progress) -> None:
-        Folder(str(tmp_path)).write("work/parts/00001.parquet.attempts", str(ATTEMPTS).encode())
+        (first,) = (tmp_path / "texts").iterdir()
+        for attempt in range(ATTEMPTS):
+            name = first.stem.replace("000000", "000001")
+            Folder(str(tmp_path)).write(f".work/texts/{name}/begun-{attempt}", b"")
 
     with pytest.raises(BulkError, match=f"{ATTEMPTS} workers died over rows 7 to 13 of {source}: out of memory"):
         generate(model, str(source), str(tmp_path), here(model), progress=leave_traces_of_deaths)
@@ -315,26 +347,16 @@ def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_p
         generate(model, str(source), str(tmp_path / "gpu"), bulk_config(model, ["actors=2", "gpus_per_actor=1"]))
 
 
-@pytest.mark.fault("bulk: a worker outlives its job")
 def test_a_worker_that_outlived_another_job_spoils_nothing(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    part = tmp_path / "work" / "parts" / "00000.parquet"
-
-    def keep(progress: Progress) -> None:
-        raise RuntimeError(part.read_bytes().hex())
-
-    with pytest.raises(RuntimeError) as kept:
-        generate(model, str(source), str(tmp_path), here(model, "inference.plans=1"), progress=keep)
+    """Parts are named after their job, and those that the manifest does not name are removed."""
 
     def write_late(progress: Progress) -> None:
-        if progress.shards == 1:
-            part.write_bytes(bytes.fromhex(str(kept.value)))
+        if progress.shards == 6:
+            (tmp_path / "texts" / "000000-0123456789abcdef.parquet").write_bytes(b"of another job")
 
-    with pytest.raises(JobError, match=f"a worker of another job wrote over {part}"):
-        generate(model, str(source), str(tmp_path), here(model), fresh=True, progress=write_late)
-    assert not published(tmp_path)
-    generate(model, str(source), str(tmp_path), here(model))
+    generate(model, str(source), str(tmp_path), here(model), progress=write_late)
     assert published(tmp_path) == undisturbed
 
 
@@ -354,7 +376,7 @@ def test_from_s3_to_s3(
     bucket.write("in/in.jsonl", source.read_bytes())
     generate(model, f"{s3}/in/in.jsonl", f"{s3}/out", here(model))
     assert published(f"{s3}/out") == undisturbed
-    assert not bucket.names("out/work")
+    assert not bucket.names("out/.work/input")
     assert generate(model, f"{s3}/in/", f"{s3}/out/", here(model)).finished_before
 
 
@@ -369,8 +391,8 @@ def test_the_command_on_s3_with_actors_of_its_own(model: Model, source: Path, s3
     done = subprocess.run([*call, "--actors", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert f"\n{RECORDS}\t{RECORDS}\t" in done.stdout
-    bucket.download("out/texts.parquet", tmp_path / "texts.parquet")
-    assert [text["id"] for text in texts(tmp_path)] == [f"r{number}" for number in range(RECORDS)]
+    ids = [row["id"] for name in bucket.names("out/texts") for row in pq.read_table(bucket.open(name)).to_pylist()]
+    assert ids == [f"r{number}" for number in range(RECORDS)]
     log = next(tmp_path.glob("runs/generate-*/tracking.jsonl")).read_text().splitlines()
     metrics = [json.loads(line)["values"] for line in log if json.loads(line)["event"] == "metrics"]
     assert metrics[-1]["records"] == RECORDS

@@ -148,7 +148,17 @@ def test_evaluate(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
 def test_generate(head: Head, bundle: Path, tmp_path: Path) -> None:
     prepare("elements", tmp_path / "corpus", splits=["dev"])
     out = tmp_path / "texts"
-    head.submit("generate", bundle, tmp_path / "corpus", "--out", out, "--runs", tmp_path / "runs", "format=jsonl")
+    head.submit(
+        "generate",
+        bundle,
+        tmp_path / "corpus",
+        "--out",
+        out,
+        "--runs",
+        tmp_path / "runs",
+        "--single-file",
+        "format=jsonl",
+    )
     texts = [json.loads(line) for line in (out / "texts.jsonl").read_text().splitlines()]
     assert [text["id"] for text in texts] == [one.id for one in read_records(tmp_path / "corpus" / "dev.parquet")]
     assert {text["bundle"] for text in texts} == {fingerprint(bundle)}

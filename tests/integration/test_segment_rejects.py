@@ -94,7 +94,7 @@ def test_bad_rows_and_texts_are_rejects(tmp_path: Path) -> None:
     records = read_records(out / "dev.parquet")
     assert [record.id for record in records] == [good[0].id, good[2].id, good[5].id]
     assert len(records[-1].references) == len(good[5].references) - 1
-    rows = pq.read_table(out / "facts" / "dev" / "00000.parquet").to_pylist()
+    rows = pq.read_table(out / "facts" / "dev").to_pylist()
     assert [bool(row["error"]) for row in rows] == [False, True, False, True, True, False]
     assert [bool(reference["error"]) for reference in rows[5]["references"]] == [True, False, False]
     assert report.splits["dev"].rejects == 4

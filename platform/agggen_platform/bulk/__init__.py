@@ -6,14 +6,15 @@
     model = open_model("models:/agggen@champion")
     report = generate(model, "s3://corpora/catalogue.jsonl", "s3://texts/catalogue", bulk_config(model, ["n_best=3"]))
 
-``OUT/manifest.json``, written last, says that the output is whole. Beside it lie
+``OUT/manifest.json``, written last, says that the output is whole: it names every part with its rows, bytes and
+SHA-256. Beside it lie
 
-    texts.parquet or texts.jsonl   one row a text, in the order of the input (``rows.text_schema``)
-    timings.parquet                row, id and seconds of each record: what differs from run to run
-    rejects.jsonl                  file, line, id and reason of what got no text
-    report.json                    what the run log gets too
-    work/                          while the job goes on: records read from text files, and a file a finished shard
+    texts/000000-JOB.parquet, ...   one row a text, in the order of the input (``rows.text_schema``); or .jsonl
+    rejects/000000-JOB.jsonl, ...   file, line, id and reason of what got no text, of the parts that have any
+    report.json                     what the run log gets too
+    .work/                          notes on finished shards; while the job goes on, records read from text files
 
-A job is known by its fingerprint (input, bundle, inference, n_best, complete, format). Run again it finds the shards
-that are done and does the rest; killed anywhere, each record is in the output exactly once.
+The parts are the result: workers write each once, under its final name, and the driver reads none of them. A job is
+known by its fingerprint JOB (input, bundle, inference, n_best, complete, format). Run again it finds the shards that
+are done and does the rest; killed anywhere, each record is in the output exactly once.
 """

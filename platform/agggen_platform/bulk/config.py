@@ -13,7 +13,7 @@ from agggen.generation.config import InferenceConfig
 from agggen_platform.config import flatten
 from agggen_platform.sharded.config import JobError, ShardedConfig
 
-FORMAT = 3  # of the output and of the rules behind it
+FORMAT = 4  # of the output and of the rules behind it
 
 
 class BulkError(JobError):
@@ -34,7 +34,6 @@ class BulkConfig(ShardedConfig):
     """Of the texts."""
     gpus_per_actor: float = 0.0
     """0 works on CPUs, each actor with one thread."""
-    shard_rows: int = 64
 
     def __post_init__(self) -> None:
         super().__post_init__()

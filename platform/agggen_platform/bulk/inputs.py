@@ -12,7 +12,7 @@ import io
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +28,7 @@ from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkError
-from agggen_platform.sharded.config import check_unchanged
+from agggen_platform.sharded.config import ShardedConfig, check_unchanged
 from agggen_platform.sharded.output import REJECTS
 from agggen_platform.sharded.shards import (
     PARTS_OF_A_GROUP,
@@ -36,7 +36,7 @@ from agggen_platform.sharded.shards import (
     bare_record,
     cut,
     file_at,
-    find_doubles,
+    find_duplicates,
     open_parquet,
 )
 from agggen_platform.storage.folder import Folder
@@ -67,7 +67,11 @@ def record_schema() -> pa.Schema:
 
 
 _USERS = ("id", "category", "triples", "plan")  # columns that a user's Parquet file may have
-_TEXTS = ("line", "error")  # columns of copies only
+
+
+def columns_to_read(address: str) -> Sequence[str]:
+    """Those of the file at `address`, or of its copy: a user's Parquet file may have a column ``error`` of its own."""
+    return _USERS if _kind(address) == "parquet" else record_schema().names
 
 
 def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
@@ -161,7 +165,7 @@ def _opened(folder: Folder, name: str) -> Any:
     return open_parquet(folder, name, users, _NEEDED_COLUMNS)
 
 
-def ready(inputs: list[InputFile], work: Folder, shard_rows: int) -> list[ReadyFile]:
+def ready(inputs: list[InputFile], work: Folder, config: ShardedConfig) -> list[ReadyFile]:
     """Makes the copies that are needed and not yet there.
 
     Args:
@@ -177,12 +181,12 @@ def ready(inputs: list[InputFile], work: Folder, shard_rows: int) -> list[ReadyF
             opened = _opened(file.folder, file.name)
             check_unchanged(file.address, file.fingerprint, opened.fingerprint, BulkError)
             groups = opened.groups
-            if max(groups, default=0) <= PARTS_OF_A_GROUP * shard_rows:
+            if max(groups, default=0) <= PARTS_OF_A_GROUP * config.rows_a_shard(sum(groups)):
                 found.append(ReadyFile(file, file.folder, file.name, groups))
                 continue
         name = f"{number:05d}.parquet"
         if work.size(name) is None:
-            _copy(file, work, name, min(_ROWS, PARTS_OF_A_GROUP * shard_rows))
+            _copy(file, work, name, min(_ROWS, PARTS_OF_A_GROUP * config.rows_a_shard(0)))
         groups = open_parquet(work, name, pa.schema([]), _NEEDED_COLUMNS).groups
         found.append(ReadyFile(file, work, name, groups))
     return found
@@ -200,19 +204,24 @@ def check_in_place(files: list[ReadyFile]) -> None:
             check_unchanged(file.input.address, file.input.fingerprint, now, BulkError)
 
 
-def plan_shards(files: list[ReadyFile], shard_rows: int) -> list[list[Shard]]:
-    """The shards of each file, numbered through; the same files and number always give the same shards."""
+def plan_shards(files: list[ReadyFile], shard_rows: int, part: str) -> list[Shard]:
+    """The shards of all files in order, numbered through; the same files and number always give the same shards.
+
+    Args:
+        part: the name of a shard's part, with its number in place of ``{}``.
+    """
     looked_at = [name for name in record_schema().names if name != "id"]
 
     def where(number: int, row: int, data: dict[str, Any]) -> str:
         return f"{files[number].input.address}, {_place(data, row)}"
 
-    doubles = find_doubles([(file.folder, file.name) for file in files], looked_at, _is_record, where)
-    shards: list[list[Shard]] = []
-    for file, own in zip(files, doubles, strict=True):
-        before = sum(map(len, shards))
-        part, address = "work/parts/{}.parquet", file.input.address
-        shards.append(cut(file.folder, file.name, file.groups, shard_rows, part, own, address, before))
+    duplicates = find_duplicates([(file.folder, file.name) for file in files], looked_at, _is_record, where)
+    shards: list[Shard] = []
+    rows_before = 0
+    for file, own in zip(files, duplicates, strict=True):
+        address, number = file.input.address, len(shards)
+        shards += cut(file.folder, file.name, file.groups, shard_rows, part, own, address, number, rows_before)
+        rows_before += file.rows
     return shards
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from agggen.errors import CorpusError
 from agggen_platform.bulk.config import BulkConfig, BulkError, described, fingerprint
 from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
 from agggen_platform.bulk.model import Model
-from agggen_platform.bulk.output import WORK, Output, Summary
+from agggen_platform.bulk.output import INPUT, TEXTS, Output
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.config import config_hash, flatten, resolved
@@ -21,7 +21,6 @@ from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects
 from agggen_platform.sharded.driver import Work
-from agggen_platform.sharded.output import REJECTS
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -38,7 +37,8 @@ class BulkReport:
     out: str
     job: str
     """Its fingerprint."""
-    summary: Summary
+    summary: Counts
+    """Of all records, whichever run wrote about them."""
     finished_before: bool
     """Whether an earlier run had done it all."""
     progress: Progress | None = None
@@ -54,7 +54,7 @@ class BulkReport:
         shards = {"total": now.total, "found": now.found, "redone": self.redone} if now else {}
         return {
             "job": self.job,
-            **asdict(self.summary),
+            **self.summary.as_dict(),
             "fulfilled_share": self.summary.fulfilled_share,
             "mean_plan_length": self.summary.mean_plan_length,
             "shards": shards,
@@ -71,6 +71,7 @@ def generate(
     fresh: bool = False,
     tracker: Callable[[str], Tracker] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
+    single_file: bool = False,
 ) -> BulkReport:
     """Writes texts for all records at `source` into the folder `out`; continues what a run of the same job began.
 
@@ -82,6 +83,7 @@ def generate(
         fresh: throw away what this or another bulk generation left in `out`.
         tracker: makes the run log from the run's name, if there is work to do.
         progress: is told after every shard.
+        single_file: join the parts into ``out/texts.parquet`` (or .jsonl) too, here: for small jobs.
 
     Raises:
         CorpusError: the input is not there or cannot be read, or `out` holds something else.
@@ -102,46 +104,46 @@ def generate(
             output.clear()
         if manifest := output.manifest():
             output.tidy()
-            return BulkReport(out, output.job, Summary(**manifest["summary"]), True)
+            if single_file:
+                output.join()
+            return BulkReport(out, output.job, Counts(**manifest["summary"]), True)
         unfinished = output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
             log.log_params(flatten(config) | _named(model, inputs) | {"config_hash": config_hash(config)})
         try:
-            files = ready(inputs, Folder(target.at(f"{WORK}/input")), config.shard_rows)
-            if not sum(file.rows for file in files):
+            files = ready(inputs, Folder(target.at(INPUT)), config)
+            rows = sum(file.rows for file in files)
+            if not rows:
                 raise CorpusError(f"{source} holds no record")
         except CorpusError:
             output.clear()  # or the folder would refuse the input once it is mended
             raise
-        shards = plan_shards(files, config.shard_rows)
-        every = [shard for own in shards for shard in own]
+        part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
+        shards = plan_shards(files, config.rows_a_shard(rows), part)
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
         here = partial(BulkWorker, settings)
         gpus = config.gpus_per_actor
-        done = driver.results(every, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
-        meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", every, config.max_reject_share))
-        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
+        done = driver.results(shards, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
+        meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", shards, config.max_reject_share))
+        work = Work(stack.enter_context(done), len(shards), Counts, progress, log, _speed, meter)
         meter.begin()
-        report: BulkReport | None = None
-
-        def accept(summary: Summary) -> tuple[dict[str, Any], dict[str, Any]]:
-            nonlocal report
-            check_claim()
-            check_in_place(files)
-            total = summary.records + summary.rejects
-            why = target.at(REJECTS)
-            check_rejects(summary.rejects, total, config.max_reject_share, "records", why, BulkError)
-            now, seconds = work.progress(), time.monotonic() - begin
-            report = BulkReport(out, output.job, summary, False, now, unfinished + work.again, seconds)
-            said = {key: value for key, value in asdict(summary).items() if key != "seconds"}
-            inference = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
-            return {"summary": said, "config": inference, **_named(model, inputs)}, report.as_dict()
-
-        output.write(files, shards, config.format, work.wait, accept, check_claim)
-        assert report is not None
+        for shard in shards:
+            work.wait(shard)
+        check_claim()
+        check_in_place(files)
+        counts = work.counts
+        total, why = counts.records + counts.rejects, target.at("rejects")
+        check_rejects(counts.rejects, total, config.max_reject_share, "records", why, BulkError)
+        now, seconds = work.progress(), time.monotonic() - begin
+        report = BulkReport(out, output.job, counts, False, now, unfinished + work.retries, seconds)
+        decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
+        about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
+        output.finish([file for shard in shards for file in work.done[shard.index].files], about, report.as_dict())
+        if single_file:
+            output.join()
         if log:
-            log.log_metrics(work.metrics() | _metrics(report), step=len(every))
+            log.log_metrics(work.metrics() | _metrics(report, work), step=len(shards))
     return report
 
 
@@ -161,7 +163,7 @@ def _speed(now: Progress) -> dict[str, float]:
     }
 
 
-def _metrics(report: BulkReport) -> dict[str, float]:
+def _metrics(report: BulkReport, work: Work[Counts]) -> dict[str, float]:
     summary = report.summary
     lengths = {f"plan_length/{length}": float(count) for length, count in summary.plan_lengths.items()}
     return {
@@ -169,6 +171,6 @@ def _metrics(report: BulkReport) -> dict[str, float]:
         "mean_plan_length": summary.mean_plan_length,
         "redone_shards": report.redone,
         "seconds": report.seconds,
-        "generator_seconds": summary.seconds,
+        "worker_seconds": sum(done.seconds for done in work.done.values()),
         **lengths,
     }

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
 from agggen.generation.results import Generation
 from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkConfig, BulkError
 from agggen_platform.bulk.inputs import read_record
+from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 
 _HOPELESS = 20  # records in a row that fail before the model or the device is taken to be broken, and not the records
 
 
 def text_schema() -> pa.Schema:
-    """The columns of ``texts.parquet``, and the keys of ``texts.jsonl``.
+    """The columns of a Parquet part of texts, and the keys of a part in JSON lines.
 
     row          the record's place in the whole input, counted from 0; records that were rejected count too
     rank         1 for the best text of the record
@@ -64,21 +65,9 @@ def text_schema() -> pa.Schema:
     )
 
 
-def part_schema() -> pa.Schema:
-    """The columns of a shard's file: those of `text_schema`, null where there is no text, and
-
-    line       of the record in a text file
-    seconds    that it took, of its batch shared out; with the best text
-    error      why there is no text
-    """
-    texts = [column.with_nullable(True) for column in text_schema() if column.name != "row"]
-    more = [pa.field("line", pa.int64()), pa.field("seconds", pa.float64()), pa.field("error", pa.string())]
-    return pa.schema([text_schema().field("row"), *texts, *more])
-
-
 @dataclass(slots=True)
 class Counts(Tally):
-    """What became of some rows."""
+    """What became of records; the same however often the job was killed."""
 
     records: int = 0
     """That got texts."""
@@ -86,6 +75,26 @@ class Counts(Tally):
     rejects: int = 0
     failed: int = 0
     """Rejects that the generator broke on, which may be its fault and not theirs."""
+    fulfilled: int = 0
+    """Records whose best text says every value whole, and nothing else."""
+    plan_lengths: dict[str, int] = field(default_factory=dict)
+    """How many records' best text has a plan of so many facts."""
+    unknown_predicates: dict[str, int] = field(default_factory=dict)
+    """How many records have each predicate that training never saw."""
+
+    @property
+    def fulfilled_share(self) -> float:
+        return self.fulfilled / max(1, self.records)
+
+    @property
+    def mean_plan_length(self) -> float:
+        return sum(int(length) * count for length, count in self.plan_lengths.items()) / max(1, self.records)
+
+    def as_dict(self) -> dict[str, Any]:
+        """With the names in order."""
+        lengths = dict(sorted(self.plan_lengths.items(), key=lambda item: int(item[0])))
+        unknown = dict(sorted(self.unknown_predicates.items()))
+        return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": unknown}
 
 
 @dataclass(slots=True)
@@ -95,47 +104,51 @@ class _Task:
     record: Record
     plan: Plan | None
     found: list[Generation] = field(default_factory=list)
-    seconds: float = 0.0
     error: str | None = None
 
 
 class RowWriter:
-    """Writes the texts of rows."""
+    """Writes the texts of a shard's rows."""
 
-    def __init__(
-        self, generator: Generator, bundle: str, config: BulkConfig, doubles: Mapping[int, int | str] | None = None
-    ) -> None:
-        """
-        Args:
-            bundle: the fingerprint of the generator's.
-            doubles: the rows whose id an earlier record has, and where that one is.
-        """
-        self.generator, self.bundle, self.config = generator, bundle, config
-        self.doubles = doubles or {}
+    def __init__(self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard) -> None:
+        """`bundle`: the fingerprint of the generator's."""
+        self.generator, self.bundle, self.config, self.shard = generator, bundle, config, shard
+        self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
         """Of all rows so far."""
+        self._rejects: list[tuple[int, Reject]] = []
 
-    def rows(self, rows: Sequence[Mapping[str, Any]], first: int) -> list[dict[str, Any]]:
-        """The rows' texts as `part_schema` has them; `first` is the first row's number in the file."""
-        read = [self._read(row, number) for number, row in enumerate(rows, start=first)]
-        tasks = [item for item in read if isinstance(item, _Task)]
+    def texts(self, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
+        """The rows' texts as `text_schema` has them; `first` is the first row's number in the file."""
+        tasks = [task for number, row in enumerate(rows, start=first) if (task := self._read(row, number))]
         self._write(tasks)
         failed = sum(task.error is not None for task in tasks)
         if failed == len(tasks) >= _HOPELESS:
             raise BulkError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
         self.counts.failed += failed
-        return [line for item in read for line in (self._lines(item) if isinstance(item, _Task) else [item])]
+        for task in tasks:
+            if task.error is not None:
+                self._reject(task.row, task.number, task.error)
+            else:
+                yield from self._texts(task)
 
-    def _read(self, row: Mapping[str, Any], number: int) -> _Task | dict[str, Any]:
-        """What to do for a row, or the line that says why it is rejected."""
-        earlier = self.doubles.get(number)
+    @property
+    def rejects(self) -> list[Reject]:
+        """Of all rows so far, in their order."""
+        return [reject for _, reject in sorted(self._rejects, key=lambda item: item[0])]
+
+    def _read(self, row: Mapping[str, Any], number: int) -> _Task | None:
+        """What to do for a row; None for one that is rejected."""
+        earlier = self.duplicates.get(number)
         if earlier is not None:
-            return self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
+            self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
+            return None
         try:
             record, plan = read_record(row)
             self.generator.planner.check(record, plan, self.config.complete, self.config.inference)
         except AggGenError as error:
-            return self._reject(row, number, str(error))
+            self._reject(row, number, str(error))
+            return None
         return _Task(number, row, record, plan)
 
     def _write(self, tasks: Sequence[_Task]) -> None:
@@ -143,7 +156,6 @@ class RowWriter:
         on which."""
         if not tasks:
             return
-        begin = time.perf_counter()
         records, plans = [task.record for task in tasks], [task.plan for task in tasks]
         config = self.config
         try:
@@ -156,19 +168,24 @@ class RowWriter:
             self._write(tasks[:half])
             self._write(tasks[half:])
             return
-        seconds = (time.perf_counter() - begin) / len(tasks)
         for task, texts in zip(tasks, found, strict=True):
-            task.found, task.seconds = texts, seconds
+            task.found = texts
 
-    def _lines(self, task: _Task) -> Iterator[dict[str, Any]]:
-        if task.error is not None:
-            yield self._reject(task.row, task.number, task.error)
-            return
-        self.counts.records += 1
-        self.counts.texts += len(task.found)
+    def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
+        best = task.found[0]
+        length = str(len(best.plan.states))
+        self.counts.add(
+            Counts(
+                records=1,
+                texts=len(task.found),
+                fulfilled=int(best.fulfilled),
+                plan_lengths={length: 1},
+                unknown_predicates=dict.fromkeys(best.unknown_predicates, 1),
+            )
+        )
         for rank, one in enumerate(task.found, start=1):
             yield {
-                "row": task.number,
+                "row": self.shard.rows_before + task.number,
                 "id": one.id,
                 "rank": rank,
                 "text": one.text,
@@ -182,11 +199,10 @@ class RowWriter:
                 "unknown_predicates": one.unknown_predicates,
                 "facts": [asdict(fact) for fact in one.facts],
                 "bundle": self.bundle,
-                "line": task.row.get("line"),
-                "seconds": task.seconds if rank == 1 else None,
             }
 
-    def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> dict[str, Any]:
+    def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:
         self.counts.rejects += 1
         reason = reason.encode(errors="backslashreplace").decode()  # it may quote half a surrogate pair
-        return {"row": number, "id": row.get("id"), "line": row.get("line"), "error": reason}
+        place = row.get("line", number)
+        self._rejects.append((number, Reject(self.shard.address, place, row.get("id"), reason)))

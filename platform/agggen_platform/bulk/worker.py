@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from agggen.corpora.rejects import Reject
 from agggen_platform.bulk.config import BulkConfig, BulkError
-from agggen_platform.bulk.inputs import record_schema
+from agggen_platform.bulk.inputs import columns_to_read
 from agggen_platform.bulk.model import load_generator
-from agggen_platform.bulk.rows import Counts, RowWriter, part_schema
+from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
+
+_ROWS_AT_ONCE = 64  # records that are read and written about at once
+_GROUP = 4096  # texts of a row group
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,6 @@ class WorkerSettings:
 class BulkWorker(Worker[Counts]):
     """Loads the bundle once, then writes one shard a call, with one thread: a shard's texts are always the same."""
 
-    key = b"agggen.bulk"
     counts = Counts
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -48,17 +56,13 @@ class BulkWorker(Worker[Counts]):
             raise BulkError("gpus_per_actor is set, but torch finds no GPU here; set it to 0 to work on CPUs")
         self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
 
-    def schema(self) -> pa.Schema:
-        return part_schema()
-
-    def fill(self, shard: Shard, writer: pq.ParquetWriter) -> Counts:
-        rows = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, dict(shard.doubles))
-        read = [row for _, some in read_rows(shard, shard.rows, record_schema().names) for row in some]
-        writer.write_table(pa.Table.from_pylist(rows.rows(read, shard.first), part_schema()))
-        return rows.counts
-
-    def expected_rows(self, shard: Shard, counts: Counts) -> int:
-        return counts.texts + counts.rejects
+    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        writer = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, shard)
+        read = read_rows(shard, _ROWS_AT_ONCE, columns_to_read(shard.address))
+        texts = (text for first, rows in read for text in writer.texts(rows, first))
+        write = _write_json_lines if self.settings.config.format == "jsonl" else _write_parquet
+        write(path, texts)
+        return writer.counts, writer.counts.texts, writer.rejects
 
     def is_final(self, counts: Counts) -> bool:
         return not counts.failed
@@ -71,3 +75,15 @@ class BulkWorker(Worker[Counts]):
 
     def close(self) -> None:
         torch.set_num_threads(self._threads)
+
+
+def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    with pq.ParquetWriter(path, text_schema(), compression="zstd") as writer:
+        while group := list(islice(rows, _GROUP)):
+            writer.write_table(pa.Table.from_pylist(group, text_schema()))
+
+
+def _write_json_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")

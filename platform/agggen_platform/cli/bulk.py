@@ -27,12 +27,16 @@ def bulk(
     fresh: Annotated[bool, typer.Option(help="Throw away what a bulk generation left in the output folder.")] = False,
     preset: Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")] = None,
     print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
+    single_file: Annotated[
+        bool, typer.Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
+    ] = False,
     runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")] = Path("runs"),
 ) -> None:
     """Write texts for many records, each exactly once.
 
-    The same command continues a job that was cut off and finds a finished one. Records that get no text go to
-    DIR/rejects.jsonl. A record may carry its own plan, in a column or key `plan`.
+    The texts are the files of DIR/texts, in the order of their names; DIR/manifest.json, written last, says that all
+    are there. The same command continues a job that was cut off and finds a finished one. Records that get no text go
+    to DIR/rejects. A record may carry its own plan, in a column or key `plan`.
 
     \b
         agggen bulk BUNDLE records.jsonl --out texts
@@ -60,7 +64,9 @@ def bulk(
         return log[0]
 
     with shard_progress(_speed, _counts) as show:
-        report = generate(model, source, out, config, fresh=fresh, tracker=tracker, progress=show)
+        report = generate(
+            model, source, out, config, fresh=fresh, tracker=tracker, progress=show, single_file=single_file
+        )
     found = report.summary
     rows = [
         (found.records, found.texts, f"{found.fulfilled_share:.1%}", f"{found.mean_plan_length:.2f}", found.rejects)
@@ -75,7 +81,7 @@ def bulk(
         again = f"; {report.redone:,} were begun before and done again" if report.redone else ""
         console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{kept}{again})")
     if found.rejects:
-        console.note(f"Rejected: {found.rejects:,}, see {out}/rejects.jsonl")
+        console.note(f"Rejected: {found.rejects:,}, see {out}/rejects")
     console.note(f"Compare runs with: {log[0].ui_command()}")
     console.say(out)
 

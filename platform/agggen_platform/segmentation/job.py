@@ -26,7 +26,7 @@ from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects, check_unchanged
 from agggen_platform.sharded.driver import Work
 from agggen_platform.sharded.output import REJECTS
-from agggen_platform.sharded.shards import file_at
+from agggen_platform.sharded.shards import Shard, file_at
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -123,8 +123,11 @@ def segment(
         about = inputs | {"config_hash": config_hash(config), "segmenter": cut.fingerprint, "job": output.job}
         if log:
             log.log_params(flatten(config) | about)
-        shards = {one.split: plan_shards(one, config.shard_rows) for one in sources}
-        every = [shard for split in shards.values() for shard in split]
+        shards: dict[str, list[Shard]] = {}
+        every: list[Shard] = []
+        for one in sources:
+            rows_a_shard = config.rows_a_shard(one.rows)
+            every += shards.setdefault(one.split, plan_shards(one, rows_a_shard, output.job, len(every)))
         settings = WorkerSettings(
             target.address,
             output.job,
@@ -132,7 +135,7 @@ def segment(
             cut.fingerprint,
             config.alignment,
             config.batch_size,
-            min(config.shard_rows, _ROWS_AT_ONCE),
+            min(config.shard_rows or _ROWS_AT_ONCE, _ROWS_AT_ONCE),
             config.cache_folder,
         )
         here = partial(ShardWorker, settings, cut)

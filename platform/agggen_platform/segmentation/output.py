@@ -13,10 +13,9 @@ from agggen.corpora.rejects import Reject
 from agggen.records import Plan
 from agggen_platform.segmentation.rows import rejected
 from agggen_platform.segmentation.shards import Source
-from agggen_platform.segmentation.worker import ShardWorker
 from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import open_part
+from agggen_platform.sharded.worker import WORK, open_part
 
 _ROWS = 1024  # held at once
 
@@ -47,7 +46,7 @@ class Output(JobFolder):
     def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
         splits = None if about is None else {f"{split}.parquet" for split in about["splits"]}
         is_split = name.endswith(".parquet") and "/" not in name if splits is None else name in splits
-        return name in (MANIFEST, REJECTS) or name.startswith("facts/") or is_split
+        return name in (MANIFEST, REJECTS) or name.startswith(("facts/", f"{WORK}/")) or is_split
 
     def is_whole(self, manifest: dict[str, Any]) -> bool:
         whole = all(self.folder.size(f"{name}.parquet") == split["bytes"] for name, split in manifest["splits"].items())
@@ -94,7 +93,7 @@ class Output(JobFolder):
     ) -> Iterator[dict[str, Any]]:
         for shard in shards:
             wait(shard)
-            with open_part(self.folder, shard.part, ShardWorker.key, self.job) as parquet:
+            with open_part(self.folder, shard.part) as parquet:
                 for batch in parquet.iter_batches(_ROWS):
                     rows = batch.to_pylist()
                     for number, identifier, reason in rejected(rows):

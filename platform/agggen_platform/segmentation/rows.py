@@ -98,11 +98,11 @@ class RowSegmenter:
         cache: FactCache | None = None,
         alignment: AlignmentRule = "normal",
         batch_size: int = 4096,
-        doubles: Mapping[int, int | str] | None = None,
+        duplicates: Mapping[int, int | str] | None = None,
     ) -> None:
-        """`doubles`: the records whose id an earlier record has, and that one's row."""
+        """`duplicates`: the records whose id an earlier record has, and that one's row."""
         self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size
-        self.doubles = doubles or {}
+        self.duplicates = duplicates or {}
         self.counts = Counts()
         """Of all rows so far."""
 
@@ -124,7 +124,7 @@ class RowSegmenter:
         ]
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        earlier = self.doubles.get(number)
+        earlier = self.duplicates.get(number)
         if earlier is None:
             return _record(row)
         return f"the id {row['id']!r} occurs a second time, first in row {earlier}"

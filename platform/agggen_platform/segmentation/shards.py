@@ -54,13 +54,19 @@ def _readable() -> pa.Schema:
     return schema().set(schema().get_field_index("references"), text)
 
 
-def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
-    """Cuts a split into shards of about `rows_a_shard` rows; the same file and number always give the same shards."""
+def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 0) -> list[Shard]:
+    """Cuts a split into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
+
+    Args:
+        job: the fingerprint, which names of parts end in.
+        first_index: the number of the first shard.
+    """
     folder = Folder(source.folder)
-    (doubles,) = shards.find_doubles(
+    (duplicates,) = shards.find_duplicates(
         [(folder, source.name)], ["triples", "category"], _is_record, lambda _, row, __: row
     )
-    return shards.cut(folder, source.name, source.groups, rows_a_shard, f"facts/{source.split}/{{}}.parquet", doubles)
+    part = f"facts/{source.split}/{{}}-{job}.parquet"
+    return shards.cut(folder, source.name, source.groups, rows_a_shard, part, duplicates, first_index=first_index)
 
 
 def _is_record(row: dict[str, Any]) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agggen.corpora.rejects import Reject
 from agggen.facts import FactSegmenter
 from agggen.facts.config import SegmenterConfig, segmenter
 from agggen_platform.segmentation.cache import FactCache
@@ -36,7 +38,6 @@ class WorkerSettings:
 class ShardWorker(Worker[Counts]):
     """Loads the segmenter once, then does one shard a call."""
 
-    key = b"agggen.segment"
     counts = Counts
 
     def __init__(self, settings: WorkerSettings, cut: FactSegmenter | None = None) -> None:
@@ -58,18 +59,13 @@ class ShardWorker(Worker[Counts]):
             )
         self.cache = FactCache(Path(settings.cache), settings.segmenter) if settings.cache else None
 
-    def schema(self) -> pa.Schema:
-        return segmented_schema()
-
-    def fill(self, shard: Shard, writer: pq.ParquetWriter) -> Counts:
+    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         settings = self.settings
-        rows = RowSegmenter(self.segmenter, self.cache, settings.alignment, settings.batch_size, dict(shard.doubles))
-        for first, some in read_rows(shard, settings.rows_at_once):
-            writer.write_table(pa.Table.from_pylist(rows.rows(some, first), self.schema()))
-        return rows.counts
-
-    def expected_rows(self, shard: Shard, counts: Counts) -> int:
-        return shard.rows
+        rows = RowSegmenter(self.segmenter, self.cache, settings.alignment, settings.batch_size, dict(shard.duplicates))
+        with pq.ParquetWriter(path, segmented_schema(), compression="zstd") as writer:
+            for first, read in read_rows(shard, settings.rows_at_once):
+                writer.write_table(pa.Table.from_pylist(rows.rows(read, first), segmented_schema()))
+        return rows.counts, shard.rows, ()
 
     def is_final(self, counts: Counts) -> bool:
         return not counts.failed

@@ -23,16 +23,21 @@ class ShardedConfig:
     """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
     ray_address: str | None = None
     """Where Ray runs (see ``ray_cluster``)."""
-    shard_rows: int = 256
-    """Records that are worked on, committed and, after a failure, repeated at once."""
+    shard_rows: int = 0
+    """Records that are worked on, committed and, after a failure, repeated at once: a part of the output. 0: a
+    sixty-fourth of the input, from 64 to 4,096 records, whatever the number of workers."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
             raise ConfigError(f"max_reject_share is a share, from 0 to 1, not {self.max_reject_share}")
         if self.actors is not None and self.actors < 0:
             raise ConfigError(f"actors must be 0 (no Ray) or more, not {self.actors}")
-        if self.shard_rows < 1:
-            raise ConfigError(f"shard_rows must be at least 1, not {self.shard_rows}")
+        if self.shard_rows < 0:
+            raise ConfigError(f"shard_rows must be at least 1, or 0 to choose it by the input, not {self.shard_rows}")
+
+    def rows_a_shard(self, rows: int) -> int:
+        """``shard_rows``, or for 0 a sixty-fourth of the input's `rows`, from 64 to 4,096."""
+        return self.shard_rows or min(4096, max(64, -(-rows // 64)))
 
 
 def check_unchanged(address: str, before: str, now: str, error: type[JobError]) -> None:

@@ -60,14 +60,15 @@ class Work(Generic[C]):
         """
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
         self._meter = meter
-        self._done: set[str] = set()
+        self.done: dict[int, Done[C]] = {}
+        """What became of each shard, by its index."""
         self._found = 0
         self._began = self._logged = time.monotonic()
         self._fresh = counts()
         self.counts = counts()
         """Of all shards that are done, by this run or before."""
-        self.again = 0
-        """How often a shard was begun again, because workers died over it."""
+        self.retries = 0
+        """How often a shard was begun again, because workers died."""
         self.seconds = 0.0
         """That workers of this run worked, added up."""
 
@@ -77,35 +78,35 @@ class Work(Generic[C]):
         Raises:
             AggGenError: it will not be.
         """
-        while shard.part not in self._done:
+        while shard.index not in self.done:
             done = next(self._results, None)
             if done is None:
                 raise JobError(f"no worker did {shard}; run it again")
-            self._done.add(done.part)
+            self.done[done.shard] = done
             self._found += done.found
             self.counts.add(done.counts)
-            self.again += done.again
+            self.retries += done.retries
             if not done.found:
                 self._fresh.add(done.counts)
                 self.seconds += done.seconds
-                if len(self._done) - self._found == 1:
+                if len(self.done) - self._found == 1:
                     self._began = time.monotonic() - done.seconds
             self._tell(self.progress())
             if self._meter:
-                self._meter.done(done, self._total - len(self._done))
+                self._meter.done(done, self._total - len(self.done))
             if self._log and time.monotonic() - self._logged >= _SECONDS_BETWEEN_METRICS:
                 self._logged = time.monotonic()
-                self._log.log_metrics(self.metrics(), step=len(self._done))
+                self._log.log_metrics(self.metrics(), step=len(self.done))
 
     def progress(self) -> Progress[C]:
         return Progress(
-            len(self._done), self._total, self._found, self._fresh, max(1e-9, time.monotonic() - self._began)
+            len(self.done), self._total, self._found, self._fresh, max(1e-9, time.monotonic() - self._began)
         )
 
     def metrics(self) -> dict[str, float]:
         """For the run log: counts of the whole job, and the speed of this run."""
         now = self.progress()
-        counts = {name: float(count) for name, count in self.counts.as_dict().items()}
+        counts = {name: float(count) for name, count in self.counts.numbers().items()}
         return counts | {"shards": now.shards} | self._more(now)
 
 

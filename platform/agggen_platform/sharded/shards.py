@@ -7,6 +7,7 @@ it works on, and nothing of the input passes through the driver or Ray's object 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -43,8 +44,10 @@ class Shard:
     rows: int
     address: str
     """What the user calls the file."""
-    doubles: tuple[tuple[int, int | str], ...] = ()
+    duplicates: tuple[tuple[int, int | str], ...] = ()
     """Records whose id an earlier record has: the row of each, and where the first one is."""
+    rows_before: int = 0
+    """Rows of the files before this one."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -52,8 +55,8 @@ class Shard:
     @classmethod
     def from_json(cls, text: str) -> Shard:
         data = json.loads(text)
-        doubles = tuple((row, earlier) for row, earlier in data["doubles"])
-        return cls(**data | {"groups": tuple(data["groups"]), "doubles": doubles})
+        duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
+        return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates})
 
     def __str__(self) -> str:
         return f"rows {self.first} to {self.first + self.rows - 1} of {self.address}"
@@ -130,27 +133,31 @@ def cut(
     sizes: Sequence[int],
     rows_a_shard: int,
     part: str,
-    doubles: Mapping[int, int | str],
+    duplicates: Mapping[int, int | str],
     address: str | None = None,
     first_index: int = 0,
+    rows_before: int = 0,
 ) -> list[Shard]:
     """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
 
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        doubles: what `find_doubles` found in this file.
+        duplicates: what `find_duplicates` found in this file.
         address: what the user calls the file, where it is a copy.
         first_index: the number of the first shard.
+        rows_before: rows of the files before this one.
     """
     shards: list[Shard] = []
-    pairs = sorted(doubles.items())
+    pairs = sorted(duplicates.items())
 
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
-        inside = tuple(pair for pair in pairs if first <= pair[0] < first + rows)
+        inside = tuple(pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))])
         index = first_index + len(shards)
-        output, called = part.format(f"{index:05d}"), address or folder.at(name)
-        shards.append(Shard(index, folder.address, name, output, groups, skip, first, rows, called, inside))
+        output, called = part.format(f"{index:06d}"), address or folder.at(name)
+        shards.append(
+            Shard(index, folder.address, name, output, groups, skip, first, rows, called, inside, rows_before)
+        )
 
     first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
     for group, size in enumerate(sizes):
@@ -174,7 +181,7 @@ def cut(
     return shards
 
 
-def find_doubles(
+def find_duplicates(
     files: Sequence[tuple[Folder, str]],
     columns: Sequence[str],
     is_record: Callable[[dict[str, Any]], bool],
@@ -183,7 +190,7 @@ def find_doubles(
     """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
 
     Holds eight bytes a row: ids are compared by their hashes, and only rows that share one are looked into. A row that
-    is no record is none's double.
+    is no record counts as no duplicate.
 
     Args:
         columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
@@ -194,15 +201,15 @@ def find_doubles(
     values, counts = np.unique(hashes, return_counts=True)
     shared = set(values[counts > 1].tolist())
     first: dict[str, tuple[int, int, Where]] = {}
-    doubles: list[dict[int, Where]] = [{} for _ in files]
+    duplicates: list[dict[int, Where]] = [{} for _ in files]
     for number, file in enumerate(files if shared else ()):
         for begin, batch in _batches(*file, ["id", *columns]):
             for row, name in enumerate(_ids(batch), start=begin):
                 if name and hash(name) in shared and is_record(data := batch.slice(row - begin, 1).to_pylist()[0]):
                     earlier = first.setdefault(name, (number, row, where(number, row, data)))
                     if earlier[:2] != (number, row):
-                        doubles[number][row] = earlier[2]
-    return doubles
+                        duplicates[number][row] = earlier[2]
+    return duplicates
 
 
 def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,54 +1,81 @@
-"""What one worker does: a shard of the input becomes a file of the output, in an actor of Ray Data or in process."""
+"""What one worker does: a shard of the input becomes a part of the output, in an actor of Ray Data or in process.
+
+A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that says what
+the part holds. Names of parts end in the job's fingerprint, so a worker that outlives its job writes over no part of
+the next one. A note ``.work/SHARD/begun-N`` says that the shard was begun for the N-th time.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
-from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.parquet import check_plain
+from agggen_platform.storage.verified import measure
 
 ATTEMPTS = 3
 """How many workers may die over one shard."""
-_ATTEMPTS = ".attempts"
+WORK = ".work"
+"""The folder of notes, which stay: a part that is damaged later is done again by itself."""
+_BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Numbers that add up: base of the dataclasses that say what became of some rows."""
+    """Numbers that add up: base of the dataclasses that say what became of some rows. Fields are numbers, or numbers by
+    name."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+            mine, more = getattr(self, field.name), getattr(other, field.name)
+            total = mine + more if isinstance(mine, int) else dict(Counter(mine) + Counter(more))
+            setattr(self, field.name, total)
 
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)  # type: ignore[call-overload]
+    def numbers(self) -> dict[str, int]:
+        """The fields that are numbers."""
+        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}  # type: ignore[call-overload]
 
 
 C = TypeVar("C", bound=Tally)
 
 
 @dataclass(frozen=True, slots=True)
+class PartFile:
+    """A file of the output."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Done(Generic[C]):
     """A finished shard."""
 
-    part: str
+    shard: int
+    """Its index."""
     counts: C
+    files: tuple[PartFile, ...]
+    """The part, and its rejects if there are any and the job keeps them in files of their own."""
     found: bool
     """Whether an earlier run had done it."""
-    again: int
-    """How often it had been begun before it was done, as far as the run that did it knows: workers died over it."""
+    retries: int
+    """How often it was begun and not finished before, because workers died."""
     seconds: float
 
     def as_json(self) -> str:
@@ -57,14 +84,13 @@ class Done(Generic[C]):
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> Done[C]:
         data = json.loads(text)
-        return cls(**data | {"counts": counts(**data["counts"])})
+        files = tuple(PartFile(**file) for file in data["files"])
+        return cls(**data | {"counts": counts(**data["counts"]), "files": files})
 
 
 class Worker(ABC, Generic[C]):
     """Does one shard a call. What a kind of job does with rows is in `fill`."""
 
-    key: ClassVar[bytes]
-    """Under which a part says what it is, in its metadata."""
     counts: ClassVar[type[Any]]
     """The kind of `Tally`."""
 
@@ -82,28 +108,30 @@ class Worker(ABC, Generic[C]):
             AggGenError: the work cannot be done at all, or workers died over this shard before.
         """
         begin = time.monotonic()
-        found = self.find(shard)
-        if found is not None and self.is_final(found.counts):
-            return Done(shard.part, found.counts, True, found.again, time.monotonic() - begin)
-        again = self._count_attempt(shard)
-        with self.out.new(shard.part) as path, pq.ParquetWriter(path, self.schema(), compression="zstd") as writer:
-            counts = self.fill(shard, writer)
-            about = {"job": self.job, "shard": _identity(shard), "counts": counts.as_dict(), "again": again}
-            writer.add_key_value_metadata({self.key: json.dumps(about).encode()})
-        self.out.delete(shard.part + _ATTEMPTS)
-        return Done(shard.part, counts, False, again, time.monotonic() - begin)
+        notes = _notes(shard)
+        names = [name.rpartition("/")[2] for name in self.out.names(notes)]
+        if _DONE in names and (done := self._found(shard)) and self.is_final(done.counts):
+            return done
+        retries = sum(name.startswith(_BEGUN) for name in names)
+        if retries >= ATTEMPTS:
+            raise self.broken(shard)
+        self.out.write(f"{notes}/{_BEGUN}{retries}", b"")
+        with self.out.new(shard.part) as path:
+            counts, rows, rejects = self.fill(shard, path)
+            files = [PartFile(shard.part, rows, *measure(path))]
+        if rejects:
+            files.append(self._write_rejects(shard, rejects))
+        done = Done(shard.index, counts, tuple(files), False, retries, time.monotonic() - begin)
+        self.out.write(f"{notes}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
+        return done
 
     @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns of a part."""
+    def fill(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
+        """Writes the part of a shard to `path`.
 
-    @abstractmethod
-    def fill(self, shard: Shard, writer: pq.ParquetWriter) -> C:
-        """Writes one row for each input row, or several; says what became of them."""
-
-    @abstractmethod
-    def expected_rows(self, shard: Shard, counts: C) -> int:
-        """How many rows a whole part of this shard has."""
+        Returns:
+            What became of the rows, how many rows the part has, and the rejects that go to a file of their own.
+        """
 
     @abstractmethod
     def broken(self, shard: Shard) -> AggGenError:
@@ -116,79 +144,62 @@ class Worker(ABC, Generic[C]):
     def close(self) -> None:
         """Lets go of what is held; an actor that is killed does without."""
 
-    def find(self, shard: Shard) -> Done[C] | None:
-        """A shard that this job has finished; None where its file is missing, damaged or of another job."""
+    def _found(self, shard: Shard) -> Done[C] | None:
+        """What an earlier run made of the shard; None where it cut other shards, or the part is gone or cut off."""
         try:
-            with self.out.open(shard.part) as file, pq.ParquetFile(file) as parquet:
-                about = json.loads((parquet.metadata.metadata or {}).get(self.key, b"{}"))
-                rows = parquet.metadata.num_rows
-        except (FileNotFoundError, pa.ArrowException):
+            note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
+        except ValueError:
             return None
-        if about.get("job") != self.job or about.get("shard") != _identity(shard):
+        if note.get("shard") != _identity(shard):
             return None
-        counts: C = self.counts(**about["counts"])
-        return (
-            Done(shard.part, counts, True, about["again"], 0.0) if rows == self.expected_rows(shard, counts) else None
-        )
+        done: Done[C] = Done.from_json(note["done"], self.counts)
+        if any(self.out.size(file.name) != file.bytes for file in done.files):
+            return None
+        return Done(done.shard, done.counts, done.files, True, done.retries, done.seconds)
 
-    def _count_attempt(self, shard: Shard) -> int:
-        """Ray replaces a worker that dies and has its shard done again: a row that kills every worker ends the job."""
-        attempts = int(self.out.read(shard.part + _ATTEMPTS) or 0)
-        if attempts == ATTEMPTS:
-            raise self.broken(shard)
-        self.out.write(shard.part + _ATTEMPTS, str(attempts + 1).encode())
-        return attempts
+    def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
+        stem = shard.part.rpartition("/")[2].rpartition(".")[0]
+        name = f"rejects/{stem}.jsonl"
+        with self.out.new(name) as path:
+            path.write_text("".join(json.dumps(asdict(reject)) + "\n" for reject in rejects), encoding="utf-8")
+            return PartFile(name, len(rejects), *measure(path))
 
 
 @contextmanager
-def open_part(folder: Folder, part: str, key: bytes, job: str) -> Iterator[pq.ParquetFile]:
-    """The file of a shard that was done, to be read into the result.
-
-    Args:
-        key: of the kind of worker.
+def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
+    """The part of a shard that was done, to be read into the result.
 
     Raises:
         DamagedError: it is not whole any more, or never was: the store kept half of it.
-        JobError, CorpusError: see `check_part`.
+        CorpusError: it holds values that could run code, which no worker writes.
     """
     where = folder.at(part)
     try:
         with folder.open(part) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-            check_part(parquet, key, job, where)
+            check_plain(parquet.schema_arrow, where)
             yield parquet
     except pa.ArrowInvalid as error:
         raise DamagedError(f"{where} is damaged ({error}); the same command does this shard again") from error
 
 
-def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
-    """Passes if a part is still this job's when it is read: a worker that outlived its own job may write over it.
-
-    Args:
-        key: of the kind of worker.
-        where: the part is.
-
-    Raises:
-        JobError: it is another job's.
-        CorpusError: it holds values that could run code, which no worker writes.
-    """
-    check_plain(part.schema_arrow, where)
-    if json.loads((part.metadata.metadata or {}).get(key, b"{}")).get("job") != job:
-        raise JobError(f"a worker of another job wrote over {where}; run it again when that job has ended")
-
-
 def forget_attempts(out: Folder) -> int:
-    """Removes what workers of a killed run noted of shards that they did not finish; how often they had begun one.
+    """Removes the notes of shards that runs of this job began and did not finish; how many there were.
 
     For who alone writes to `out`.
     """
-    begun = 0
-    for name in out.names():
-        if name.endswith(_ATTEMPTS):
-            begun += int(out.read(name) or 0)
-            out.delete(name)
-    return begun
+    notes = [name.rpartition("/") for name in out.names(WORK)]
+    done = {folder for folder, _, name in notes if name == _DONE}
+    begun = [folder for folder, _, name in notes if name.startswith(_BEGUN)]
+    for folder, _, name in notes:
+        if name.startswith(_BEGUN):
+            out.delete(f"{folder}/{name}")
+    return sum(folder not in done for folder in begun)
+
+
+def _notes(shard: Shard) -> str:
+    return f"{WORK}/{shard.part.rpartition('.')[0]}"
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """What tells a shard from others, also those that another `shard_rows` gives, which may have the same part."""
+    """What tells a shard from those that another `shard_rows` gives, which may have the same part."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

@@ -22,7 +22,7 @@ class _Store(Protocol):
     """What a kind of store can do. Names are checked by `Folder`."""
 
     def size(self, name: str) -> int | None: ...
-    def names(self, under: str) -> list[str]: ...
+    def sizes(self, under: str) -> dict[str, int]: ...
     def open(self, name: str) -> Any: ...
     def chunks(self, name: str) -> Iterator[bytes]: ...
     def new(self, name: str) -> AbstractContextManager[Path]: ...
@@ -88,7 +88,11 @@ class Folder:
 
     def names(self, under: str = "") -> list[str]:
         """The files in the folder `under` and its folders, in order; none where there is no such folder."""
-        return sorted(self._store.names(_check(under) if under else ""))
+        return sorted(self.sizes(under))
+
+    def sizes(self, under: str = "") -> dict[str, int]:
+        """The size in bytes of each file in the folder `under` and its folders, by name."""
+        return self._store.sizes(_check(under) if under else "")
 
     def open(self, name: str) -> Any:
         """A binary file that can be read anywhere, as Parquet is; raises FileNotFoundError."""

@@ -7,7 +7,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,14 @@ class LocalStore:
         with explained("look at", path):
             return path.stat().st_size if path.is_file() else None
 
-    def names(self, under: str) -> list[str]:
+    def sizes(self, under: str) -> dict[str, int]:
         top = self.root / under
-        found = []
+        found = {}
         with explained("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
-                found += [(Path(folder) / file).relative_to(self.root).as_posix() for file in files]
+                for path in (Path(folder) / file for file in files):
+                    with suppress(FileNotFoundError):  # removed since it was listed
+                        found[path.relative_to(self.root).as_posix()] = path.stat().st_size
         return found
 
     def open(self, name: str) -> Any:
@@ -90,7 +92,7 @@ class LocalStore:
                 path.unlink(missing_ok=True)
 
     def sweep(self, under: str) -> None:
-        for name in self.names(under):
+        for name in self.sizes(under):
             if _TEMPORARY.fullmatch(name.rpartition("/")[2]):
                 self.delete(name)
 

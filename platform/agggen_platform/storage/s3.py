@@ -46,14 +46,15 @@ class S3Store:
         except FileNotFoundError:
             return None
 
-    def names(self, under: str) -> list[str]:
+    def sizes(self, under: str) -> dict[str, int]:
         prefix = self._key(under) + "/" if under or self.prefix else ""
-        found: list[str] = []
+        found: dict[str, int] = {}
         more: dict[str, str] = {}
         while True:
             page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **more)
-            keys = [item["Key"] for item in page.get("Contents", ())]
-            found += [key[len(self._key("")) :].lstrip("/") for key in keys if not key.endswith("/")]
+            for item in page.get("Contents", ()):
+                if not item["Key"].endswith("/"):
+                    found[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
             if not page.get("IsTruncated"):
                 return found
             more = {"ContinuationToken": page["NextContinuationToken"]}

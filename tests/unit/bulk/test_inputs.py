@@ -17,6 +17,7 @@ from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
 from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.inputs import find_inputs, plan_shards, read_record, ready, record_schema
+from agggen_platform.sharded.config import ShardedConfig
 from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import some_records, write_jsonl
@@ -25,8 +26,8 @@ TRIPLES = [["Aromi", "food", "English"]]
 
 
 def shards_of(source: Path, work: Path, shard_rows: int = 4) -> list[Shard]:
-    files = ready(find_inputs(str(source)), Folder(str(work)), shard_rows)
-    return [shard for own in plan_shards(files, shard_rows) for shard in own]
+    files = ready(find_inputs(str(source)), Folder(str(work)), ShardedConfig(shard_rows=shard_rows))
+    return plan_shards(files, shard_rows, "texts/{}.parquet")
 
 
 def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
@@ -115,9 +116,9 @@ def test_an_id_that_occurs_again_in_any_file_names_the_first(tmp_path: Path) -> 
     )
     (folder / "rejects.jsonl").write_text("what an earlier job wrote\n")
     shards = shards_of(folder, tmp_path / "work", 3)
-    doubles = {(shard.index, row): where for shard in shards for row, where in shard.doubles}
+    duplicates = {(shard.index, row): where for shard in shards for row, where in shard.duplicates}
     assert [shard.index for shard in shards] == [0, 1, 2, 3]
-    assert doubles == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
+    assert duplicates == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
 
 
 def test_a_line_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_line_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
     lines = [*bad, {"id": "a", "triples": TRIPLES}, {"id": " a ", "triples": TRIPLES}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (shard,) = shards_of(tmp_path / "in.jsonl", tmp_path / "work")
-    assert shard.doubles == ((3, f"{tmp_path}/in.jsonl, line 3"),)
+    assert shard.duplicates == ((3, f"{tmp_path}/in.jsonl, line 3"),)
 
 
 def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"triples": TRIPLES}) + "\n")
     shards = shards_of(tmp_path, tmp_path / "work")
     assert ids_or_errors(rows_of(shards)) == [(1, "a.jsonl:1"), (1, "b.jsonl:1")]
-    assert not any(shard.doubles for shard in shards)
+    assert not any(shard.duplicates for shard in shards)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
     found = find_inputs(str(path))
     write_jsonl(path, some_records(4))
     with pytest.raises(BulkError, match="changed while it was read"):
-        ready(found, Folder(str(tmp_path / "work")), 4)
+        ready(found, Folder(str(tmp_path / "work")), ShardedConfig(shard_rows=4))
     assert not list((tmp_path / "work").glob("*"))
 
 
@@ -182,7 +183,7 @@ def test_memory_does_not_grow_with_the_input(kind: str, tmp_path: Path) -> None:
             lines = (json.dumps({"id": str(number), "triples": TRIPLES}) for number in range(count))
             path.write_text("\n".join(lines))
         tracemalloc.start()
-        ready(find_inputs(str(path)), Folder(str(tmp_path / f"work-{count}")), 8)
+        ready(find_inputs(str(path)), Folder(str(tmp_path / f"work-{count}")), ShardedConfig(shard_rows=8))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0] + 200_000  # the records of the longer one are some megabytes

@@ -34,7 +34,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / "dev.parquet", groups)
         source = open_source(Folder(folder), "dev.parquet")
-        shards = plan_shards(source, size)
+        shards = plan_shards(source, size, "j")
         read = []
         for shard in shards:
             number = shard.first
@@ -53,7 +53,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
 
 def test_small_row_groups_share_a_shard(tmp_path: Path) -> None:
     write(tmp_path / "dev.parquet", [3] * 20)
-    shards = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 12)
+    shards = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 12, "j")
     assert [(shard.groups, shard.skip, shard.rows) for shard in shards] == [
         ((n, n + 1, n + 2, n + 3), 0, 12) for n in range(0, 20, 4)
     ]
@@ -71,8 +71,8 @@ def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
         ]
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema()), tmp_path / "dev.parquet", row_group_size=3)
-    (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20)
-    assert shard.doubles == ((6, 3), (8, 2))
+    (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20, "j")
+    assert shard.duplicates == ((6, 3), (8, 2))
 
 
 @pytest.mark.parametrize("change", [False, True])
