@@ -42,15 +42,6 @@ class Cluster:
     local: bool
     """Whether this process started it."""
 
-    def actors(self, wanted: int | None, work: int) -> tuple[int, float]:
-        """How many actors to start for `work` pieces of work, and the share of a CPU that each of them books.
-
-        One a CPU by default. They never book all CPUs: where actors hold everything, Ray Data's other tasks wait for
-        ever and nothing says so.
-        """
-        count = max(1, min(wanted or int(self.cpus), work))
-        return count, min(1.0, int(0.9 * self.cpus / count * 1000) / 1000)
-
 
 @contextmanager
 def connected(

@@ -23,7 +23,9 @@ def bulk(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say n_best=3 inference.plans=10")
     ] = None,
-    actors: Annotated[int | None, typer.Option(help="Workers; 0 does without Ray. [default: one a CPU]")] = None,
+    actors: Annotated[
+        int | None, typer.Option(help="Workers at most; 0 does without Ray. [default: one for each CPU there is]")
+    ] = None,
     fresh: Annotated[bool, typer.Option(help="Throw away what a bulk generation left in the output folder.")] = False,
     preset: Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")] = None,
     print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,

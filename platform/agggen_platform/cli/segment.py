@@ -21,7 +21,9 @@ def segment(
     ] = None,
     facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
-    actors: Annotated[int | None, typer.Option(help="Workers; 0 does without Ray. [default: one a CPU]")] = None,
+    actors: Annotated[
+        int | None, typer.Option(help="Workers at most; 0 does without Ray. [default: one for each CPU there is]")
+    ] = None,
     fresh: Annotated[bool, typer.Option(help="Throw away what a segmentation left in the output folder.")] = False,
     preset: Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")] = None,
     runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")] = Path("runs"),

@@ -20,7 +20,7 @@ class ShardedConfig:
     max_reject_share: float = 0.01
     """More rejects than this share of all fail the job."""
     actors: int | None = None
-    """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
+    """Workers at most, each with a CPU; by default as many as the cluster has or gets room for. 0: this process."""
     ray_address: str | None = None
     """Where Ray runs (see ``ray_cluster``)."""
     shard_rows: int = 0

@@ -125,7 +125,8 @@ def results(
     Args:
         worker: what an actor is, made of `settings`.
         here: makes the worker of this process.
-        actors: how many; None: one a CPU, or as many as there are GPUs for; 0: none, this process works.
+        actors: how many at most, each with a CPU; None: as many as the cluster has or gets room for, on GPUs as many as
+            it has GPUs for now; 0: none, this process works.
         address: where Ray runs (see ``ray_cluster``).
         gpus: that each actor books.
 
@@ -144,8 +145,7 @@ def results(
             if room < (actors or 1):
                 raise JobError(f"{actors or 1} actors with {gpus:g} GPUs each: the cluster has {cluster.gpus:g}")
             actors = actors or room
-        count, cpus = cluster.actors(actors, len(shards))
-        done = _by_actors(shards, worker, settings, count, cpus, gpus)
+        done = _by_actors(shards, worker, settings, min(actors or len(shards), len(shards)), int(cluster.cpus), gpus)
         try:
             yield done
         finally:
@@ -153,8 +153,9 @@ def results(
 
 
 def _by_actors(
-    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, actors: int, cpus: float, gpus: float
+    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, most: int, cpus: int, gpus: float
 ) -> Generator[Done[C]]:
+    """`cpus`: that the cluster has now, for which it starts actors; further ones make an autoscaler add nodes."""
     import ray.data
 
     _quiet()
@@ -163,8 +164,10 @@ def _by_actors(
         worker,
         fn_constructor_args=(settings,),
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=2),
-        num_cpus=cpus,
+        compute=ray.data.ActorPoolStrategy(
+            min_size=1, max_size=most, initial_size=max(1, min(most, cpus)), max_tasks_in_flight_per_actor=2
+        ),
+        num_cpus=1,
         num_gpus=gpus or None,
     )
     try:
