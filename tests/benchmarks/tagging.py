@@ -24,7 +24,7 @@ import torch
 
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
 from agggen.facts.tagger import store
-from agggen_platform.srl.tagger.evaluate import joined_words
+from tests.unit.facts.role_notation import joined
 
 CLAUSES = (
     "Alan Bean , who was born in Wheeler , Texas",
@@ -62,7 +62,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     rng = random.Random(0)
-    sentences = [joined_words(draw(rng, rng.choice(range(4, 35)))) for _ in range(options.sentences)]
+    sentences = [joined(draw(rng, rng.choice(range(4, 35)))) for _ in range(options.sentences)]
     source = EmbeddedFrames()
     began = time.perf_counter()
     source.frames(sentences[:1])
