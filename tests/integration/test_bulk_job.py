@@ -106,7 +106,6 @@ def test_json_lines_hold_the_same_as_parquet(
     assert not (tmp_path / "texts.parquet").exists()
 
 
-@pytest.mark.fault("bulk: the input changes while it is read")
 def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_path: Path) -> None:
     records, source, out = list(some_records(20)), tmp_path / "in.parquet", tmp_path / "out"
     write_records(source, records, "x", "y")
@@ -120,7 +119,6 @@ def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_p
     assert not published(out).keys() & {"texts.parquet", "manifest.json"}
 
 
-@pytest.mark.fault("bulk: the claim is lost during the upload")
 def test_a_claim_that_is_lost_during_the_upload_publishes_no_manifest(
     model: Model, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +253,6 @@ def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, t
 # --- cut off, and two at once ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault("bulk: a finished shard is damaged")
 def test_a_job_that_was_cut_off_goes_on(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -296,7 +293,6 @@ def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Mod
     assert [row["id"] for row in texts(out)] == [record.id for record in some_records(16)]
 
 
-@pytest.mark.fault("bulk: a row kills every worker")
 def test_a_shard_that_kills_its_workers_ends_the_job(model: Model, source: Path, tmp_path: Path) -> None:
     def leave_traces_of_deaths(progress: Progress) -> None:
         Folder(str(tmp_path)).write("work/parts/00001.parquet.attempts", str(ATTEMPTS).encode())
@@ -315,7 +311,6 @@ def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_p
         generate(model, str(source), str(tmp_path / "gpu"), bulk_config(model, ["actors=2", "gpus_per_actor=1"]))
 
 
-@pytest.mark.fault("bulk: a worker outlives its job")
 def test_a_worker_that_outlived_another_job_spoils_nothing(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
