@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,6 @@ from agggen_platform.client.errors import (
     RefusedError,
     UnavailableError,
 )
-from agggen_platform.client.io import Io
 from agggen_platform.client.retry import Attempts, Retry, seconds_of
 
 _TRY_AGAIN = (408, 429, 502, 503, 504)
@@ -49,10 +49,10 @@ class Request:
 
 
 class Transport:
-    """Sends requests of a client over its `Io`."""
+    """Sends the requests of a client."""
 
-    def __init__(self, settings: Settings, io: Io) -> None:
-        self.settings, self._io = settings, io
+    def __init__(self, settings: Settings, http: httpx.Client) -> None:
+        self.settings, self._http = settings, http
 
     def attempts(self, deadline: float | None = None) -> Attempts:
         """The attempts of a new call; `deadline` in seconds, None: the client's."""
@@ -61,11 +61,11 @@ class Transport:
             raise ValueError(f"the deadline must be a number of seconds above 0, not {seconds}")
         return Attempts(self.settings.retry, seconds)
 
-    async def pause(self, attempts: Attempts, cause: EndpointError) -> None:
+    def pause(self, attempts: Attempts, cause: EndpointError) -> None:
         """Waits before the next attempt; raises where there is none."""
-        await self._io.sleep(attempts.next_wait(cause))
+        time.sleep(attempts.next_wait(cause))
 
-    async def answer(self, request: Request, attempts: Attempts) -> dict[str, Any]:
+    def answer(self, request: Request, attempts: Attempts) -> dict[str, Any]:
         """The JSON object that the endpoint answers; sent again as the attempts allow.
 
         Raises:
@@ -73,18 +73,15 @@ class Transport:
         """
         while True:
             try:
-                async with self.opened(request, attempts) as response:
-                    body = bytearray()
-                    async with aclosing(self.pieces(response, attempts)) as pieces:
-                        async for piece in pieces:
-                            body += piece
+                with self.opened(request, attempts) as response:
+                    body = b"".join(self.pieces(response, attempts))
             except UnavailableError as error:
-                await self.pause(attempts, error)
+                self.pause(attempts, error)
                 continue
-            return self._object(request, response, bytes(body))
+            return self._object(request, response, body)
 
-    @asynccontextmanager
-    async def opened(self, request: Request, attempts: Attempts) -> AsyncIterator[httpx.Response]:
+    @contextmanager
+    def opened(self, request: Request, attempts: Attempts) -> Iterator[httpx.Response]:
         """A successful response, its body still to be read.
 
         Raises:
@@ -104,13 +101,13 @@ class Transport:
         )
         what = f"{request.method} {settings.url}{request.path}"
         try:
-            response = await self._io.open(sent)
+            response = self._http.send(sent, stream=True)
             try:
                 if response.status_code != 200:
-                    raise await self._failure(what, response)
+                    raise self._failure(what, response)
                 yield response
             finally:
-                await self._io.close(response)
+                response.close()
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.TooManyRedirects) as error:
             raise RefusedError(f"{what}: {error}") from error
         except httpx.DecodingError as error:
@@ -121,30 +118,26 @@ class Transport:
         except httpx.TransportError as error:
             raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
 
-    async def pieces(self, response: httpx.Response, attempts: Attempts) -> AsyncGenerator[bytes, None]:
+    def pieces(self, response: httpx.Response, attempts: Attempts) -> Iterator[bytes]:
         """The body as it comes, no longer than the deadline."""
-        async with aclosing(self._io.pieces(response)) as pieces:
-            async for piece in pieces:
-                attempts.check()
-                yield piece
+        for piece in response.iter_bytes():
+            attempts.check()
+            yield piece
 
-    async def lines(self, response: httpx.Response, attempts: Attempts) -> AsyncGenerator[bytes, None]:
-        """The whole lines of a body; a last one without its end was cut off and is left out."""
+    def lines(self, response: httpx.Response, attempts: Attempts) -> Iterator[bytes]:
+        """The complete lines of a body; a last one without its end was cut off and is left out."""
         rest = b""
-        async with aclosing(self.pieces(response, attempts)) as pieces:
-            async for piece in pieces:
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    yield line
+        for piece in self.pieces(response, attempts):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
 
-    async def _failure(self, what: str, response: httpx.Response) -> EndpointError:
-        """The error that a response other than 200 is."""
+    def _failure(self, what: str, response: httpx.Response) -> EndpointError:
+        """The error for a response other than 200."""
         body = bytearray()
-        async with aclosing(self._io.pieces(response)) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > _LONGEST_ERROR:
-                    break
+        for piece in response.iter_bytes():
+            body += piece
+            if len(body) > _LONGEST_ERROR:
+                break
         status, request_id = response.status_code, response.headers.get("x-request-id")
         problem = _problem(response, bytes(body))
         retry_after = seconds_of(response.headers.get("retry-after"))
