@@ -165,7 +165,7 @@ class Answering:
         entries: Sequence[Entry],
         prepare: Callable[[Entry], _Work],
         ask: Callable[[list[_Work], float], Awaitable[Sequence[Found[Any] | Failure]]],
-        told: Callable[[_Work, Any], dict[str, Any]],
+        members: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
         """An answer for each entry, in their order.
@@ -198,7 +198,7 @@ class Answering:
                 answers[entry.index] = placed(problem_of(result), entry)
             else:
                 head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
-                answers[entry.index] = head | told(item, result.value)
+                answers[entry.index] = head | members(item, result.value)
         return [answers[entry.index] for entry in entries]
 
 

@@ -101,14 +101,14 @@ class GeneratorReplica:
 
     def _write(self, items: Sequence[_Write]) -> list[list[Generation] | Failure]:
         plans = [item.candidates or self._plan(item.job) for item in items]
-        ready = [(item.job, found) for item, found in zip(items, plans, strict=True) if isinstance(found, Candidates)]
+        ready = [(item.job, plan) for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job, _ in ready]
         counts = [
             job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
         ]
-        records, candidates = [job.record for job, _ in ready], [found for _, found in ready]
+        records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
         written = iter(self._generator.write(records, candidates, counts, configs))
-        return [found if isinstance(found, Failure) else next(written) for found in plans]
+        return [plan if isinstance(plan, Failure) else next(written) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
         planner = self._generator.planner
@@ -124,9 +124,9 @@ class GeneratorReplica:
 
     def _align(self, texts: Sequence[Text]) -> list[AlignedText | Failure]:
         facts = [self._facts(text) for text in texts]
-        ready = [(text, found) for text, found in zip(texts, facts, strict=True) if not isinstance(found, Failure)]
-        aligned = iter(self._generator.align([text.record for text, _ in ready], [found for _, found in ready]))
-        return [found if isinstance(found, Failure) else next(aligned) for found in facts]
+        ready = [(text, pieces) for text, pieces in zip(texts, facts, strict=True) if not isinstance(pieces, Failure)]
+        aligned = iter(self._generator.align([text.record for text, _ in ready], [pieces for _, pieces in ready]))
+        return [pieces if isinstance(pieces, Failure) else next(aligned) for pieces in facts]
 
     def _facts(self, text: Text) -> Sequence[str] | Failure:
         """The facts that the text is aligned by, or why it cannot be."""

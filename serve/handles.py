@@ -132,7 +132,7 @@ class HandleEngine:
 
     async def _call(self, call: Callable[[float], Response], until: float) -> Any:
         """What the call gives, or a Failure; a call that a dying replica took with it is made again, once."""
-        for again in (True, False):
+        for may_retry in (True, False):
             left = until - _now()
             if left <= 0:
                 break
@@ -142,7 +142,7 @@ class HandleEngine:
                 break
             except Exception as error:
                 failure = _failure(error)
-                if failure.code != "lost" or not again:
+                if failure.code != "lost" or not may_retry:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
             await asyncio.sleep(min(_PAUSE, max(until - _now(), 0)))

@@ -81,12 +81,12 @@ class _NotStrict(Exception):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise _NotStrict(f"an object has the key {twice!r:.80} twice")
-    return found
+    return members
 
 
 def _refused(name: str) -> Any:

@@ -54,14 +54,14 @@ class KeyRing:
         self._look()
         if len(credential) > _LONGEST_KEY:
             return None
-        given, today = hashlib.sha256(credential).digest(), self._today()
-        found = None
+        hashed, today = hashlib.sha256(credential).digest(), self._today()
+        match = None
         for key in self._keys:  # all keys: the time must not tell which one matched
-            same = hmac.compare_digest(key.sha256, given)
-            found = key if same else found
-        if found is None or (found.last_day is not None and found.last_day < today):
+            same = hmac.compare_digest(key.sha256, hashed)
+            match = key if same else match
+        if match is None or (match.last_day is not None and match.last_day < today):
             return None
-        return found.name
+        return match.name
 
     def _look(self) -> None:
         now = self._clock()

@@ -116,10 +116,10 @@ def down(state: Folder = _STATE) -> None:
         time.sleep(0.1)
 
 
-def _settings(ray: bool, given: list[str] | None, free: bool) -> dict[str, Any]:
+def _settings(ray: bool, options: list[str] | None, free: bool) -> dict[str, Any]:
     """The arguments of `Stack`; ports that are given take precedence over free ones."""
     ports = free_ports() if free else dict(PORTS)
-    for option in given or ():
+    for option in options or ():
         name, _, number = option.partition("=")
         if name not in PORTS or not number.isdecimal() or not 0 < int(number) < 65536:
             raise RefusedError(f"--port {option}: NAME is one of {', '.join(PORTS)}, NUMBER is from 1 to 65535")

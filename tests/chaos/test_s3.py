@@ -181,7 +181,7 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
 @pytest.mark.parametrize(
     ("file", "after", "said"),
     [
-        ("parts/00002.parquet", 1, r"parts/00002\.parquet is damaged .*the same command does this shard again"),
+        ("parts/00002.parquet", 1, r"parts/00002\.parquet is damaged .*the same command repeats this shard"),
         (
             "out/texts.parquet",
             0,

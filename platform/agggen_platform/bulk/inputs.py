@@ -36,7 +36,7 @@ from agggen_platform.sharded.shards import (
     bare_record,
     cut,
     file_at,
-    find_doubles,
+    find_duplicates,
     open_parquet,
 )
 from agggen_platform.storage.folder import Folder
@@ -156,8 +156,8 @@ def _input(folder: Folder, name: str, several: bool) -> InputFile:
 
 
 def _opened(folder: Folder, name: str) -> Any:
-    wanted = record_schema()
-    users = pa.schema([wanted.field(column) for column in _USERS])
+    expected = record_schema()
+    users = pa.schema([expected.field(column) for column in _USERS])
     return open_parquet(folder, name, users, _NEEDED_COLUMNS)
 
 
@@ -171,21 +171,21 @@ def ready(inputs: list[InputFile], work: Folder, shard_rows: int) -> list[ReadyF
         CorpusError: a file as a whole cannot be read.
         BulkError: a file changed since `find_inputs`.
     """
-    found: list[ReadyFile] = []
+    files: list[ReadyFile] = []
     for number, file in enumerate(inputs):
         if file.kind == "parquet":
             opened = _opened(file.folder, file.name)
             check_unchanged(file.address, file.fingerprint, opened.fingerprint, BulkError)
             groups = opened.groups
             if max(groups, default=0) <= PARTS_OF_A_GROUP * shard_rows:
-                found.append(ReadyFile(file, file.folder, file.name, groups))
+                files.append(ReadyFile(file, file.folder, file.name, groups))
                 continue
         name = f"{number:05d}.parquet"
         if work.size(name) is None:
             _copy(file, work, name, min(_ROWS, PARTS_OF_A_GROUP * shard_rows))
         groups = open_parquet(work, name, pa.schema([]), _NEEDED_COLUMNS).groups
-        found.append(ReadyFile(file, work, name, groups))
-    return found
+        files.append(ReadyFile(file, work, name, groups))
+    return files
 
 
 def check_in_place(files: list[ReadyFile]) -> None:
@@ -207,9 +207,9 @@ def plan_shards(files: list[ReadyFile], shard_rows: int) -> list[list[Shard]]:
     def where(number: int, row: int, data: dict[str, Any]) -> str:
         return f"{files[number].input.address}, {_place(data, row)}"
 
-    doubles = find_doubles([(file.folder, file.name) for file in files], looked_at, _is_record, where)
+    duplicates = find_duplicates([(file.folder, file.name) for file in files], looked_at, _is_record, where)
     shards: list[list[Shard]] = []
-    for file, own in zip(files, doubles, strict=True):
+    for file, own in zip(files, duplicates, strict=True):
         before = sum(map(len, shards))
         part, address = "work/parts/{}.parquet", file.input.address
         shards.append(cut(file.folder, file.name, file.groups, shard_rows, part, own, address, before))
@@ -241,23 +241,23 @@ def _copy(file: InputFile, work: Folder, name: str, rows_a_group: int) -> None:
             stream = io.BufferedReader(digested, _BUFFER)
             rows = _csv_rows(file, stream) if file.kind == "csv" else _json_rows(file, stream)
             with pq.ParquetWriter(path, record_schema(), compression="zstd") as writer:
-                some: list[dict[str, Any]] = []
+                batch: list[dict[str, Any]] = []
                 for row in rows:
-                    some.append(row)
-                    if len(some) == rows_a_group:
-                        writer.write_table(pa.Table.from_pylist(some, record_schema()))
-                        some = []
-                writer.write_table(pa.Table.from_pylist(some, record_schema()))
+                    batch.append(row)
+                    if len(batch) == rows_a_group:
+                        writer.write_table(pa.Table.from_pylist(batch, record_schema()))
+                        batch = []
+                writer.write_table(pa.Table.from_pylist(batch, record_schema()))
         check_unchanged(file.address, file.fingerprint, digested.sha256.hexdigest(), BulkError)
 
 
 def _regroup(file: InputFile, path: Path, rows_a_group: int) -> None:
     with file.folder.open(file.name) as raw, pq.ParquetFile(raw, pre_buffer=False) as parquet:
-        there = [name for name in _USERS if name in parquet.schema_arrow.names]
-        schema = pa.schema([parquet.schema_arrow.field(name) for name in there])
+        present = [name for name in _USERS if name in parquet.schema_arrow.names]
+        schema = pa.schema([parquet.schema_arrow.field(name) for name in present])
         with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-            for batch in parquet.iter_batches(rows_a_group, columns=there):
-                writer.write_table(pa.Table.from_batches([batch.select(there)], schema))
+            for batch in parquet.iter_batches(rows_a_group, columns=present):
+                writer.write_table(pa.Table.from_batches([batch.select(present)], schema))
 
 
 class _Digested(io.RawIOBase):

@@ -115,13 +115,15 @@ def generate(
             output.clear()  # or the folder would refuse the input once it is mended
             raise
         shards = plan_shards(files, config.shard_rows)
-        every = [shard for own in shards for shard in own]
+        all_shards = [shard for own in shards for shard in own]
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
-        here = partial(BulkWorker, settings)
+        make_worker = partial(BulkWorker, settings)
         gpus = config.gpus_per_actor
-        done = driver.results(every, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
-        meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", every, config.max_reject_share))
-        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
+        done = driver.results(all_shards, BulkWorker, settings, make_worker, config.actors, config.ray_address, gpus)
+        meter = stack.enter_context(
+            ShardsMeter("generate", f"generate-{output.job}", all_shards, config.max_reject_share)
+        )
+        work = Work(stack.enter_context(done), len(all_shards), Counts, progress, log, _speed, meter)
         meter.begin()
         report: BulkReport | None = None
 
@@ -133,15 +135,15 @@ def generate(
             why = target.at(REJECTS)
             check_rejects(summary.rejects, total, config.max_reject_share, "records", why, BulkError)
             now, seconds = work.progress(), time.monotonic() - begin
-            report = BulkReport(out, output.job, summary, False, now, unfinished + work.again, seconds)
-            said = {key: value for key, value in asdict(summary).items() if key != "seconds"}
+            report = BulkReport(out, output.job, summary, False, now, unfinished + work.retries, seconds)
+            counts = {key: value for key, value in asdict(summary).items() if key != "seconds"}
             inference = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
-            return {"summary": said, "config": inference, **_named(model, inputs)}, report.as_dict()
+            return {"summary": counts, "config": inference, **_named(model, inputs)}, report.as_dict()
 
         output.write(files, shards, config.format, work.wait, accept, check_claim)
         assert report is not None
         if log:
-            log.log_metrics(work.metrics() | _metrics(report), step=len(every))
+            log.log_metrics(work.metrics() | _metrics(report), step=len(all_shards))
     return report
 
 

@@ -103,15 +103,15 @@ class RowWriter:
     """Writes the texts of rows."""
 
     def __init__(
-        self, generator: Generator, bundle: str, config: BulkConfig, doubles: Mapping[int, int | str] | None = None
+        self, generator: Generator, bundle: str, config: BulkConfig, duplicates: Mapping[int, int | str] | None = None
     ) -> None:
         """
         Args:
             bundle: the fingerprint of the generator's.
-            doubles: the rows whose id an earlier record has, and where that one is.
+            duplicates: the rows whose id an earlier record has, and where that one is.
         """
         self.generator, self.bundle, self.config = generator, bundle, config
-        self.doubles = doubles or {}
+        self.duplicates = duplicates or {}
         self.counts = Counts()
         """Of all rows so far."""
 
@@ -128,7 +128,7 @@ class RowWriter:
 
     def _read(self, row: Mapping[str, Any], number: int) -> _Task | dict[str, Any]:
         """What to do for a row, or the line that says why it is rejected."""
-        earlier = self.doubles.get(number)
+        earlier = self.duplicates.get(number)
         if earlier is not None:
             return self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
         try:
@@ -147,7 +147,7 @@ class RowWriter:
         records, plans = [task.record for task in tasks], [task.plan for task in tasks]
         config = self.config
         try:
-            found = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
+            generations = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
         except Exception as error:
             if len(tasks) == 1:
                 tasks[0].error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -157,7 +157,7 @@ class RowWriter:
             self._write(tasks[half:])
             return
         seconds = (time.perf_counter() - begin) / len(tasks)
-        for task, texts in zip(tasks, found, strict=True):
+        for task, texts in zip(tasks, generations, strict=True):
             task.found, task.seconds = texts, seconds
 
     def _lines(self, task: _Task) -> Iterator[dict[str, Any]]:
@@ -166,21 +166,21 @@ class RowWriter:
             return
         self.counts.records += 1
         self.counts.texts += len(task.found)
-        for rank, one in enumerate(task.found, start=1):
+        for rank, generation in enumerate(task.found, start=1):
             yield {
                 "row": task.number,
-                "id": one.id,
+                "id": generation.id,
                 "rank": rank,
-                "text": one.text,
-                "plan": str(one.plan),
-                "plan_log_probability": one.plan_log_probability,
-                "plan_search": one.plan_search,
-                "text_log_probability": one.text_log_probability,
-                "score": one.score,
-                "fulfilled": one.fulfilled,
-                "faults": one.faults,
-                "unknown_predicates": one.unknown_predicates,
-                "facts": [asdict(fact) for fact in one.facts],
+                "text": generation.text,
+                "plan": str(generation.plan),
+                "plan_log_probability": generation.plan_log_probability,
+                "plan_search": generation.plan_search,
+                "text_log_probability": generation.text_log_probability,
+                "score": generation.score,
+                "fulfilled": generation.fulfilled,
+                "faults": generation.faults,
+                "unknown_predicates": generation.unknown_predicates,
+                "facts": [asdict(fact) for fact in generation.facts],
                 "bundle": self.bundle,
                 "line": task.row.get("line"),
                 "seconds": task.seconds if rank == 1 else None,

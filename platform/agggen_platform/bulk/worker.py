@@ -52,8 +52,8 @@ class BulkWorker(Worker[Counts]):
         return part_schema()
 
     def fill(self, shard: Shard, writer: pq.ParquetWriter) -> Counts:
-        rows = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, dict(shard.doubles))
-        read = [row for _, some in read_rows(shard, shard.rows, record_schema().names) for row in some]
+        rows = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, dict(shard.duplicates))
+        read = [row for _, batch in read_rows(shard, shard.rows, record_schema().names) for row in batch]
         writer.write_table(pa.Table.from_pylist(rows.rows(read, shard.first), part_schema()))
         return rows.counts
 

@@ -61,21 +61,27 @@ def bulk(
 
     with shard_progress(_speed, _counts) as show:
         report = generate(model, source, out, config, fresh=fresh, tracker=tracker, progress=show)
-    found = report.summary
+    counts = report.summary
     rows = [
-        (found.records, found.texts, f"{found.fulfilled_share:.1%}", f"{found.mean_plan_length:.2f}", found.rejects)
+        (
+            counts.records,
+            counts.texts,
+            f"{counts.fulfilled_share:.1%}",
+            f"{counts.mean_plan_length:.2f}",
+            counts.rejects,
+        )
     ]
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), rows)
-    name_unknown(found.unknown_predicates)
+    name_unknown(counts.unknown_predicates)
     if report.finished_before:
         console.note(f"{out} has the texts of this job already: nothing was done; --fresh does it anew")
         return
     if (done := report.progress) is not None:
         kept = f"; {done.found:,} of {done.total:,} shards were there" if done.found else ""
-        again = f"; {report.redone:,} were begun before and done again" if report.redone else ""
-        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{kept}{again})")
-    if found.rejects:
-        console.note(f"Rejected: {found.rejects:,}, see {out}/rejects.jsonl")
+        retries = f"; {report.redone:,} were begun before and done again" if report.redone else ""
+        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{kept}{retries})")
+    if counts.rejects:
+        console.note(f"Rejected: {counts.rejects:,}, see {out}/rejects.jsonl")
     console.note(f"Compare runs with: {log[0].ui_command()}")
     console.say(out)
 

@@ -100,8 +100,8 @@ def evaluate(
     evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
 
 
-def _names(given: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _print_scores(report: Report) -> None:

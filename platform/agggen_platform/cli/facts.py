@@ -92,9 +92,9 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     records = records_of(corpus, split)
     if ids:
         by_id = {record.id: record for record in records}
-        if unknown := [one for one in ids if one not in by_id]:
+        if unknown := [identifier for identifier in ids if identifier not in by_id]:
             raise CorpusError(f"{corpus} {split} has no record {unknown[0]!r}; one that it has is {records[0].id!r}")
-        records = [by_id[one] for one in ids]
+        records = [by_id[identifier] for identifier in ids]
     pairs = ((reference.text, record) for record in records for reference in record.references)
     yield from (pair for _, pair in zip(range(limit), pairs, strict=False))
 
@@ -105,7 +105,9 @@ def _aligned(record: Record | None, facts: Sequence[str]) -> list[Said]:
     from agggen.alignment import align
 
     pairs = list(zip(record.predicates, align(record, facts).fact_of, strict=True))
-    return [(fact, tuple(name for name, of in pairs if of == t)) for t, fact in enumerate(facts)]
+    return [
+        (fact, tuple(name for name, fact_number in pairs if fact_number == number)) for number, fact in enumerate(facts)
+    ]
 
 
 def bracketed(sentence: Sentence, level: Level = "full") -> str:

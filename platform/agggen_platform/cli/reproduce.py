@@ -70,15 +70,15 @@ def reproduce(
         raise ConfigError("--seeds trains and evaluates; say where runs and records go with --runs DIR")
     elif fresh or overrides:
         raise ConfigError("nothing is trained or evaluated without --runs DIR and --seeds SEED,...")
-    made = comparison.compare(chosen, records_of(chosen, runs))
+    compared = comparison.compare(chosen, records_of(chosen, runs))
     if as_json:
-        console.say(json.dumps(comparison.to_json(made), indent=2, ensure_ascii=False))
+        console.say(json.dumps(comparison.to_json(compared), indent=2, ensure_ascii=False))
     elif markdown:
-        console.say(comparison.to_markdown(made, _where(runs)))
+        console.say(comparison.to_markdown(compared, _where(runs)))
     else:
-        header, *rows = comparison.rows_of(made)
+        header, *rows = comparison.rows_of(compared)
         console.print_table(header, rows, chosen.title)
-        for note in comparison.notes_of(made, _where(runs)):
+        for note in comparison.notes_of(compared, _where(runs)):
             console.say(note)
 
 

@@ -35,12 +35,12 @@ def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]]
 
 
 def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
-    said = time.monotonic()
+    last = time.monotonic()
 
     def show(now: Progress[Any]) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
             console.note(f"{now.shards} of {now.total} shards  {counts(now)}  {speed(now)}")
 
     return show

@@ -89,11 +89,11 @@ def check(
         console.note("no archive was given (--archive), so no model was loaded")
         return
     with console.byte_progress() as progress:
-        here = get_archive(archive, sha256, trust_archive, progress=progress)
-    _ok("archive", f"{here.path}, sha256 {here.sha256}")
+        local = get_archive(archive, sha256, trust_archive, progress=progress)
+    _ok("archive", f"{local.path}, sha256 {local.sha256}")
     config = AllenNLPConfig(
-        str(here.path),
-        here.sha256,
+        str(local.path),
+        local.sha256,
         bert=str(bert) if bert else None,
         online=online,
         spacy=str(spacy) if spacy else None,
@@ -114,5 +114,5 @@ def check(
         console.note("no frames in the sentence: no word of it is a predicate, or the model says so")
 
 
-def _ok(what: str, found: str) -> None:
-    console.say(f"ok\t{what}\t{found}")
+def _ok(what: str, detail: str) -> None:
+    console.say(f"ok\t{what}\t{detail}")

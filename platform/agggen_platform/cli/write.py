@@ -88,16 +88,16 @@ def generate(
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
     loaded = load_bundle(bundle_folder(bundle))
-    wanted = choices | {"beam.beam": beam, "verify": verify}
-    settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
+    options = choices | {"beam.beam": beam, "verify": verify}
+    settings = [f"{key}={value}" for key, value in options.items() if value is not None]
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
     generator = loaded.generator()
     rejected = Rejected()
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
-            for found in generator.generate(block, [human] * len(block), complete, n_best, config):
-                rejected.note_unknown(found[0].unknown_predicates)
-                for rank, generation in enumerate(found, start=1):
+            for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
+                rejected.note_unknown(texts[0].unknown_predicates)
+                for rank, generation in enumerate(texts, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)
 
@@ -171,12 +171,19 @@ def align(
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
-            for (record, number, _), found in zip(texts, aligned, strict=True):
+            for (record, number, _), alignment in zip(texts, aligned, strict=True):
                 facts = [
                     {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
-                    for text, state, certainty in zip(found.facts, found.states, found.posteriors, strict=True)
+                    for text, state, certainty in zip(
+                        alignment.facts, alignment.states, alignment.posteriors, strict=True
+                    )
                 ]
-                line = {"id": record.id, "reference": number, "facts": facts, "log_likelihood": found.log_likelihood}
+                line = {
+                    "id": record.id,
+                    "reference": number,
+                    "facts": facts,
+                    "log_likelihood": alignment.log_likelihood,
+                }
                 write_line(file, line)
         rejected.report(output)
 
@@ -239,11 +246,13 @@ def adjust(
 
     if not settings and wordings is None:
         raise ConfigError("nothing to adjust; give settings (level=2) or --wordings FILE")
-    given = read_wordings(wordings) if wordings else {}
+    variants = read_wordings(wordings) if wordings else {}
     folder = bundle_folder(bundle)
     loaded = load_bundle(folder)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *(settings or [])])
     loaded.generator().planner.check_level(config.level)
     sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
-    save_bundle(output, replace(loaded, inference=config, sources=sources, lexicon=loaded.lexicon.with_variants(given)))
+    save_bundle(
+        output, replace(loaded, inference=config, sources=sources, lexicon=loaded.lexicon.with_variants(variants))
+    )
     console.say(str(output))

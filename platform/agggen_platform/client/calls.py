@@ -67,18 +67,18 @@ class Calls:
         Raises:
             EndpointError: there is no answer to any record.
         """
-        asked = [_object(record, place) for place, record in enumerate(records)]
+        objects = [_object(record, place) for place, record in enumerate(records)]
         attempts = self._transport.attempts(deadline)
-        answers = self._once(path, asked, options, attempts)
+        answers = self._once(path, objects, options, attempts)
         while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
             cause = _unavailable(answers[failed[0]])
             try:
                 self._transport.pause(attempts, cause)
-                again = self._once(path, [asked[place] for place in failed], options, attempts)
+                retried = self._once(path, [objects[place] for place in failed], options, attempts)
             except EndpointError:
                 break  # the errors that the records have stay theirs
-            for place, answer in zip(failed, again, strict=True):
-                answers[place] = _placed(answer, place, asked[place].get("id") is None)
+            for place, answer in zip(failed, retried, strict=True):
+                answers[place] = _placed(answer, place, objects[place].get("id") is None)
         return answers
 
     def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Answer]:

@@ -46,7 +46,9 @@ class Problem:
             field=text("field"),
             retryable=document.get("retryable") is True,
             request_id=text("request_id"),
-            errors=tuple(cls.of(one) for one in errors if isinstance(one, Mapping)) if isinstance(errors, list) else (),
+            errors=tuple(cls.of(error) for error in errors if isinstance(error, Mapping))
+            if isinstance(errors, list)
+            else (),
         )
 
     def as_dict(self) -> dict[str, Any]:

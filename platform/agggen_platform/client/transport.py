@@ -143,10 +143,10 @@ class Transport:
         retry_after = seconds_of(response.headers.get("retry-after"))
         message = f"{what}: {problem}" if problem else f"{what}: status {status} without a problem document"
         # A 5xx without a problem document comes from a proxy, whose application died.
-        again = (
+        is_transient = (
             status in _TRY_AGAIN or (problem is not None and problem.retryable) or (problem is None and status >= 500)
         )
-        if again:
+        if is_transient:
             return UnavailableError(message, problem, request_id, retry_after)
         if problem is None and not 400 <= status < 500:
             return AnswerError(message, problem, request_id)

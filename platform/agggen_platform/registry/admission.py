@@ -71,8 +71,8 @@ def _check_stored(folder: Folder, path: Path) -> None:
     """Checks the store itself too: the copy at `path` may be older."""
     if folder.read(_MANIFEST) != (path / _MANIFEST).read_bytes():
         raise BundleError(f"{folder.at(_MANIFEST)} changed while it was read; try again")
-    for name, said in json.loads((path / _MANIFEST).read_text(encoding="utf-8")).items():
-        if not holds(folder, name, said["bytes"], said["sha256"]):
+    for name, expected in json.loads((path / _MANIFEST).read_text(encoding="utf-8")).items():
+        if not holds(folder, name, expected["bytes"], expected["sha256"]):
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 
 
@@ -84,8 +84,8 @@ def smoke(bundle: Bundle, records: Sequence[Record] = (), device: str = "cpu") -
     """
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
-    every = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
-    return [fault for of_record in every if (fault := next(filter(None, of_record), None))]
+    faults = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
+    return [fault for of_record in faults if (fault := next(filter(None, of_record), None))]
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:

@@ -159,19 +159,20 @@ class Gate:
         """Compares the two on every evaluation that they share."""
         if champion is None:
             return Verdict(True, "nothing to compare with: no version had the alias")
-        mine, theirs = self._counting(candidate), self._counting(champion)
-        shared = [(ours, other) for ours in mine for other in theirs if self._comparable(ours, other)]
+        of_candidate, of_champion = self._counting(candidate), self._counting(champion)
+        shared = [(ours, theirs) for ours in of_candidate for theirs in of_champion if self._comparable(ours, theirs)]
         if not shared:
-            return Verdict(False, self._missing(candidate, champion, mine, theirs))
+            return Verdict(False, self._missing(candidate, champion, of_candidate, of_champion))
         notes, passed = [], True
-        for ours, other in shared:
-            (value, _), (best, _) = ours.scores[self.metric], other.scores[self.metric]
+        for ours, theirs in shared:
+            (value, _), (best, _) = ours.scores[self.metric], theirs.scores[self.metric]
             worse = (best - value) if _leaf(self.metric) in _HIGHER else (value - best)
             fine = worse <= self.tolerance
             passed &= fine
             # As many digits as it takes to see the difference.
             digits = 2 if abs(worse) >= 0.005 or not worse else 6
-            note = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number} on {ours}"
+            scores = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number}"
+            note = f"{scores} on {ours}"
             notes.append(note if fine else f"{note}: worse by {worse:.{digits}f}, {self.tolerance:g} is tolerated")
         return Verdict(passed, "; ".join(notes))
 
@@ -184,23 +185,27 @@ class Gate:
             and self.split in (None, evaluation.split)
         ]
 
-    def _comparable(self, ours: Evaluation, other: Evaluation) -> bool:
-        return ours.key == other.key and method(ours.scores[self.metric][1]) == method(other.scores[self.metric][1])
+    def _comparable(self, first: Evaluation, second: Evaluation) -> bool:
+        return first.key == second.key and method(first.scores[self.metric][1]) == method(second.scores[self.metric][1])
 
     def _missing(
-        self, candidate: Version, champion: Version, mine: Sequence[Evaluation], theirs: Sequence[Evaluation]
+        self,
+        candidate: Version,
+        champion: Version,
+        of_candidate: Sequence[Evaluation],
+        of_champion: Sequence[Evaluation],
     ) -> str:
         """The evaluations that are missing, as commands."""
         asked = self.metric + "".join(f" on {part}" for part in (self.corpus, self.split) if part)
-        if known := theirs or mine:
+        if known := of_champion or of_candidate:
             options = known[-1].options
         else:
             options = f"--corpus {self.corpus or 'CORPUS'} --split {self.split or 'SPLIT'}"
-        both = [(candidate, mine), (champion, theirs)]
+        both = [(candidate, of_candidate), (champion, of_champion)]
         lacking = [version for version, evaluations in both if not evaluations] or [candidate, champion]
         why = (
             "their evaluations differ in records, protocol or signature"
-            if mine and theirs
+            if of_candidate and of_champion
             else f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         )
         commands = " && ".join(

@@ -217,18 +217,20 @@ def _fitting(moves: Sequence[Move]) -> str:
     return text
 
 
-def _version(found: Any, aliases: Mapping[str, str]) -> Version:
-    number = str(found.version)
+def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
+    number = str(registered.version)
     held = tuple(alias for alias, version in aliases.items() if version == number)
-    return Version(found.name, number, found.source, dict(found.tags), found.creation_timestamp / 1000, held)
+    return Version(
+        registered.name, number, registered.source, dict(registered.tags), registered.creation_timestamp / 1000, held
+    )
 
 
 def _all(search: Any, **options: Any) -> list[Any]:
     """The results of all pages of a search."""
-    found: list[Any] = []
+    results: list[Any] = []
     page = search(**options)
     while True:
-        found += page
+        results += page
         if not page.token:
-            return found
+            return results
         page = search(**options, page_token=page.token)

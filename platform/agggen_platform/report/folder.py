@@ -65,15 +65,15 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     held = sorted(path.name for path in folder.iterdir())
     if not held:
         return
-    if "report.json" not in held or (others := sorted(set(held) - set(FILES))):
-        other = others[0] if "report.json" in held else held[0]
-        raise ConfigError(f"{folder} holds {other}, which is no report of an evaluation; name another folder")
+    if "report.json" not in held or (strangers := sorted(set(held) - set(FILES))):
+        stranger = strangers[0] if "report.json" in held else held[0]
+        raise ConfigError(f"{folder} holds {stranger}, which is no report of an evaluation; name another folder")
     try:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
+        held_identity = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / 'report.json'} cannot be read; remove {folder} or name another folder") from error
-    if found != dict(identity):
-        changed = [name for name in identity if found.get(name) != identity[name]] or ["settings"]
+    if held_identity != dict(identity):
+        changed = [name for name in identity if held_identity.get(name) != identity[name]] or ["settings"]
         raise ConfigError(
             f"{folder} holds the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
             "name another folder, or remove it"

@@ -50,19 +50,19 @@ class FactCache:
             return {}
         by_key = {_key(text): text for text in texts}
         keys = list(by_key)
-        found: dict[str, tuple[str, ...]] = {}
+        hits: dict[str, tuple[str, ...]] = {}
         try:
             for start in range(0, len(keys), _LOOKUP):
-                some = keys[start : start + _LOOKUP]
-                query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(some))})"
-                for key, ends in self._connection.execute(query, some):
+                batch = keys[start : start + _LOOKUP]
+                query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(batch))})"
+                for key, ends in self._connection.execute(query, batch):
                     text = by_key[key]
                     facts = _pieces(text, ends)
                     if facts is not None:
-                        found[text] = facts
+                        hits[text] = facts
         except sqlite3.Error:
             self._give_up()
-        return found
+        return hits
 
     def put(self, facts: Mapping[str, Iterable[str]]) -> None:
         """Keeps the facts of texts."""

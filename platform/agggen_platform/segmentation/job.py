@@ -64,16 +64,18 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
             raise CorpusError(f"{address} is the split {source.split!r}, not {', '.join(splits)}")
         return [source]
     folder = Folder(address)
-    there = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
-    if not there:
+    present = [
+        name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name
+    ]
+    if not present:
         raise CorpusError(f"{address} holds no Parquet files; make them with: agggen corpora prepare NAME --out DIR")
-    if missing := [split for split in splits if split not in there]:
-        raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(there)}")
-    sources = [open_source(folder, f"{name}.parquet") for name in there if not splits or name in splits]
+    if missing := [split for split in splits if split not in present]:
+        raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(present)}")
+    sources = [open_source(folder, f"{name}.parquet") for name in present if not splits or name in splits]
     by_split: dict[str, Source] = {}
     for source in sources:
-        if (other := by_split.setdefault(source.split, source)) is not source:
-            raise CorpusError(f"{source.address} and {other.address} both say that they are {source.split!r}")
+        if (duplicate := by_split.setdefault(source.split, source)) is not source:
+            raise CorpusError(f"{source.address} and {duplicate.address} both say that they are {source.split!r}")
     return sources
 
 
@@ -106,7 +108,7 @@ def segment(
     cut = segmenter(config.facts)
     sources = find_sources(source, splits)
     target = Folder(out)
-    if target.address in {Folder(one.folder).address for one in sources}:
+    if target.address in {Folder(part.folder).address for part in sources}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
     output = Output(target, fingerprint(config, sources, cut.fingerprint))
     begin = time.monotonic()
@@ -116,15 +118,15 @@ def segment(
         if manifest := output.manifest():
             reports = {name: SplitReport(**split) for name, split in manifest["splits"].items()}
             return SegmentReport(out, output.job, reports, True)
-        inputs = {f"input/{one.split}": one.fingerprint for one in sources}
+        inputs = {f"input/{part.split}": part.fingerprint for part in sources}
         config_said = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
-        output.begin(config_said, {"splits": [one.split for one in sources]})
+        output.begin(config_said, {"splits": [part.split for part in sources]})
         log = stack.enter_context(tracker(f"segment-{output.job}")) if tracker else None
         about = inputs | {"config_hash": config_hash(config), "segmenter": cut.fingerprint, "job": output.job}
         if log:
             log.log_params(flatten(config) | about)
-        shards = {one.split: plan_shards(one, config.shard_rows) for one in sources}
-        every = [shard for split in shards.values() for shard in split]
+        shards = {part.split: plan_shards(part, config.shard_rows) for part in sources}
+        all_shards = [shard for split in shards.values() for shard in split]
         settings = WorkerSettings(
             target.address,
             output.job,
@@ -135,17 +137,19 @@ def segment(
             min(config.shard_rows, _ROWS_AT_ONCE),
             config.cache_folder,
         )
-        here = partial(ShardWorker, settings, cut)
-        done = driver.results(every, ShardWorker, settings, here, config.actors, config.ray_address)
-        meter = stack.enter_context(ShardsMeter("segment", f"segment-{output.job}", every, config.max_reject_share))
-        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
+        make_worker = partial(ShardWorker, settings, cut)
+        done = driver.results(all_shards, ShardWorker, settings, make_worker, config.actors, config.ray_address)
+        meter = stack.enter_context(
+            ShardsMeter("segment", f"segment-{output.job}", all_shards, config.max_reject_share)
+        )
+        work = Work(stack.enter_context(done), len(all_shards), Counts, progress, log, _speed, meter)
         meter.begin()
 
         def accept() -> dict[str, Any]:
             check_claim()
-            for one in sources:
-                now = open_source(Folder(one.folder), one.name).fingerprint
-                check_unchanged(one.address, one.fingerprint, now, SegmentationError)
+            for part in sources:
+                now = open_source(Folder(part.folder), part.name).fingerprint
+                check_unchanged(part.address, part.fingerprint, now, SegmentationError)
             texts = work.counts.references + work.counts.rejects
             why = target.at(REJECTS)
             check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why, SegmentationError)
@@ -153,7 +157,7 @@ def segment(
 
         reports = output.write(sources, shards, work.wait, accept, check_claim)
         if log:
-            log.log_metrics(work.metrics() | _shape(reports), step=len(every))
+            log.log_metrics(work.metrics() | _shape(reports), step=len(all_shards))
     return SegmentReport(out, output.job, reports, False, work.progress(), time.monotonic() - begin)
 
 

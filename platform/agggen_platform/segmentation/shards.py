@@ -37,34 +37,36 @@ class Source:
 
 
 def open_source(folder: Folder, name: str) -> Source:
-    """What is in a Parquet file of `folder`.
+    """The split in a Parquet file of `folder`.
 
     Raises:
-        CorpusError: it is missing, no Parquet, or has not the columns of a prepared corpus.
+        CorpusError: the file is missing, is not Parquet, or lacks columns of a prepared corpus.
     """
     opened = shards.open_parquet(folder, name, _readable(), _NEEDED)
-    split = opened.said.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
-    corpus = opened.said.get("corpus") or split
+    split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
+    corpus = opened.metadata.get("corpus") or split
     return Source(folder.address, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
 
 
 def _readable() -> pa.Schema:
-    """The columns of a prepared corpus as far as they must be so: facts are cut anew, and plans may be missing."""
+    """The required columns of a prepared corpus: facts are cut anew, and plans may be missing."""
     text = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
     return schema().set(schema().get_field_index("references"), text)
 
 
 def plan_shards(source: Source, rows_a_shard: int) -> list[Shard]:
-    """Cuts a split into shards of about `rows_a_shard` rows; the same file and number always give the same shards."""
+    """Divides a split into shards of about `rows_a_shard` rows; the same arguments give the same shards."""
     folder = Folder(source.folder)
-    (doubles,) = shards.find_doubles(
+    (duplicates,) = shards.find_duplicates(
         [(folder, source.name)], ["triples", "category"], _is_record, lambda _, row, __: row
     )
-    return shards.cut(folder, source.name, source.groups, rows_a_shard, f"facts/{source.split}/{{}}.parquet", doubles)
+    return shards.cut(
+        folder, source.name, source.groups, rows_a_shard, f"facts/{source.split}/{{}}.parquet", duplicates
+    )
 
 
 def _is_record(row: dict[str, Any]) -> bool:
-    """Whether a row holds a record; one that holds none is rejected for that, and hides no other."""
+    """Whether a row is a valid record; an invalid row never masks a later valid one."""
     try:
         bare_record(row)
     except RecordError:
@@ -73,5 +75,5 @@ def _is_record(row: dict[str, Any]) -> bool:
 
 
 def read_rows(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first."""
+    """The rows of a shard in batches, with the number of the first row of each batch."""
     return shards.read_rows(shard, rows_at_once, schema().names)

@@ -63,9 +63,9 @@ class ShardWorker(Worker[Counts]):
 
     def fill(self, shard: Shard, writer: pq.ParquetWriter) -> Counts:
         settings = self.settings
-        rows = RowSegmenter(self.segmenter, self.cache, settings.alignment, settings.batch_size, dict(shard.doubles))
-        for first, some in read_rows(shard, settings.rows_at_once):
-            writer.write_table(pa.Table.from_pylist(rows.rows(some, first), self.schema()))
+        rows = RowSegmenter(self.segmenter, self.cache, settings.alignment, settings.batch_size, dict(shard.duplicates))
+        for first, batch in read_rows(shard, settings.rows_at_once):
+            writer.write_table(pa.Table.from_pylist(rows.rows(batch, first), self.schema()))
         return rows.counts
 
     def expected_rows(self, shard: Shard, counts: Counts) -> int:

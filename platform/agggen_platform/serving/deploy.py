@@ -136,11 +136,15 @@ class Endpoint:
         """What Serve says of the application now."""
         from ray import serve
 
-        found = serve.status().applications.get(self.config.name)
-        if found is None:
+        application = serve.status().applications.get(self.config.name)
+        if application is None:
             return State("NOT_STARTED", "")
-        messages = [one.message for one in found.deployments.values() if one.status in ("DEPLOY_FAILED", "UNHEALTHY")]
-        return State(found.status.value, _reason(next(iter(messages), found.message)))
+        messages = [
+            deployment.message
+            for deployment in application.deployments.values()
+            if deployment.status in ("DEPLOY_FAILED", "UNHEALTHY")
+        ]
+        return State(application.status.value, _reason(next(iter(messages), application.message)))
 
     def take_down(self) -> None:
         """Takes no more requests, and returns when those that are worked on are done."""
@@ -214,12 +218,12 @@ class Endpoint:
     def _waiting_for(self) -> str:
         from ray import serve
 
-        found = serve.status().applications.get(self.config.name)
-        if found is None or not found.deployments:
+        application = serve.status().applications.get(self.config.name)
+        if application is None or not application.deployments:
             return "the bundle is tested"
         states = (
-            f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in one.replica_states.items())
-            for name, one in found.deployments.items()
+            f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in deployment.replica_states.items())
+            for name, deployment in application.deployments.items()
         )
         return "; ".join(states)
 
@@ -230,10 +234,10 @@ class Endpoint:
 
     def _check_listening(self, host: str, port: int) -> None:
         """The Serve of a joined cluster listens where it was told to."""
-        wanted = self.config.http
-        if (host, port) != (wanted.host, wanted.port):
+        asked = self.config.http
+        if (host, port) != (asked.host, asked.port):
             self._say(f"Serve runs on this cluster already and listens at {self.url}; http.host and http.port stay so")
-        _check_keys(replace(self.config, http=replace(wanted, host=host)))
+        _check_keys(replace(self.config, http=replace(asked, host=host)))
 
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
@@ -278,9 +282,9 @@ def _check_local(config: ServeConfig) -> None:
     local_cpus(config)
     for what, host, port in ports(config.http):
         try:
-            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-                one.bind((host, port))
+            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+                probe.bind((host, port))
         except OSError as error:
             raise PortError(f"{what} {host}:{port} cannot be listened at ({error.strerror})") from error
 

@@ -45,10 +45,10 @@ def find_target(config: ServeConfig) -> Target:
         source, shown = version.source, shown or f"{SCHEME}{version}"
         expected = expected or version.fingerprint or None
     source = Folder(source).address
-    found = fingerprint(get_bundle(source))
-    if expected is not None and found != expected:
-        raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {found}, not {expected}")
-    return Target(source, shown or source, found)
+    actual = fingerprint(get_bundle(source))
+    if expected is not None and actual != expected:
+        raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {actual}, not {expected}")
+    return Target(source, shown or source, actual)
 
 
 def check_target(target: Target) -> None:

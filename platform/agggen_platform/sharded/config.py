@@ -1,4 +1,4 @@
-"""What every job over shards can be told, and what ends one."""
+"""Settings of jobs over shards, and their errors."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from agggen.errors import AggGenError, ConfigError
 
 
 class JobError(AggGenError):
-    """The job cannot go on, or its result cannot be accepted; what is done is kept."""
+    """The job cannot continue, or its result cannot be accepted; finished shards are kept."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True)
 class ShardedConfig:
-    """How the work is cut and spread."""
+    """How the work is divided and distributed."""
 
     max_reject_share: float = 0.01
-    """More rejects than this share of all fail the job."""
+    """A larger share of rejects fails the job."""
     actors: int | None = None
-    """Workers; one a CPU of the cluster by default. 0 works in this process, without Ray."""
+    """Workers; by default one a CPU of the cluster. 0: this process, without Ray."""
     ray_address: str | None = None
-    """Where Ray runs (see ``ray_cluster``)."""
+    """Of the Ray cluster (see ``ray_cluster``)."""
     shard_rows: int = 256
-    """Records that are worked on, committed and, after a failure, repeated at once."""
+    """Records that are processed, committed and, after a failure, repeated together."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
@@ -42,15 +42,15 @@ def check_unchanged(address: str, before: str, now: str, error: type[JobError]) 
         JobError: of the class `error`.
     """
     if now != before:
-        raise error(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
+        raise error(f"{address} changed while it was read; when it no longer changes, --fresh reads it again")
 
 
 def check_rejects(rejects: int, total: int, limit: float, what: str, where: str, error: type[JobError]) -> None:
     """Passes if `rejects` are at most the share `limit` of `total`.
 
     Args:
-        what: was rejected, a plural.
-        where: the reasons are.
+        what: the rejected things, a plural.
+        where: the address of the reasons.
 
     Raises:
         JobError: of the class `error`.
@@ -59,5 +59,5 @@ def check_rejects(rejects: int, total: int, limit: float, what: str, where: str,
         raise error(
             f"{rejects:,} of {total:,} {what} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
             f"allowed: max_reject_share); {where} says why. Nothing was published; the same command "
-            "tries again what may not be their own fault, and with a larger share publishes what there is"
+            "retries those that failed for another reason, and with a larger share publishes the rest"
         )

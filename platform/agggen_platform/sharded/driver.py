@@ -1,7 +1,7 @@
-"""Has all shards of a job done, by actors of Ray Data or in this process, and tells how far it is.
+"""Processes all shards of a job, by actors of Ray Data or in this process, and reports progress.
 
-The shards are the items of a Ray Data pipeline with one stage of actors. What passes through Ray are descriptions of
-shards: the rows go from the store to the actor and from the actor to the store.
+The shards are the items of a Ray Data pipeline with one stage of actors. Only descriptions of shards pass through Ray:
+the rows go from the store to the actor and from the actor to the store.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SECONDS_BETWEEN_METRICS = 10.0
 
 @dataclass(frozen=True)
 class Progress(Generic[C]):
-    """How far a job is."""
+    """The progress of a job."""
 
     shards: int
     total: int
     found: int
-    """Shards that an earlier run had done."""
+    """Shards that an earlier run had finished."""
     counts: C
     """Of this run."""
     seconds: float
@@ -39,7 +39,7 @@ class Progress(Generic[C]):
 
 
 class Work(Generic[C]):
-    """The shards as they come in, in whatever order."""
+    """Collects finished shards, in whatever order they arrive."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Work(Generic[C]):
     ) -> None:
         """
         Args:
-            counts: the kind of tally.
-            progress: is told after every shard.
+            counts: the subclass of `Tally`.
+            progress: called after every shard.
             metrics: the speed of this run, for the run log.
-            meter: is told of every shard.
+            meter: exports metrics of every shard.
         """
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
         self._meter = meter
@@ -65,26 +65,26 @@ class Work(Generic[C]):
         self._began = self._logged = time.monotonic()
         self._fresh = counts()
         self.counts = counts()
-        """Of all shards that are done, by this run or before."""
-        self.again = 0
-        """How often a shard was begun again, because workers died over it."""
+        """Of all finished shards, of this run or an earlier one."""
+        self.retries = 0
+        """Attempts at shards that ended with the death of their worker."""
         self.seconds = 0.0
-        """That workers of this run worked, added up."""
+        """Working time of this run's workers, added up."""
 
     def wait(self, shard: Shard) -> None:
-        """Returns when the shard is done.
+        """Returns when the shard is finished.
 
         Raises:
-            AggGenError: it will not be.
+            AggGenError: it cannot be finished.
         """
         while shard.part not in self._done:
             done = next(self._results, None)
             if done is None:
-                raise JobError(f"no worker did {shard}; run it again")
+                raise JobError(f"no worker finished {shard}; run the same command again")
             self._done.add(done.part)
             self._found += done.found
             self.counts.add(done.counts)
-            self.again += done.again
+            self.retries += done.retries
             if not done.found:
                 self._fresh.add(done.counts)
                 self.seconds += done.seconds
@@ -114,26 +114,26 @@ def results(
     shards: Sequence[Shard],
     worker: type[Worker[C]],
     settings: Any,
-    here: Callable[[], Worker[C]],
+    make_worker: Callable[[], Worker[C]],
     actors: int | None,
     address: str | None,
     gpus: float = 0.0,
 ) -> Iterator[Iterator[Done[C]]]:
-    """Has the shards done as the results are asked for: by actors of a Ray cluster, or here.
+    """Processes the shards as the results are consumed: by actors of a Ray cluster, or in this process.
 
     Args:
-        worker: what an actor is, made of `settings`.
-        here: makes the worker of this process.
-        actors: how many; None: one a CPU, or as many as there are GPUs for; 0: none, this process works.
-        address: where Ray runs (see ``ray_cluster``).
-        gpus: that each actor books.
+        worker: the class of the actors, constructed from `settings`.
+        make_worker: makes the worker of this process.
+        actors: their number; None: one a CPU, or as many as the GPUs allow; 0: no actors, this process works.
+        address: of the Ray cluster (see ``ray_cluster``).
+        gpus: GPUs that each actor books.
 
     Raises:
         JobError: the cluster has too few GPUs.
     """
     if actors == 0 or not shards:
-        with closing(here()) as one:
-            yield map(one.run, shards)
+        with closing(make_worker()) as local:
+            yield map(local.run, shards)
         return
     from agggen_platform.ray_cluster import connected
 
@@ -174,7 +174,7 @@ def _by_actors(
 
 
 def _quiet() -> None:
-    """Keeps Ray Data's talk out of the terminal; its own log files have it."""
+    """Keeps Ray Data's messages out of the terminal; its own log files have them."""
     import logging
 
     import ray.data
@@ -186,7 +186,7 @@ def _quiet() -> None:
 
 
 def _explained(error: BaseException) -> AggGenError:
-    """A worker's own error if it is meant for the user, else that the workers died or broke."""
+    """The worker's own error if it is meant for users, else an error that says that the workers failed."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, AggGenError):
@@ -194,6 +194,6 @@ def _explained(error: BaseException) -> AggGenError:
         cause = getattr(cause, "cause", None) or cause.__cause__
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     return JobError(
-        f"the workers broke ({type(error).__name__}: {lines[-1].strip() if lines else ''}); what is done is kept, "
-        "run the same command again to go on"
+        f"the workers failed ({type(error).__name__}: {lines[-1].strip() if lines else ''}); finished shards are kept, "
+        "the same command continues"
     )

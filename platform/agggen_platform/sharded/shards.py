@@ -1,7 +1,7 @@
-"""Shards: the runs of rows that a job is cut into, each worked on, written and committed by itself.
+"""Shards: the runs of rows that a job is divided into; each is processed, written and committed by itself.
 
-A shard is some whole row groups of a Parquet file, or a part of one that is large, so that every worker reads only what
-it works on, and nothing of the input passes through the driver or Ray's object store.
+A shard is one or more row groups of a Parquet file, or a part of a large row group, so that a worker reads only its own
+rows and nothing of the input passes through the driver or Ray's object store.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Where = TypeVar("Where", int, str)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows `first` to `first + rows` of a file, and where they stand: `skip` rows into the first row group."""
+    """The rows `first` to `first + rows` of a file; they begin `skip` rows into the first of the row `groups`."""
 
     index: int
     folder: str
     name: str
     part: str
-    """The name of its output."""
+    """The name of its output file."""
     groups: tuple[int, ...]
     skip: int
     first: int
     rows: int
     address: str
     """What the user calls the file."""
-    doubles: tuple[tuple[int, int | str], ...] = ()
-    """Records whose id an earlier record has: the row of each, and where the first one is."""
+    duplicates: tuple[tuple[int, int | str], ...] = ()
+    """Records whose id an earlier record has: their rows, and where the first record with that id is."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -52,8 +52,8 @@ class Shard:
     @classmethod
     def from_json(cls, text: str) -> Shard:
         data = json.loads(text)
-        doubles = tuple((row, earlier) for row, earlier in data["doubles"])
-        return cls(**data | {"groups": tuple(data["groups"]), "doubles": doubles})
+        duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
+        return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates})
 
     def __str__(self) -> str:
         return f"rows {self.first} to {self.first + self.rows - 1} of {self.address}"
@@ -72,22 +72,22 @@ class Opened:
     rows: int
     groups: tuple[int, ...]
     """The rows of each row group."""
-    said: dict[str, str]
-    """What ``agggen.corpora.prepared`` wrote about it, without ``agggen.``; empty for anybody else's file."""
+    metadata: dict[str, str]
+    """The metadata that ``agggen.corpora.prepared`` wrote, without the prefix ``agggen.``; empty for other files."""
     fingerprint: str
     """Of its content."""
 
 
-def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[str]) -> Opened:
-    """Looks at a Parquet file; only the `needed` columns of the `wanted` must be there.
+def open_parquet(folder: Folder, name: str, expected: pa.Schema, needed: Sequence[str]) -> Opened:
+    """Reads the metadata of a Parquet file; only the `needed` columns of the `expected` schema must be present.
 
     Raises:
-        CorpusError: it is missing, no Parquet, has other columns, or values in them that could run code.
+        CorpusError: the file is missing, is not Parquet, or has other columns or values that could run code.
     """
     where = folder.at(name)
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            _check_columns(parquet.schema_arrow, wanted, needed, where)
+            _check_columns(parquet.schema_arrow, expected, needed, where)
             metadata = parquet.metadata
             groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
             pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
@@ -97,31 +97,31 @@ def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[
         raise
     except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two by types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
-    said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
-    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))
+    own = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
+    return Opened(sum(groups), groups, own, own.get("fingerprint") or folder.sha256(name))
 
 
-def _check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+def _check_columns(actual: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
     for name in needed:
-        if name not in found.names:
-            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
-    check_plain(columns_of(found, wanted.names), where)
-    for field in found:
-        if field.name in wanted.names and not _fits(field.type, right := wanted.field(field.name).type):
+        if name not in actual.names:
+            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
+    check_plain(columns_of(actual, expected.names), where)
+    for field in actual:
+        if field.name in expected.names and not _fits(field.type, right := expected.field(field.name).type):
             raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can be read as the other; struct fields beyond the wanted ones do not matter."""
-    if pa.types.is_struct(wanted):
-        return pa.types.is_struct(found) and all(
-            (at := found.get_field_index(field.name)) >= 0 and _fits(found.field(at).type, field.type)
-            for field in wanted
+def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether values of one type can be read as the other; further struct fields do not matter."""
+    if pa.types.is_struct(expected):
+        return pa.types.is_struct(actual) and all(
+            (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
+            for field in expected
         )
-    if pa.types.is_list(wanted):
-        is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
-        return is_list and _fits(found.value_type, wanted.value_type)
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)
+    if pa.types.is_list(expected):
+        is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
+        return is_list and _fits(actual.value_type, expected.value_type)
+    return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
 def cut(
@@ -130,21 +130,21 @@ def cut(
     sizes: Sequence[int],
     rows_a_shard: int,
     part: str,
-    doubles: Mapping[int, int | str],
+    duplicates: Mapping[int, int | str],
     address: str | None = None,
     first_index: int = 0,
 ) -> list[Shard]:
-    """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
+    """Divides a file into shards of about `rows_a_shard` rows; the same arguments always give the same shards.
 
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        doubles: what `find_doubles` found in this file.
+        duplicates: the result of `find_duplicates` for this file.
         address: what the user calls the file, where it is a copy.
         first_index: the number of the first shard.
     """
     shards: list[Shard] = []
-    pairs = sorted(doubles.items())
+    pairs = sorted(duplicates.items())
 
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
         inside = tuple(pair for pair in pairs if first <= pair[0] < first + rows)
@@ -152,7 +152,7 @@ def cut(
         output, called = part.format(f"{index:05d}"), address or folder.at(name)
         shards.append(Shard(index, folder.address, name, output, groups, skip, first, rows, called, inside))
 
-    first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
+    first, waiting, held = 0, [], 0  # the next row, and small groups not yet in a shard
     for group, size in enumerate(sizes):
         if held + size <= rows_a_shard:
             waiting.append(group)
@@ -174,44 +174,44 @@ def cut(
     return shards
 
 
-def find_doubles(
+def find_duplicates(
     files: Sequence[tuple[Folder, str]],
     columns: Sequence[str],
     is_record: Callable[[dict[str, Any]], bool],
     where: Callable[[int, int, dict[str, Any]], Where],
 ) -> list[dict[int, Where]]:
-    """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
+    """For each file, the rows of records whose id an earlier record of any file has, and where the first one is.
 
-    Holds eight bytes a row: ids are compared by their hashes, and only rows that share one are looked into. A row that
-    is no record is none's double.
+    Holds eight bytes a row: ids are compared by their hashes, and only rows with equal hashes are read. An invalid row
+    never masks a later valid one.
 
     Args:
-        columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
-        where: says where a record is, from the number of its file, its row there, and the row.
+        columns: the columns that `is_record` and `where` read, besides the id; a file may lack them.
+        where: the place of a record, from the number of its file, the number of its row, and the row.
     """
     names = (name for file in files for _, batch in _batches(*file, ["id"]) for name in _ids(batch) if name)
     hashes = np.fromiter(map(hash, names), np.int64)
     values, counts = np.unique(hashes, return_counts=True)
     shared = set(values[counts > 1].tolist())
     first: dict[str, tuple[int, int, Where]] = {}
-    doubles: list[dict[int, Where]] = [{} for _ in files]
+    duplicates: list[dict[int, Where]] = [{} for _ in files]
     for number, file in enumerate(files if shared else ()):
         for begin, batch in _batches(*file, ["id", *columns]):
             for row, name in enumerate(_ids(batch), start=begin):
                 if name and hash(name) in shared and is_record(data := batch.slice(row - begin, 1).to_pylist()[0]):
                     earlier = first.setdefault(name, (number, row, where(number, row, data)))
                     if earlier[:2] != (number, row):
-                        doubles[number][row] = earlier[2]
-    return doubles
+                        duplicates[number][row] = earlier[2]
+    return duplicates
 
 
 def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Those of the columns that the file has, some rows at a time, each time with the number of the first."""
+    """Batches of the present ones of the columns, with the number of the first row of each batch."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        there = [column for column in columns if column in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, there), folder.at(name))
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
+        present = [column for column in columns if column in parquet.schema_arrow.names]
+        check_plain(columns_of(parquet.schema_arrow, present), folder.at(name))
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=present):
             yield first, batch
             first += batch.num_rows
 
@@ -235,22 +235,22 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
 
 
 def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has.
+    """The rows of a shard in batches, with the number of the first row of each batch; only columns that the file has.
 
     Raises:
         CorpusError: they hold values that could run code.
     """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        there = [name for name in columns if name in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, there), shard.address)
-        skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
+        present = [name for name in columns if name in parquet.schema_arrow.names]
+        check_plain(columns_of(parquet.schema_arrow, present), shard.address)
+        skip, remaining, number = shard.skip, shard.rows, shard.first
+        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=present):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            some = batch.slice(skip, left)
+            rows = batch.slice(skip, remaining)
             skip = 0
-            yield number, some.to_pylist()
-            number, left = number + some.num_rows, left - some.num_rows
-            if not left:
+            yield number, rows.to_pylist()
+            number, remaining = number + rows.num_rows, remaining - rows.num_rows
+            if not remaining:
                 return

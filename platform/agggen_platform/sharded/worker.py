@@ -1,4 +1,4 @@
-"""What one worker does: a shard of the input becomes a file of the output, in an actor of Ray Data or in process."""
+"""A worker turns a shard of the input into a file of the output, in an actor of Ray Data or in this process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.parquet import check_plain
 
 ATTEMPTS = 3
-"""How many workers may die over one shard."""
+"""How many workers may die during one shard."""
 _ATTEMPTS = ".attempts"
 
 
 class Tally:
-    """Numbers that add up: base of the dataclasses that say what became of some rows."""
+    """Counters that add up: base of the dataclasses that count the outcomes of rows."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -46,9 +46,9 @@ class Done(Generic[C]):
     part: str
     counts: C
     found: bool
-    """Whether an earlier run had done it."""
-    again: int
-    """How often it had been begun before it was done, as far as the run that did it knows: workers died over it."""
+    """Whether an earlier run had finished it."""
+    retries: int
+    """Attempts before the successful one, as far as the run that finished it knows: workers died during them."""
     seconds: float
 
     def as_json(self) -> str:
@@ -61,37 +61,37 @@ class Done(Generic[C]):
 
 
 class Worker(ABC, Generic[C]):
-    """Does one shard a call. What a kind of job does with rows is in `fill`."""
+    """Processes one shard a call; subclasses say in `fill` what happens to the rows."""
 
     key: ClassVar[bytes]
-    """Under which a part says what it is, in its metadata."""
+    """The metadata key of a part under which it describes itself."""
     counts: ClassVar[type[Any]]
-    """The kind of `Tally`."""
+    """The subclass of `Tally`."""
 
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch of Ray Data: shards as JSON in, what became of them as JSON out."""
+        """A batch of Ray Data: shards as JSON in, `Done` as JSON out."""
         return {"done": [self.run(Shard.from_json(text)).as_json() for text in batch["shard"]]}
 
     def run(self, shard: Shard) -> Done[C]:
-        """Does a shard, or finds that it was done before; what is not `final` is done again.
+        """Processes a shard unless an earlier run finished it; a finished shard that is not `is_final` is repeated.
 
         Raises:
-            AggGenError: the work cannot be done at all, or workers died over this shard before.
+            AggGenError: the work cannot be done at all, or `ATTEMPTS` workers died during this shard.
         """
         begin = time.monotonic()
         found = self.find(shard)
         if found is not None and self.is_final(found.counts):
-            return Done(shard.part, found.counts, True, found.again, time.monotonic() - begin)
-        again = self._count_attempt(shard)
+            return Done(shard.part, found.counts, True, found.retries, time.monotonic() - begin)
+        retries = self._count_attempt(shard)
         with self.out.new(shard.part) as path, pq.ParquetWriter(path, self.schema(), compression="zstd") as writer:
             counts = self.fill(shard, writer)
-            about = {"job": self.job, "shard": _identity(shard), "counts": counts.as_dict(), "again": again}
+            about = {"job": self.job, "shard": _identity(shard), "counts": counts.as_dict(), "retries": retries}
             writer.add_key_value_metadata({self.key: json.dumps(about).encode()})
         self.out.delete(shard.part + _ATTEMPTS)
-        return Done(shard.part, counts, False, again, time.monotonic() - begin)
+        return Done(shard.part, counts, False, retries, time.monotonic() - begin)
 
     @abstractmethod
     def schema(self) -> pa.Schema:
@@ -99,25 +99,25 @@ class Worker(ABC, Generic[C]):
 
     @abstractmethod
     def fill(self, shard: Shard, writer: pq.ParquetWriter) -> C:
-        """Writes one row for each input row, or several; says what became of them."""
+        """Writes one or more rows for each input row; returns the counts of their outcomes."""
 
     @abstractmethod
     def expected_rows(self, shard: Shard, counts: C) -> int:
-        """How many rows a whole part of this shard has."""
+        """The number of rows of a complete part of this shard."""
 
     @abstractmethod
     def broken(self, shard: Shard) -> AggGenError:
-        """What to say of a shard over which `ATTEMPTS` workers died."""
+        """The error for a shard during which `ATTEMPTS` workers died."""
 
     def is_final(self, counts: C) -> bool:
-        """Whether doing a finished shard again would change nothing."""
+        """Whether repeating a finished shard would change nothing."""
         return True
 
     def close(self) -> None:
-        """Lets go of what is held; an actor that is killed does without."""
+        """Releases resources; not called in an actor that is killed."""
 
     def find(self, shard: Shard) -> Done[C] | None:
-        """A shard that this job has finished; None where its file is missing, damaged or of another job."""
+        """The result of a shard that this job has finished; None if its file is missing, damaged or of another job."""
         try:
             with self.out.open(shard.part) as file, pq.ParquetFile(file) as parquet:
                 about = json.loads((parquet.metadata.metadata or {}).get(self.key, b"{}"))
@@ -128,11 +128,11 @@ class Worker(ABC, Generic[C]):
             return None
         counts: C = self.counts(**about["counts"])
         return (
-            Done(shard.part, counts, True, about["again"], 0.0) if rows == self.expected_rows(shard, counts) else None
+            Done(shard.part, counts, True, about["retries"], 0.0) if rows == self.expected_rows(shard, counts) else None
         )
 
     def _count_attempt(self, shard: Shard) -> int:
-        """Ray replaces a worker that dies and has its shard done again: a row that kills every worker ends the job."""
+        """Counts attempts: Ray retries the shard of a dead worker, and a row that kills every worker ends the job."""
         attempts = int(self.out.read(shard.part + _ATTEMPTS) or 0)
         if attempts == ATTEMPTS:
             raise self.broken(shard)
@@ -142,13 +142,13 @@ class Worker(ABC, Generic[C]):
 
 @contextmanager
 def open_part(folder: Folder, part: str, key: bytes, job: str) -> Iterator[pq.ParquetFile]:
-    """The file of a shard that was done, to be read into the result.
+    """The file of a finished shard, to be read into the result.
 
     Args:
         key: of the kind of worker.
 
     Raises:
-        DamagedError: it is not whole any more, or never was: the store kept half of it.
+        DamagedError: the file is incomplete or was damaged.
         JobError, CorpusError: see `check_part`.
     """
     where = folder.at(part)
@@ -157,7 +157,7 @@ def open_part(folder: Folder, part: str, key: bytes, job: str) -> Iterator[pq.Pa
             check_part(parquet, key, job, where)
             yield parquet
     except pa.ArrowInvalid as error:
-        raise DamagedError(f"{where} is damaged ({error}); the same command does this shard again") from error
+        raise DamagedError(f"{where} is damaged ({error}); the same command repeats this shard") from error
 
 
 def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
@@ -165,7 +165,7 @@ def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
 
     Args:
         key: of the kind of worker.
-        where: the part is.
+        where: the part's address, for messages.
 
     Raises:
         JobError: it is another job's.
@@ -177,9 +177,9 @@ def check_part(part: pq.ParquetFile, key: bytes, job: str, where: str) -> None:
 
 
 def forget_attempts(out: Folder) -> int:
-    """Removes what workers of a killed run noted of shards that they did not finish; how often they had begun one.
+    """Removes the attempt counters of unfinished shards; returns the number of attempts.
 
-    For who alone writes to `out`.
+    The caller must hold the claim of `out`.
     """
     begun = 0
     for name in out.names():
@@ -190,5 +190,5 @@ def forget_attempts(out: Folder) -> int:
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """What tells a shard from others, also those that another `shard_rows` gives, which may have the same part."""
+    """Identifies a shard, also among those of another `shard_rows`, which may have the same part."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

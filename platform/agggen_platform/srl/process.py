@@ -102,8 +102,8 @@ class JsonLinesProcess:
         self.kill()
         self._listener.join(timeout=5)
         lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
-        said = "its last lines:\n  " + "\n  ".join(lines) if lines else "it said nothing on standard error"
-        raise WorkerDied(f"the worker {reason}; {said}")
+        last_words = "its last lines:\n  " + "\n  ".join(lines) if lines else "it said nothing on standard error"
+        raise WorkerDied(f"the worker {reason}; {last_words}")
 
     def _exchange(self, question: bytes) -> bytes:
         """The line that the child answers; not a whole line if it ended."""

@@ -37,8 +37,8 @@ def put_bundle(path: Path, address: str) -> str:
     folder = Folder(address)
     manifest = (path / _MANIFEST).read_bytes()
     described = json.loads(manifest)
-    there = folder.read(_MANIFEST)
-    if there not in (None, manifest):
+    existing = folder.read(_MANIFEST)
+    if existing not in (None, manifest):
         raise BundleError(
             f"{folder} holds another bundle already; one is never overwritten, so choose another address or remove it"
         )
@@ -46,7 +46,7 @@ def put_bundle(path: Path, address: str) -> str:
         size, sha256 = described[name]["bytes"], described[name]["sha256"]
         if not verified.holds(folder, name, size, sha256):
             verified.put(folder, name, path / name)
-    if there is None:
+    if existing is None:
         verified.put(folder, _MANIFEST, path / _MANIFEST)
     return folder.address
 
@@ -91,11 +91,11 @@ def _is_whole(kept: Path) -> bool:
 def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
     """Replaces the copy `kept`; whoever calls this has it alone."""
     described = _described(folder, manifest)
-    for left in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
-        if left.is_dir():
-            shutil.rmtree(left)
+    for stale in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
+        if stale.is_dir():
+            shutil.rmtree(stale)
         else:
-            left.unlink(missing_ok=True)
+            stale.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
     try:
         for name in described:

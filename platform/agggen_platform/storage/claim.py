@@ -101,11 +101,11 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
         quick: the same place with less patience, for what must not take longer than a beat or two.
     """
     quick = quick or folder
-    mine = uuid.uuid4().hex
+    token = uuid.uuid4().hex
     for attempt in range(_ATTEMPTS):
-        _wait_until_given_up(folder, quick, beat, mine)
+        _wait_until_given_up(folder, quick, beat, token)
         try:
-            quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
+            quick.write(_NAME, json.dumps({"id": token, "who": _who(), "count": 0}).encode())
             break
         except StorageError:
             if attempt == _ATTEMPTS - 1:
@@ -120,7 +120,7 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
             try:
                 confirm(quick)
                 count += 1
-                quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
+                quick.write(_NAME, json.dumps({"id": token, "who": _who(), "count": count}).encode())
             except ClaimedError as error:
                 lost.append(error)
                 return
@@ -128,7 +128,7 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
                 continue
 
     def confirm(where: Place) -> None:
-        if not _is_mine(where, mine):
+        if not _is_mine(where, token):
             raise _refusal(folder.address, "it took over from this one")
 
     def check() -> None:
@@ -146,11 +146,11 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
         ended.set()
         thread.join(10 * beat)
         with suppress(StorageError):  # a claim that cannot be given back is given up for dead
-            if _is_mine(quick, mine):
+            if _is_mine(quick, token):
                 quick.delete(_NAME)
 
 
-def _wait_until_given_up(folder: Place, quick: Place, beat: float, mine: str) -> None:
+def _wait_until_given_up(folder: Place, quick: Place, beat: float, token: str) -> None:
     """Returns when nobody else counts: there is no claim, it is `mine`, or it stood still for four beats.
 
     Raises:
@@ -159,7 +159,7 @@ def _wait_until_given_up(folder: Place, quick: Place, beat: float, mine: str) ->
     """
     before = folder.read(_NAME)
     deadline = time.monotonic() + 4 * beat
-    while before is not None and json.loads(before)["id"] != mine and time.monotonic() < deadline:
+    while before is not None and json.loads(before)["id"] != token and time.monotonic() < deadline:
         time.sleep(beat / 2)
         now = quick.read(_NAME)
         if now not in (None, before):
@@ -168,16 +168,16 @@ def _wait_until_given_up(folder: Place, quick: Place, beat: float, mine: str) ->
         before = now
 
 
-def _is_mine(folder: Place, mine: str) -> bool:
+def _is_mine(folder: Place, token: str) -> bool:
     content = folder.read(_NAME)
-    return content is not None and json.loads(content)["id"] == mine
+    return content is not None and json.loads(content)["id"] == token
 
 
 def _who() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def _refusal(where: str, who: str) -> ClaimedError:
+def _refusal(where: str, holder: str) -> ClaimedError:
     return ClaimedError(
-        f"another job works on {where} ({who or 'just started'}); wait for it, or choose another folder"
+        f"another job works on {where} ({holder or 'just started'}); wait for it, or choose another folder"
     )

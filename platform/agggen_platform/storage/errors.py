@@ -68,5 +68,5 @@ def is_full(error: OSError) -> bool:
 
 
 def _free(path: Path) -> int:
-    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    return shutil.disk_usage(there).free
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free

@@ -30,11 +30,11 @@ class LocalStore:
 
     def names(self, under: str) -> list[str]:
         top = self.root / under
-        found = []
+        files_below = []
         with explained("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
-                found += [(Path(folder) / file).relative_to(self.root).as_posix() for file in files]
-        return found
+                files_below += [(Path(folder) / file).relative_to(self.root).as_posix() for file in files]
+        return files_below
 
     def open(self, name: str) -> Any:
         import pyarrow as pa

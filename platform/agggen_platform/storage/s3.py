@@ -48,14 +48,14 @@ class S3Store:
 
     def names(self, under: str) -> list[str]:
         prefix = self._key(under) + "/" if under or self.prefix else ""
-        found: list[str] = []
+        below: list[str] = []
         more: dict[str, str] = {}
         while True:
             page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **more)
             keys = [item["Key"] for item in page.get("Contents", ())]
-            found += [key[len(self._key("")) :].lstrip("/") for key in keys if not key.endswith("/")]
+            below += [key[len(self._key("")) :].lstrip("/") for key in keys if not key.endswith("/")]
             if not page.get("IsTruncated"):
-                return found
+                return below
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def open(self, name: str) -> io.RawIOBase:

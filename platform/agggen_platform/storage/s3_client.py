@@ -101,10 +101,10 @@ class Tries:
             self._count, self._begin = 0, time.monotonic()
         self._count += 1
         if not _worth_another(error, answered):
-            told = self._explained(error)
-            if told is error:
+            explained = self._explained(error)
+            if explained is error:
                 raise error
-            raise told from error
+            raise explained from error
         spent = time.monotonic() - self._begin
         if self._count >= self._policy.attempts or spent >= self._policy.seconds:
             raise StorageError(

@@ -51,7 +51,7 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
         DamagedError: it is missing or not of this size and SHA-256; there is nothing at `path` then.
         StorageError: the folder refused or did not answer, or there is no room here.
     """
-    found = "there is no such file"
+    difference = "there is no such file"
     for _ in range(_TRIES):
         try:
             folder.download(name, path)
@@ -60,9 +60,11 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        there, digest = measure(path)
-        if (there, digest) == (size, sha256):
+        actual, digest = measure(path)
+        if (actual, digest) == (size, sha256):
             return
-        found = f"it has {there:,} bytes and SHA-256 {digest}"
+        difference = f"it has {actual:,} bytes and SHA-256 {digest}"
         path.unlink()
-    raise DamagedError(f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {found}")
+    raise DamagedError(
+        f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {difference}"
+    )

@@ -79,8 +79,8 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
             raise ConfigError(
                 f"there is no run {name!r} in {runs_dir}" + (f"; did you mean {near[0]}?" if near else "")
             )
-    found = [read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return iter(sorted(found, key=lambda run: (run.began, run.name)))
+    selected = [read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return iter(sorted(selected, key=lambda run: (run.began, run.name)))
 
 
 def sync(
@@ -109,11 +109,11 @@ def sync(
         if before == 0 and cut_off is None:
             continue
         sender.start()
-        left = sender.close(patience)
-        sent[run.name] = before - left
-        if left:
+        remaining = sender.close(patience)
+        sent[run.name] = before - remaining
+        if remaining:
             why = "another process is sending it" if sender.busy else sender.trouble or "it did not answer"
-            unsent[run.name] = f"{left} entries: {why}"
+            unsent[run.name] = f"{remaining} entries: {why}"
             if sender.trouble and not sender.answered:
                 down[to] = why  # the other runs would wait as long for nothing
     if unsent:

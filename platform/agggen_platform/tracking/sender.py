@@ -89,8 +89,8 @@ class Sender:
 
     def _run(self) -> None:
         try:
-            with self._turn() as mine:
-                if mine:
+            with self._turn() as locked:
+                if locked:
                     self._send_until_closed()
         except Exception as error:  # whatever happens to the folder of runs, the run goes on
             self._in_trouble(error)

@@ -31,12 +31,12 @@ _SCRATCH = "agggen-checkpoints-"
 def _scratch() -> Iterator[Path]:
     """A temporary folder. Removes those that killed processes left, since nobody else would."""
     top = Path(tempfile.gettempdir())
-    for left in top.glob(f"{_SCRATCH}*"):
-        with suppress(OSError), _held(left):  # in use, or of another user, or being removed
-            shutil.rmtree(left)
-    made = Path(tempfile.mkdtemp(prefix=f".{_SCRATCH}", dir=top))
-    with _held(made):
-        path = made.rename(top / made.name.removeprefix("."))  # under its name it is held already
+    for stale in top.glob(f"{_SCRATCH}*"):
+        with suppress(OSError), _held(stale):  # in use, or of another user, or being removed
+            shutil.rmtree(stale)
+    folder = Path(tempfile.mkdtemp(prefix=f".{_SCRATCH}", dir=top))
+    with _held(folder):
+        path = folder.rename(top / folder.name.removeprefix("."))  # under its name it is held already
         try:
             yield path
         finally:

@@ -115,9 +115,9 @@ def test_an_id_that_occurs_again_in_any_file_names_the_first(tmp_path: Path) -> 
     )
     (folder / "rejects.jsonl").write_text("what an earlier job wrote\n")
     shards = shards_of(folder, tmp_path / "work", 3)
-    doubles = {(shard.index, row): where for shard in shards for row, where in shard.doubles}
+    duplicates = {(shard.index, row): where for shard in shards for row, where in shard.duplicates}
     assert [shard.index for shard in shards] == [0, 1, 2, 3]
-    assert doubles == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
+    assert duplicates == {(2, 1): f"{folder}/a.jsonl, line 3", (3, 0): f"{folder}/b.csv, line 2"}
 
 
 def test_a_line_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_line_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
     lines = [*bad, {"id": "a", "triples": TRIPLES}, {"id": " a ", "triples": TRIPLES}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (shard,) = shards_of(tmp_path / "in.jsonl", tmp_path / "work")
-    assert shard.doubles == ((3, f"{tmp_path}/in.jsonl, line 3"),)
+    assert shard.duplicates == ((3, f"{tmp_path}/in.jsonl, line 3"),)
 
 
 def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"triples": TRIPLES}) + "\n")
     shards = shards_of(tmp_path, tmp_path / "work")
     assert ids_or_errors(rows_of(shards)) == [(1, "a.jsonl:1"), (1, "b.jsonl:1")]
-    assert not any(shard.doubles for shard in shards)
+    assert not any(shard.duplicates for shard in shards)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,6 @@ def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> N
     assert Plan.parse(completed[0]["plan"]).predicates != ()
 
 
-@pytest.mark.fault("bulk: a record breaks the generator")
 def test_one_record_that_breaks_the_generator_is_one_reject(model: Model, generator: Generator) -> None:
     records = list(some_records(12))
     wanted = RowWriter(generator, "print", here(model)).rows([row(record) for record in records], 0)

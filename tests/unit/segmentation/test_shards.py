@@ -72,7 +72,7 @@ def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema()), tmp_path / "dev.parquet", row_group_size=3)
     (shard,) = plan_shards(open_source(Folder(str(tmp_path)), "dev.parquet"), 20)
-    assert shard.doubles == ((6, 3), (8, 2))
+    assert shard.duplicates == ((6, 3), (8, 2))
 
 
 @pytest.mark.parametrize("change", [False, True])

@@ -145,7 +145,6 @@ for call in (
 """
 
 
-@pytest.mark.fault("storage: a local disk is full")
 def test_a_full_disk_says_what_was_needed_and_what_is_free(tmp_path: Path) -> None:
     source = tmp_path / "folder" / "source"
     source.parent.mkdir()
@@ -211,7 +210,6 @@ for step in range(1, 9):
 """
 
 
-@pytest.mark.fault("storage: a local disk is full")
 def test_a_disk_without_room_loses_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     mount = f"mount -t tmpfs -o size=700k none disk && exec {sys.executable} -c '{NO_ROOM}'"
