@@ -61,7 +61,7 @@ def evaluate(
 ) -> None:
     """Write about the records of a split, score texts, plans and alignments, and write a report.
 
-    The report is a folder with report.html, report.md, report.json and records.jsonl; the scores are printed too and
+    The report is a folder with report.html, report.json and records.jsonl; the scores are printed too and
     go to the run log. A folder that holds another evaluation's report is never overwritten.
 
     \b

@@ -1,7 +1,6 @@
 """A report on disk: a folder that appears when it is whole.
 
 report.html      for reading: one page that needs nothing else
-report.md        the same tables
 report.json      every number with its signature and interval
 records.jsonl    one line a record: text, plan, facts, scores, what is wrong
 """
@@ -18,10 +17,10 @@ from typing import Any
 
 from agggen.errors import ConfigError
 from agggen_platform.report.content import Report, finite
-from agggen_platform.report.page import to_html, to_markdown
+from agggen_platform.report.page import to_html
 
 FORMAT = 1
-FILES = ("report.html", "report.md", "report.json", "records.jsonl")
+FILES = ("report.html", "report.json", "records.jsonl")
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -96,7 +95,6 @@ def write_report(folder: Path, report: Report) -> None:
         rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
         _write(new / "records.jsonl", rows)
         _write(new / "report.json", json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
-        _write(new / "report.md", to_markdown(report))
         _write(new / "report.html", to_html(report))
         _put_in_place(new, folder, beside / "old")
     finally:
