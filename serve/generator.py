@@ -1,4 +1,4 @@
-"""The generator of the endpoint: writes out plans and chooses, and aligns given texts. It runs on a CPU or a GPU."""
+"""The generator of the endpoint: writes texts by plans, chooses the best, and aligns given texts; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Answer = list[Generation] | AlignedText
 
 
 class GeneratorReplica:
-    """Writes and aligns for many requests together."""
+    """Writes and aligns for many requests in batches."""
 
     def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
         """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
@@ -60,8 +60,8 @@ class GeneratorReplica:
     ) -> ByModel[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        Candidates of another bundle (`fingerprint`), as there are while one replaces another, are not looked at: all
-        of an answer is by one model.
+        Candidates of another bundle (by `fingerprint`), which occur during an update, are ignored and planned anew: one
+        model gives the whole answer.
         """
         same = fingerprint == self._fingerprint
         items = [_Write(job, found if same else None) for job, found in zip(jobs, candidates, strict=True)]
@@ -74,7 +74,7 @@ class GeneratorReplica:
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
     async def fingerprint(self) -> str:
-        """That of the bundle, which is loaded and passed its self-test."""
+        """The fingerprint of the bundle, which is loaded and has passed its self-test."""
         return self._fingerprint
 
     async def check_health(self) -> None:
@@ -85,7 +85,7 @@ class GeneratorReplica:
         return smoke(self._bundle, device=self._device)
 
     def _measure(self, item: Work) -> Measure:
-        """Texts of one beam search go together, as many as it holds: more would only make others wait."""
+        """Texts of one beam search share a batch, as many as it holds."""
         record = item.record if isinstance(item, Text) else item.job.record
         read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
@@ -129,7 +129,7 @@ class GeneratorReplica:
         return [pieces if isinstance(pieces, Failure) else next(aligned) for pieces in facts]
 
     def _facts(self, text: Text) -> Sequence[str] | Failure:
-        """The facts that the text is aligned by, or why it cannot be."""
+        """The facts of the text, or why it cannot be aligned."""
         try:
             check_size(text.record)
         except RecordError as error:
