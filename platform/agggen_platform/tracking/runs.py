@@ -1,4 +1,4 @@
-"""The runs of a folder: what their logs say, and sending to MLflow what it missed."""
+"""The runs of a folder: reading their logs, and sending missing entries to MLflow."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agggen_platform.tracking.sender import Sender
 
 
 class UnsentError(AggGenError):
-    """MLflow does not have all of the runs."""
+    """Entries of runs could not be sent to MLflow."""
 
     exit_code = 6
 
 
 @dataclass
 class Run:
-    """What the log of one run says."""
+    """A run, as its log describes it."""
 
     folder: Path
     experiment: str = "agggen"
@@ -86,14 +86,14 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
 def sync(
     runs: Sequence[Run], say: Callable[[str], None], uri: str | None = None, patience: float = 60.0
 ) -> dict[str, int]:
-    """Sends what MLflow misses; returns how many entries of each run were sent.
+    """Sends missing entries to MLflow; returns the number of entries sent for each run.
 
     Args:
-        uri: where to; by default each run's own MLflow.
-        patience: seconds that a run waits at most for MLflow to answer.
+        uri: of MLflow; by default each run's own.
+        patience: the longest wait for MLflow for each run, in seconds.
 
     Raises:
-        UnsentError: MLflow does not have all now; what was sent stays sent.
+        UnsentError: entries stay unsent.
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
