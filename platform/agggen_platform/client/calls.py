@@ -1,4 +1,4 @@
-"""What the endpoint is asked for: one request, or a stream of any number of records."""
+"""Requests to the endpoint: one request, or a stream of any number of records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = Any
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Successive records of a stream as lines, and the position of the first in the whole stream."""
+    """Successive records of a stream as lines, and the position of the first one in the stream."""
 
     start: int
     lines: list[bytes]
@@ -62,10 +62,10 @@ class Calls:
         options: Mapping[str, Any],
         deadline: float | None,
     ) -> list[Answer]:
-        """An answer for each record, in their order. Those with a retryable error are asked for again.
+        """An answer for each record, in their order; records with a retryable error are retried.
 
         Raises:
-            EndpointError: there is no answer to any record.
+            EndpointError: no record has an answer.
         """
         objects = [_object(record, place) for place, record in enumerate(records)]
         attempts = self._transport.attempts(deadline)
@@ -76,7 +76,7 @@ class Calls:
                 self._transport.pause(attempts, cause)
                 retried = self._once(path, [objects[place] for place in failed], options, attempts)
             except EndpointError:
-                break  # the errors that the records have stay theirs
+                break  # these records keep their errors
             for place, answer in zip(failed, retried, strict=True):
                 answers[place] = _placed(answer, place, objects[place].get("id") is None)
         return answers
@@ -106,20 +106,20 @@ class Calls:
     ) -> Generator[Answer, None, None]:
         """An answer for each record, in their order, each exactly once; `index` counts the whole stream.
 
-        A stream that is cut off is resumed behind its last answer; records with a retryable error are asked for again,
-        and keep the answers behind them waiting, at most those of one piece.
+        A stream that is cut off resumes after its last answer. Records with a retryable error are retried; later
+        answers of the same piece wait for them.
 
         Raises:
-            EndpointError: the records from here on have no answer.
+            EndpointError: the remaining records have no answer.
         """
         address = path + (f"?{urlencode(_parameters(options))}" if options else "")
         attempts = self._transport.attempts(deadline)
         for piece in self._pieces(records):
-            attempts.restart()  # the time that the records took to come is not the endpoint's
+            attempts.restart()  # the time until the records came is not the endpoint's
             with closing(self._answered(address, piece, attempts)) as answers:
                 for answer in answers:
                     yield answer
-                    attempts.restart()  # nor is the reader's
+                    attempts.restart()  # nor is the time of the reader
 
     def _pieces(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
         piece, size = Piece(0, [], set()), 0
@@ -137,10 +137,10 @@ class Calls:
             yield piece
 
     def _answered(self, address: str, piece: Piece, attempts: Attempts) -> Generator[Answer, None, None]:
-        """The answers to a piece, by as many requests as it takes."""
-        open_places = list(range(len(piece.lines)))  # that have no final answer
-        final: dict[int, Answer] = {}  # behind an open one
-        failed: dict[int, Answer] = {}  # retryable errors of open ones
+        """The answers to a piece, by one request or more."""
+        open_places = list(range(len(piece.lines)))  # records without a final answer
+        final: dict[int, Answer] = {}  # final answers after an open record
+        failed: dict[int, Answer] = {}  # retryable errors of open records
         emitted = 0
         while open_places:
             cause: UnavailableError | None = None
@@ -176,9 +176,9 @@ class Calls:
         """The answers of one request for some records of a piece, with their places in the piece.
 
         Raises:
-            UnavailableError: the stream was cut off, or says that it could not read all; another may.
-            RefusedError: the endpoint does not take the rest.
-            AnswerError: the lines are not such answers.
+            UnavailableError: the stream was cut off, or ended with a retryable error.
+            RefusedError: the endpoint refuses the rest.
+            AnswerError: the lines are not answers of this endpoint.
         """
         content = b"".join(piece.lines[place] + b"\n" for place in places)
         request = Request("POST", address, content, {"content-type": NDJSON, "accept": NDJSON})
@@ -252,7 +252,7 @@ def _unavailable(answer: Answer) -> UnavailableError:
 
 
 def _placed(answer: Answer, place: int, nameless: bool) -> Answer:
-    """The answer to the record at `place`, which the endpoint saw at another; a record without an id goes by it."""
+    """The answer with the record's `place` in the whole input as its index, and as its id if it has none."""
     if answer["index"] == place:
         return answer
     name = {"id": str(place)} if nameless else {}

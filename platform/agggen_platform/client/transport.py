@@ -1,4 +1,4 @@
-"""One request at a time: what is sent, what comes back, and which failures may be tried again."""
+"""Sends one request at a time, and decides which failures are transient."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from agggen_platform.client.retry import Attempts, Retry, seconds_of
 
 _TRY_AGAIN = (408, 429, 502, 503, 504)
 _LONGEST_ERROR = 1 << 20  # bytes of an error's body that are read
-_SHARE = 0.9  # of the time that we wait, the endpoint gets for its work: it should say that it is late, not we
+_SHARE = 0.9  # of the timeout is the deadline sent to the endpoint, so that it reports lateness before the client does
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every call of a client has in common."""
+    """The settings of a client."""
 
     url: str  # of the endpoint, without credentials or a slash at its end
-    headers: Mapping[str, str] = field(repr=False)  # the key is among them
+    headers: Mapping[str, str] = field(repr=False)  # including the key
     timeout: float  # seconds to connect, and without a byte of an answer
     deadline: float  # seconds of a call, all its attempts together; of a stream: between two answers
     retry: Retry
@@ -40,7 +40,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one attempt sends."""
+    """The content of one attempt."""
 
     method: str
     path: str
@@ -62,11 +62,11 @@ class Transport:
         return Attempts(self.settings.retry, seconds)
 
     def pause(self, attempts: Attempts, cause: EndpointError) -> None:
-        """Waits before the next attempt; raises where there is none."""
+        """Waits before the next attempt; raises after the last one."""
         time.sleep(attempts.next_wait(cause))
 
     def answer(self, request: Request, attempts: Attempts) -> dict[str, Any]:
-        """The JSON object that the endpoint answers; sent again as the attempts allow.
+        """The JSON object that the endpoint answers; transient failures are retried.
 
         Raises:
             RefusedError, UnavailableError, DeadlineError, AnswerError
@@ -85,9 +85,9 @@ class Transport:
         """A successful response, its body still to be read.
 
         Raises:
-            UnavailableError: not reached, cut off, or a status after which the same request may succeed.
-            RefusedError, AnswerError: another one.
-            DeadlineError: the time was over before.
+            UnavailableError: no connection, cut off, or a status after which the same request may succeed.
+            RefusedError, AnswerError: another status.
+            DeadlineError: the deadline had passed.
         """
         attempts.check()
         settings = self.settings

@@ -1,4 +1,4 @@
-"""Runs an endpoint: Serve is started where none runs, the application deployed, updated, and taken down.
+"""Runs an endpoint: starts Serve if necessary, and deploys, updates and removes the application.
 
 The application is named by its import path and built by Serve on the cluster, as ``serve deploy`` does it: the same
 arguments again change nothing, others are built (and the bundle tested) before any replica is touched.
@@ -39,17 +39,17 @@ Stop = Callable[[], bool]
 
 
 class Stopped(Exception):
-    """Somebody asked to stop while something was waited for."""
+    """A stop was requested during a wait."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What Serve says of the application."""
+    """The state of the application according to Serve."""
 
     status: str
     """NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING."""
     reason: str
-    """Why it failed, in one line; empty where it did not."""
+    """The reason of a failure in one line; else empty."""
 
 
 @contextmanager
@@ -133,7 +133,7 @@ class Endpoint:
         self.target = target
 
     def state(self) -> State:
-        """What Serve says of the application now."""
+        """The present state of the application."""
         from ray import serve
 
         application = serve.status().applications.get(self.config.name)
@@ -147,7 +147,7 @@ class Endpoint:
         return State(application.status.value, _reason(next(iter(messages), application.message)))
 
     def take_down(self) -> None:
-        """Takes no more requests, and returns when those that are worked on are done."""
+        """Refuses new requests, finishes the active ones, and removes the application."""
         import ray
         from ray import serve
 
@@ -168,7 +168,7 @@ class Endpoint:
             time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
-        """Says it when the application is no longer well, and when it is again; to be called again and again."""
+        """Reports when the application stops or resumes running; to be called repeatedly."""
         now = time.monotonic()
         if now < self._look_again:
             return
@@ -233,7 +233,7 @@ class Endpoint:
         return dict(ray.available_resources())
 
     def _check_listening(self, host: str, port: int) -> None:
-        """The Serve of a joined cluster listens where it was told to."""
+        """Checks keys for the address at which a running Serve listens."""
         asked = self.config.http
         if (host, port) != (asked.host, asked.port):
             self._say(f"Serve runs on this cluster already and listens at {self.url}; http.host and http.port stay so")
@@ -275,7 +275,7 @@ def _check_keys(config: ServeConfig) -> None:
 
 
 def _check_local(config: ServeConfig) -> None:
-    """What this machine can be asked before anything is started."""
+    """Checks this machine before anything is started."""
     keys = config.security.keys_file
     if keys is not None and not Path(keys).is_file():
         raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} makes one")

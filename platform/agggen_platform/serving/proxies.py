@@ -32,7 +32,7 @@ _HAPROXY_PORTS = {
 
 
 def ports(http: HttpConfig) -> list[tuple[str, str, int]]:
-    """What the proxy of a node listens at: what for, host and port."""
+    """The listeners of a node's proxy: purpose, host and port."""
     listeners = [("http.port", http.host.strip("[]"), http.port)]
     if http.proxy == "haproxy":
         for what, (variable, port) in _HAPROXY_PORTS.items():

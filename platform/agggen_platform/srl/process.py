@@ -1,7 +1,7 @@
-"""A child process that answers JSON lines: started, asked one thing at a time, watched, and always reaped.
+"""A child process that answers JSON lines, one request at a time, with a timeout.
 
-It gets one line on its standard input and owes one line on its standard output. A thread reads its standard error, so
-that no pipe can fill up and block both sides. Nothing in here knows of AllenNLP.
+Each line on its standard input is answered by one line on its standard output. A thread reads its standard error, so
+that no full pipe blocks both sides. Nothing here depends on AllenNLP.
 """
 
 from __future__ import annotations
