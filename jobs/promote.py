@@ -13,4 +13,6 @@ from agggen_platform.cli.main import main
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     back = "--rollback" in arguments
-    main(["models", "rollback" if back else "promote", *(each for each in arguments if each != "--rollback")])
+    main(
+        ["models", "rollback" if back else "promote", *(argument for argument in arguments if argument != "--rollback")]
+    )

@@ -1,4 +1,4 @@
-"""From raw records to answers: each is checked by itself, the engine works on the valid ones, answers are in order.
+"""From raw records to answers in their order: each record is validated by itself, the engine gets the valid ones.
 
 An answer is the JSON object of a record, or its Problem.
 """
@@ -39,9 +39,9 @@ from serve.schemas import (
 )
 
 GRACE_SECONDS = 1.0
-"""An engine drops late records itself and answers the rest; it is given up when it has not after this much more."""
+"""The engine drops late records itself and answers the others; it is given up this much after the deadline."""
 CARD_SECONDS = 5.0
-"""For so long the engine's description of itself is cached."""
+"""How long the model card is cached."""
 
 Answer = dict[str, Any] | Problem
 _Result = TypeVar("_Result")
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The id under which it is answered: its own, else its index."""
+        """The id of its answer: its own, else its index."""
         own = self.raw.get("id") if isinstance(self.raw, Mapping) else None
         if isinstance(self.raw, Problem):
             own = self.raw.record
@@ -74,7 +74,7 @@ class Answering:
         self._card: tuple[float, ModelCard] | None = None
 
     async def card(self) -> ModelCard:
-        """What is served; raises EngineError while nothing is ready."""
+        """The served model; raises EngineError while no planner is ready."""
         now = time.monotonic()
         if self._card is None or now - self._card[0] > CARD_SECONDS:
             self._card = (now, await self.engine.card())
@@ -165,16 +165,16 @@ class Answering:
         entries: Sequence[Entry],
         prepare: Callable[[Entry], _Work],
         ask: Callable[[list[_Work], float], Awaitable[Sequence[Found[Any] | Failure]]],
-        told: Callable[[_Work, Any], dict[str, Any]],
+        members: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:
         """An answer for each entry, in their order.
 
         Args:
             entries: the raw records.
-            prepare: checks a raw record and makes the engine's work of it; raises Problem.
-            ask: the call of the engine.
-            told: the members of an answer that tell the engine's result.
+            prepare: validates a raw record and converts it for the engine; raises Problem.
+            ask: calls the engine.
+            members: the members of an answer that hold the engine's result.
             seconds: until the deadline.
 
         Raises:
@@ -198,7 +198,7 @@ class Answering:
                 answers[entry.index] = placed(problem_of(result), entry)
             else:
                 head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
-                answers[entry.index] = head | told(item, result.value)
+                answers[entry.index] = head | members(item, result.value)
         return [answers[entry.index] for entry in entries]
 
 
@@ -267,7 +267,7 @@ def placed(problem: Problem, entry: Entry) -> Problem:
 
 
 def printable_id(text: str) -> str:
-    """An id for an answer: without halves of surrogate pairs, which no answer can hold."""
+    """An id without lone surrogates, which no answer can hold."""
     return text.encode("utf-8", "backslashreplace").decode()[:200]
 
 

@@ -1,7 +1,7 @@
-"""Batches items of different requests, and works on one batch at a time in a thread.
+"""Batches items of different requests and processes one batch at a time in a thread.
 
-Ray's own ``@serve.batch`` was considered: it knows neither lengths nor deadlines nor callers that went away, one bad
-item fails its whole batch, and an exception that is returned for an item reaches the client as a success.
+Ray's own ``@serve.batch`` does not suffice: it ignores lengths, deadlines and cancelled callers, one bad item fails its
+whole batch, and an exception returned for an item reaches the client as a success.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ R = TypeVar("R")
 
 
 class Measure(NamedTuple):
-    """What a batcher looks at in an item."""
+    """The properties of an item that decide which items share a batch."""
 
     work: str = "work"
-    """The kind of work. Items of a batch agree in this,"""
+    """The kind of work; equal for all items of a batch."""
     like: Hashable = None
-    """and in this,"""
+    """Further properties that must be equal within a batch."""
     length: int = 1
-    """and are close in this, which is 1 or more, where there is a choice."""
+    """At least 1; items of similar length are batched together."""
     share: float = 0.0
-    """How much of a batch it fills by itself; a batch holds 1 in all, or a single item."""
+    """The share of a batch that the item fills; a batch holds at most 1 in all, or a single item."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,11 +52,12 @@ class _Waiting(Generic[T, A]):
 
 
 class Batcher(Generic[T, A]):
-    """Collects items and works on them together, in one thread of its own, while the event loop stays free.
+    """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
-    Every batch holds the item that has waited longest, so nothing starves; the rest of it are items like it: those of
-    nearest length and, among these, the first of every call before the second of any, so a large call does not keep a
-    small one waiting. An item whose time is over, or whose caller went away, is dropped before it is worked on.
+    Every batch holds the longest waiting item, so no item starves. It is filled with similar items: those of the
+    nearest length and, among these, the first item of every call before the second of any, so that a large call does
+    not delay a small one. An item whose deadline has passed, or whose caller was cancelled, is dropped before it is
+    processed.
     """
 
     def __init__(
@@ -68,12 +69,12 @@ class Batcher(Generic[T, A]):
     ) -> None:
         """
         Args:
-            work: answers items whose `Measure.work` it is told, in their order; it runs in the thread. If it raises,
-                the batch is halved until the items that make it raise are alone: these get a Failure "internal", the
+            work: takes a `Measure.work` and items, and returns their answers in order; it runs in the thread. If it
+                raises, the batch is halved until the failing items are alone: these get a Failure "internal", the
                 others their answers.
-            config: how many items a batch may hold, how long it waits to fill, how many items may wait.
-            measure: says what goes together.
-            meters: what is told of each batch.
+            config: sizes of batch and queue, and how long a batch waits to fill.
+            measure: the properties that decide which items share a batch.
+            meters: metrics of each batch.
         """
         self._work, self._config, self._measure = work, config, measure
         self._meters = meters
@@ -82,26 +83,26 @@ class Batcher(Generic[T, A]):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._worker: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
-        self._began: float | None = None  # the batch that is worked on
+        self._began: float | None = None  # when the current batch began
         self.failed_in_a_row = 0
-        """Items since the last one that could be worked on."""
+        """Failed items since the last successful one."""
 
     def __len__(self) -> int:
-        """How many items wait."""
+        """The number of waiting items."""
         return len(self._waiting)
 
     def stuck(self, seconds: float) -> bool:
-        """Whether one batch has been worked on for longer than this."""
+        """Whether the current batch has taken longer than this."""
         return self._began is not None and time.monotonic() - self._began > seconds
 
     async def run(self, call: Callable[[], R]) -> R:
-        """What `call` gives in the thread of the batches, between two of them."""
+        """The result of `call`, run in the thread of the batches between two of them."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def submit(self, items: Sequence[T], seconds: float) -> list[A | Failure]:
-        """The answer to each item, within `seconds`; "deadline" for what is not done then, "busy" for what has no room.
+        """The answer to each item within `seconds`; Failure "deadline" if it is late, "busy" if the queue is full.
 
-        If the caller is cancelled, what was not begun is dropped.
+        If the caller is cancelled, items that still wait are dropped.
         """
         now = asyncio.get_running_loop().time()
         entries = [self._entry(item, rank, now, now + seconds) for rank, item in enumerate(items)]
@@ -141,7 +142,7 @@ class Batcher(Generic[T, A]):
         return len(waiting) >= self._config.records or sum(entry.measure.share for entry in waiting.values()) >= 1
 
     async def _run(self) -> None:
-        """Works until nothing waits; the next item starts it again."""
+        """Processes batches until no item waits; the next item starts it again."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             await self._fill()
@@ -177,7 +178,7 @@ class Batcher(Generic[T, A]):
                     return
 
     def _take(self, now: float) -> list[_Waiting[T, A]]:
-        """The next batch, which waits no longer."""
+        """Removes the next batch from the queue."""
         for entry in [entry for entry in self._waiting.values() if entry.deadline <= now]:
             _settle(self._waiting.pop(entry.number), too_late())
         if not self._waiting:
@@ -195,7 +196,7 @@ class Batcher(Generic[T, A]):
         return [self._waiting.pop(entry.number) for entry in alike[:count]]
 
     def _answers(self, work: str, items: Sequence[T]) -> list[A | Failure]:
-        """What `work` says, item by item where it raises."""
+        """The results of `work`; where it raises, of the halves of the batch."""
         try:
             answers = list(self._work(work, items))
             if len(answers) != len(items):
@@ -217,10 +218,10 @@ def _settle(entry: _Waiting[T, A], answer: A | Failure) -> None:
 
 
 def too_late() -> Failure:
-    """Of a record that was not done in time."""
+    """The failure of a record that missed its deadline."""
     return Failure("deadline", "the request's time was over before this record was done")
 
 
 def broken() -> Failure:
-    """Of a record at which something unexpected happened; the log says what."""
+    """The failure of a record after an unexpected error, which the log has."""
     return Failure("internal", "this record could not be worked on; the server's log says why")

@@ -1,7 +1,7 @@
-"""What the ingress, planners and generators tell each other.
+"""The messages between ingress, planners and generators.
 
-An answer belongs to one record: a record that cannot be worked on gets a `Failure` in its place, and the others their
-texts. Only what concerns a whole call raises.
+An answer belongs to one record: a record that fails gets a `Failure`, the others their texts. Only errors of a whole
+call are raised.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Job:
     record: Record
     plan: Plan | None = None  # a human plan, followed exactly; None searches
     complete: bool = False  # add what the human plan omits
-    n_best: int = 1  # 0: all that the search finds
-    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # from the own ones of the bundle that answers
+    n_best: int = 1  # 0: all texts that the search finds
+    settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # applied to those of the bundle that answers
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to align with its record; `facts` concatenate to it, None: cut as the texts of training were."""
+    """A text to align with its record; `facts` concatenate to it; None: cut like the training texts."""
 
     record: Record
     text: str
@@ -53,7 +53,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """The answer to a record, and the bundle that gave it: while one replaces another, both do."""
+    """The answer to a record and the bundle that gave it; during an update both bundles answer."""
 
     value: T
     model: str  # its fingerprint
@@ -61,23 +61,23 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ByModel(Generic[T]):
-    """What a replica says to several records, in their order, and the fingerprint of its bundle."""
+    """The answers of a replica to several records, in their order, and the fingerprint of its bundle."""
 
     answers: list[T | Failure]
     model: str
 
     def found(self) -> list[Found[T] | Failure]:
-        """Each answer for itself."""
+        """The answers one by one."""
         return [answer if isinstance(answer, Failure) else Found(answer, self.model) for answer in self.answers]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What the endpoint serves."""
+    """Describes the served bundle."""
 
     fingerprint: str  # of the bundle
     address: str  # that it was loaded from, with an alias resolved to the version
-    facts: str  # what cut the training texts
+    facts: str  # the fact segmenter of the training texts
     largest_group: int  # L
     inference: InferenceConfig  # the bundle's own settings
     predicates: int  # that training saw

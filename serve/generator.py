@@ -1,4 +1,4 @@
-"""The generator of the endpoint: writes out plans and chooses, and aligns given texts. It runs on a CPU or a GPU."""
+"""The generator of the endpoint: writes texts by plans, chooses the best, and aligns given texts; on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Answer = list[Generation] | AlignedText
 
 
 class GeneratorReplica:
-    """Writes and aligns for many requests together."""
+    """Writes and aligns for many requests in batches."""
 
     def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
         """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
@@ -63,8 +63,8 @@ class GeneratorReplica:
     ) -> ByModel[list[Generation]]:
         """The n best texts of each job from its candidates, best first.
 
-        Candidates of another bundle (`fingerprint`), as there are while one replaces another, are not looked at: all
-        of an answer is by one model.
+        Candidates of another bundle (by `fingerprint`), which occur during an update, are ignored and planned anew: one
+        model gives the whole answer.
         """
         same = fingerprint == self._fingerprint
         items = [_Write(job, found if same else None) for job, found in zip(jobs, candidates, strict=True)]
@@ -77,7 +77,7 @@ class GeneratorReplica:
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
     async def fingerprint(self) -> str:
-        """That of the bundle, which is loaded and passed its self-test."""
+        """The fingerprint of the bundle, which is loaded and has passed its self-test."""
         return self._fingerprint
 
     async def check_health(self) -> None:
@@ -88,7 +88,7 @@ class GeneratorReplica:
         return smoke(self._bundle, device=self._device)
 
     def _measure(self, item: Work) -> Measure:
-        """Texts of one beam search go together, as many as it holds: more would only make others wait."""
+        """Texts of one beam search share a batch, as many as it holds."""
         record = item.record if isinstance(item, Text) else item.job.record
         read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
@@ -106,14 +106,14 @@ class GeneratorReplica:
 
     def _write(self, items: Sequence[_Write]) -> list[list[Generation] | Failure]:
         plans = [item.candidates or self._plan(item.job) for item in items]
-        ready = [(item.job, found) for item, found in zip(items, plans, strict=True) if isinstance(found, Candidates)]
+        ready = [(item.job, plan) for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job, _ in ready]
         counts = [
             job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
         ]
-        records, candidates = [job.record for job, _ in ready], [found for _, found in ready]
+        records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
         written = iter(self._generator.write(records, candidates, counts, configs))
-        return [found if isinstance(found, Failure) else next(written) for found in plans]
+        return [plan if isinstance(plan, Failure) else next(written) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
         planner = self._generator.planner
@@ -129,12 +129,12 @@ class GeneratorReplica:
 
     def _align(self, texts: Sequence[Text]) -> list[AlignedText | Failure]:
         facts = [self._facts(text) for text in texts]
-        ready = [(text, found) for text, found in zip(texts, facts, strict=True) if not isinstance(found, Failure)]
-        aligned = iter(self._generator.align([text.record for text, _ in ready], [found for _, found in ready]))
-        return [found if isinstance(found, Failure) else next(aligned) for found in facts]
+        ready = [(text, pieces) for text, pieces in zip(texts, facts, strict=True) if not isinstance(pieces, Failure)]
+        aligned = iter(self._generator.align([text.record for text, _ in ready], [pieces for _, pieces in ready]))
+        return [pieces if isinstance(pieces, Failure) else next(aligned) for pieces in facts]
 
     def _facts(self, text: Text) -> Sequence[str] | Failure:
-        """The facts that the text is aligned by, or why it cannot be."""
+        """The facts of the text, or why it cannot be aligned."""
         try:
             check_size(text.record)
         except RecordError as error:

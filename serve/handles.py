@@ -1,6 +1,6 @@
-"""The engine whose work is done by replicas of Ray Serve: calls over their handles, in time, retried once.
+"""Calls the replicas of Ray Serve over their handles, within a deadline and with one retry.
 
-Whatever happens to a replica, each record gets an answer: its own, or a `Failure` that says whether to try again.
+Whatever happens to a replica, each record gets an answer, or a `Failure` that says whether a retry may help.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _log = logging.getLogger("agggen.serve")
 T = TypeVar("T")
 A = TypeVar("A")
 
-_GRACE = 0.5  # seconds that a replica, which drops what is late by itself, gets to answer the rest
-_PAUSE = 0.1  # seconds before a call is tried again, in which Serve learns which replica died
+_GRACE = 0.5  # seconds beyond the deadline: a replica drops late items by itself and answers the others
+_PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
 
 
 class Response(Protocol):
-    """What is used of ``ray.serve.handle.DeploymentResponse``."""
+    """The part of ``ray.serve.handle.DeploymentResponse`` that is used here."""
 
     def __await__(self) -> Any: ...
 
@@ -40,10 +40,10 @@ class HandleEngine:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
-            records: more are shared out among several calls, so among replicas.
+            records: of one call; more records go to several calls, and so to several replicas.
         """
         self._planner, self._generator, self._records = planner, generator, records
-        self._wrote = False  # a generator answered: its loading is over
+        self._wrote = False  # whether a generator has answered, so has loaded its bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
@@ -67,7 +67,7 @@ class HandleEngine:
         return await self._shared_out(call, bare, seconds)
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
-        """What is served.
+        """The served model.
 
         Raises:
             EngineError: no planner answers within `seconds`.
@@ -78,9 +78,10 @@ class HandleEngine:
         return card
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
-        """What is served, once a planner answers, and a generator has.
+        """The served model, once a planner and a generator have answered.
 
-        Generators are not asked again after that: the endpoint stays ready while they are busy or scaled to zero.
+        Generators are asked only until one has answered: the endpoint stays ready while they are busy or scaled to
+        zero.
 
         Raises:
             EngineError: one of them does not answer within `seconds`.
@@ -116,7 +117,7 @@ class HandleEngine:
     async def _shared_out(
         self, work: Callable[[Sequence[T], float], Awaitable[list[A | Failure]]], items: Sequence[T], seconds: float
     ) -> list[A | Failure]:
-        """The answers of several calls at once, in the order of the items; cancelled together."""
+        """The answers of several concurrent calls, in the order of the items; cancelled together."""
         until = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
@@ -126,13 +127,13 @@ class HandleEngine:
         return [answer for task in tasks for answer in task.result()]
 
     async def _answers(self, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
-        """An answer for each of n records: those of the call, or n times why it failed."""
+        """An answer for each of n records: those of the call, or its failure n times."""
         result = await self._call(call, until)
         return [result] * n if isinstance(result, Failure) else result.found()
 
     async def _call(self, call: Callable[[float], Response], until: float) -> Any:
-        """What the call gives, or a Failure; a call that a dying replica took with it is made again, once."""
-        for again in (True, False):
+        """The result of the call, or a Failure; a call that was lost with its replica is retried once."""
+        for may_retry in (True, False):
             left = until - _now()
             if left <= 0:
                 break
@@ -142,7 +143,7 @@ class HandleEngine:
                 break
             except Exception as error:
                 failure = _failure(error)
-                if failure.code != "lost" or not again:
+                if failure.code != "lost" or not may_retry:
                     return failure
                 _log.warning("a replica was lost (%s); trying again", type(error).__name__)
             await asyncio.sleep(min(_PAUSE, max(until - _now(), 0)))
@@ -150,11 +151,11 @@ class HandleEngine:
 
 
 async def _within(response: Response, seconds: float) -> Any:
-    """Awaits a response, and cancels the request if its time is over or its caller is cancelled.
+    """Awaits a response, and cancels the request at the deadline or when its caller is cancelled.
 
     Raises:
-        TimeoutError: its time was over.
-        TaskCancelledError: the replica cancelled it, for which Serve raises the same as for a cancelled caller.
+        TimeoutError: the deadline passed.
+        TaskCancelledError: the replica cancelled it; Serve raises the same as for a cancelled caller.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -180,7 +181,7 @@ def _bare_job(job: Job) -> Job:
 
 
 def _bare(record: Record) -> Record:
-    """The record without what no replica looks at, so that it is not sent."""
+    """The record without the parts that no replica reads, so that they are not sent."""
     return Record(record.id, record.triples) if record.references or record.category else record
 
 
@@ -189,7 +190,7 @@ def _now() -> float:
 
 
 def _failure(error: Exception) -> Failure:
-    """What is said of the records of a call that Serve raised this for."""
+    """The failure of the records of a call for which Serve raised `error`."""
     from ray import exceptions
     from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 

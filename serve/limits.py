@@ -1,4 +1,4 @@
-"""What a request may cost before it is worked on: the size of its body, and the number of requests at once."""
+"""Limits before a request is processed: the size of its body, and the number of concurrent requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agggen_platform.serving.config import LimitsConfig
 from serve.errors import Problem
 
 PIECE_BYTES = 64 << 10
-"""A stream's body is handed on in pieces of at most this size."""
+"""The largest piece of a stream's body."""
 
 
 class Admission:
-    """A FastAPI dependency: at most `queue` requests at once, streams too; further ones get 429 immediately.
+    """A FastAPI dependency: at most `queue` concurrent requests, streams included; further ones get 429 immediately.
 
     Closed before its replica stops: new requests get 503, and `close` returns when the last one has its answer.
     """
@@ -80,18 +80,18 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
 
 
 class StreamBuffer:
-    """Counts the bytes of all streams' bodies that wait in this process."""
+    """Counts the unread bytes of all streams in this process."""
 
     def __init__(self, limits: LimitsConfig) -> None:
         self.limits, self.waiting = limits, 0
 
 
 class StreamBody:
-    """The body of a stream, received ahead of the work on it.
+    """The body of a stream, which is received ahead of its processing.
 
-    Serve receives whatever a client sends, however slowly it is worked on. So bodies are counted as they arrive: one of
-    more than `limits.stream_bytes` ends with 413, and when all streams together hold `limits.stream_buffer_bytes`, the
-    stream that brings more ends with 429.
+    Serve receives as fast as a client sends, whatever the speed of processing. So bytes are counted as they arrive: a
+    body of more than `limits.stream_bytes` ends with 413; when all streams together hold `limits.stream_buffer_bytes`
+    unread bytes, the stream that sends more ends with 429.
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
@@ -138,7 +138,7 @@ class StreamBody:
                 return
 
     def close(self) -> None:
-        """Drops what was not read."""
+        """Drops the unread bytes."""
         self._drop(len(self._data))
 
     def _drop(self, size: int) -> None:

@@ -1,6 +1,6 @@
-"""What Ray exports to Prometheus about a replica.
+"""Metrics of a replica that Ray exports to Prometheus.
 
-Serve itself counts and times requests. These metrics add what became of records, and what batches cost. Ray adds the
+Serve itself counts and times requests. These metrics add the outcomes of records and the cost of batches. Ray adds the
 tags `application`, `deployment` and `replica`.
 """
 
@@ -40,11 +40,11 @@ class Meters:
         )
 
     def queue(self, waiting: int) -> None:
-        """`waiting` records are left in the queue."""
+        """Sets the number of waiting records."""
         self._queue.set(waiting)
 
     def batch(self, work: str, records: int, waited: float, worked: float) -> None:
-        """A batch was done: its records, the seconds its oldest record waited, the seconds of work."""
+        """Counts a finished batch: its records, the seconds its oldest record waited, the seconds of work."""
         tags = {"work": work}
         self._batch_records.observe(records, tags=tags)
         self._worked_on.inc(records, tags=tags)
@@ -53,14 +53,14 @@ class Meters:
         self._worked.observe(max(worked, 1e-9), tags=tags)
 
     def request(self, route: str, outcomes: Mapping[str, int], problem: str) -> None:
-        """A request was answered: its records by outcome, and the code of its problem, if it had one."""
+        """Counts an answered request: its records by outcome, and the code of its problem, if any."""
         for outcome, records in outcomes.items():
             self._outcomes.inc(records, tags={"route": route, "outcome": outcome})
         if problem:
             self._problems.inc(tags={"code": problem})
 
     def bundle(self, fingerprint: str, address: str) -> None:
-        """The replica serves this bundle; to be repeated, as Ray forgets gauges that are not set."""
+        """Names the served bundle; to be repeated, since Ray drops gauges that are not set again."""
         self._bundle.set(1, tags={"fingerprint": fingerprint, "address": address})
 
 

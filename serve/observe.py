@@ -1,7 +1,6 @@
-"""A request's id, its line in the log, and what becomes of it in the metrics.
+"""Request ids, the access log, and metrics of requests.
 
-Logs hold no key, no query string and nothing of what was asked and answered. An unknown path is logged and counted as
-``other``.
+Logs hold no key, query string, record or text. An unknown path is logged and counted as ``other``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _CLIENT_WENT_AWAY = 499
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What the log and the metrics say about a request."""
+    """The facts about a request that log and metrics hold."""
 
     id: str = "-"
     caller: str = ""  # the key's name; empty: no keys are asked for
@@ -52,7 +51,7 @@ _current: ContextVar[RequestInfo | None] = ContextVar("current_request", default
 
 
 def current_request() -> RequestInfo:
-    """The request that is being answered; one without an id outside of requests."""
+    """The current request; outside of requests one without an id."""
     return _current.get() or RequestInfo()
 
 
@@ -99,9 +98,9 @@ def set_up_logging(log: LogConfig, stream: TextIO | None = None, **constant: str
 
 
 class RequestContext:
-    """ASGI middleware: gives a request its id, logs and counts it, and answers what nobody handled with a 500.
+    """ASGI middleware: assigns request ids, logs and counts requests, and answers unhandled errors with 500.
 
-    The client's X-Request-Id is taken where it is 1 to 128 letters, digits and ``._:-``; the answer has it again.
+    The client's X-Request-Id is used if it is 1 to 128 letters, digits and ``._:-``; the answer repeats it.
     """
 
     def __init__(

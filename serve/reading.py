@@ -1,4 +1,4 @@
-"""Bodies of requests, parsed into raw records (JSON objects) that are not yet checked.
+"""Parses bodies of requests into raw records (JSON objects), which are validated later.
 
 JSON is parsed strictly: UTF-8, no NaN or Infinity, no number beyond a double, no duplicate key in an object. CSV is
 that of `agggen.corpora.delimited`, a triple a row.
@@ -25,7 +25,7 @@ NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 
 _THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that other requests go on
-_MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python makes them while no other thread runs
+_MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python creates them while holding its lock
 
 
 def media_type(request: Request, supported: tuple[str, ...]) -> str:
@@ -45,7 +45,7 @@ def media_type(request: Request, supported: tuple[str, ...]) -> str:
 
 
 async def parsed(data: bytes, what: str = "the body") -> Any:
-    """As `parse_json`, without holding up the event loop."""
+    """As `parse_json`, without blocking the event loop."""
     return parse_json(data, what) if len(data) < _THREAD_BYTES else await asyncio.to_thread(parse_json, data, what)
 
 
@@ -59,7 +59,7 @@ def utf8(data: bytes, what: str) -> str:
 
 
 def parse_json(data: bytes, what: str = "the body") -> Any:
-    """The value of strict JSON; raises Problem with the position of what is not."""
+    """The value of strict JSON; raises Problem with the position of the first error."""
     if data.count(b"[") + data.count(b"{") > _MOST_CONTAINERS:
         raise Problem("too-large", f"{what} has more than {_MOST_CONTAINERS} lists and objects")
     text = utf8(data, what)
@@ -81,12 +81,12 @@ class _NotStrict(Exception):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise _NotStrict(f"an object has the key {twice!r:.80} twice")
-    return found
+    return members
 
 
 def _refused(name: str) -> Any:
@@ -101,7 +101,7 @@ def _finite(digits: str) -> float:
 
 
 def check_unicode(value: Any) -> None:
-    """Raises Problem with the path of a string that holds half of a surrogate pair: no answer could quote it."""
+    """Raises Problem with the path of a string that holds a lone surrogate: no answer could quote it."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -111,7 +111,7 @@ def check_unicode(value: Any) -> None:
 
 
 def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The paths of strings that no UTF-8 can hold, printable."""
+    """The paths of strings that cannot be encoded in UTF-8, printable."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         yield printable(".".join(path))
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -121,7 +121,7 @@ def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def parse_csv(data: bytes) -> list[Mapping[str, Any] | Problem]:
-    """The raw records of a table, or the problem of one; raises Problem if there are none."""
+    """The raw records of a table, or the Problem of an invalid one; raises Problem for a table without records."""
     records: list[Mapping[str, Any] | Problem] = []
     rejected: set[str] = set()
     try:

@@ -1,4 +1,4 @@
-"""What a planner and a generator share: loading a bundle, testing it before it answers, and staying healthy."""
+"""What planners and generators share: loading a bundle, its self-test, and health checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Served:
 
 
 def log_as_replica(log: LogConfig) -> None:
-    """JSON lines from here on, where this process is a replica of Ray Serve; elsewhere the log is its owner's."""
+    """Logs JSON lines if this process is a replica of Ray Serve; else logging stays as it is."""
     if replica := replica_id():
         set_up_logging(log, replica=replica)
 
@@ -65,12 +65,12 @@ def load(address: str, expected: str | None, config: ReplicaConfig) -> Served:
 async def check(batcher: Batcher[Any, Any], test: Callable[[], Sequence[str]], longest: float) -> None:
     """Passes if the replica works.
 
-    Records that fail unexpectedly do not count against it unless its self-test fails too: then its device may be lost,
-    and another process may do better.
+    Unexpected failures of records count only if the self-test fails too: then the device may be lost, and another
+    process may work.
 
     Args:
-        batcher: where the replica's work is done.
-        test: the self-test, which lists what fails; runs in the batches' thread, and only on suspicion.
+        batcher: of the replica.
+        test: the self-test, which lists its failures; it runs in the batcher's thread, after several failed records.
         longest: seconds after which a batch counts as stuck.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who may ask: API keys; without them only this machine, and no scripts of other web pages."""
+"""Access: API keys; without keys only this machine, and no scripts of other web pages."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from serve.observe import current_request
 
 _log = logging.getLogger("agggen.serve")
 
-_LONGEST_KEY = 512  # bytes of a credential that are looked at
-_RELOAD_SECONDS = 1.0  # between looks at the file
+_LONGEST_KEY = 512  # bytes; longer credentials are invalid
+_RELOAD_SECONDS = 1.0  # between checks of the file
 
 
 class KeyRing:
     """The keys of a file, read again when it changes.
 
-    When the file becomes unreadable or malformed, the last good keys stay valid and the log says so. A file without any
-    key shuts everybody out.
+    While the file is unreadable or malformed, the last valid keys stay in use and the log says so. A file without keys
+    refuses every request.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class KeyRing:
         self._looked = clock()
 
     def name_of(self, credential: bytes) -> str | None:
-        """The name of the key, None if it is not valid. Takes as long for every credential of the same length."""
+        """The name of the key, None if it is invalid; in constant time for credentials of the same length."""
         self._look()
         if len(credential) > _LONGEST_KEY:
             return None
-        given, today = hashlib.sha256(credential).digest(), self._today()
-        found = None
-        for key in self._keys:  # all keys: the time must not tell which one matched
-            same = hmac.compare_digest(key.sha256, given)
-            found = key if same else found
-        if found is None or (found.last_day is not None and found.last_day < today):
+        hashed, today = hashlib.sha256(credential).digest(), self._today()
+        match = None
+        for key in self._keys:  # all keys: the time must not reveal which one matched
+            same = hmac.compare_digest(key.sha256, hashed)
+            match = key if same else match
+        if match is None or (match.last_day is not None and match.last_day < today):
             return None
-        return found.name
+        return match.name
 
     def _look(self) -> None:
         now = self._clock()
@@ -106,7 +106,7 @@ HEADER = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
 class KeyCheck:
-    """A FastAPI dependency: asks for a key, and notes its name."""
+    """A FastAPI dependency: requires a key and records its name for the log."""
 
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
@@ -160,7 +160,7 @@ class LocalCheck:
 
 
 def access_check(config: ServeConfig) -> KeyCheck | LocalCheck:
-    """The dependency that decides who may ask.
+    """The access check of a configuration, as a FastAPI dependency.
 
     Raises:
         ConfigError: the endpoint can be reached from other machines without keys, or its keys cannot be read.

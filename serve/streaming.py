@@ -1,11 +1,10 @@
-"""NDJSON in, NDJSON out: an answer a line in the order of the records, however many there are.
+"""NDJSON in, NDJSON out: one answer a line in the order of the records, for any number of records.
 
-Records that have arrived are sent to the engine several at a time. At most `limits.window` records are worked on or
-have an answer that the client has not taken; no further one is begun until it takes some. What the client sends
-meanwhile waits in a `serve.limits.StreamBody`.
+Records are sent to the engine in batches as they arrive. At most `limits.window` records are in progress or have an
+answer that the client has not read; meanwhile the client's bytes wait in a `serve.limits.StreamBody`.
 
-The last line is ``{"status": "end", "records", "ok", "errors"}``, with an ``error`` where the rest of the input was not
-read: a stream without it was cut off. A client that goes away cancels the work.
+The last line is ``{"status": "end", "records", "ok", "errors"}``, with an ``error`` if the rest of the input was not
+read. A stream without it was cut off. A disconnected client cancels the work.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _log = logging.getLogger("agggen.serve")
 
 
 async def line_groups(body: AsyncIterator[bytes], most: int) -> AsyncIterator[list[bytes | Problem]]:
-    """The lines of a body that are not blank, those of a chunk together; a Problem for one over `most` bytes."""
+    """The non-blank lines of a body, grouped by chunk; a Problem for a line of more than `most` bytes."""
     rest = bytearray()
     skipping = False
 
@@ -62,7 +61,7 @@ async def line_groups(body: AsyncIterator[bytes], most: int) -> AsyncIterator[li
 
 
 class Stream(Response):
-    """The answer to a stream of records; the request is read while the answer is sent."""
+    """The response to a stream of records; the request is read while the response is sent."""
 
     media_type = NDJSON
 
@@ -104,7 +103,7 @@ class Stream(Response):
             self._body.close()
 
     async def _read(self) -> None:
-        """Reads and begins records until there are no more, or a Problem stops it."""
+        """Reads records and starts their work until the end of the input or a Problem."""
         groups = line_groups(self._body.pieces(), self._limits.line_bytes)
         coming: asyncio.Future[list[bytes | Problem] | None] | None = None
         entries: list[Entry] = []

@@ -14,8 +14,6 @@ from hypothesis import settings
 from tests.file_server import Files, serving
 from tests.s3_faults import FaultyS3
 
-pytest_plugins = ["tests.chaos.report"]  # prints what tests observed of the faults that they injected
-
 # A busy machine may stall; Hypothesis must not take that for a failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

@@ -68,8 +68,8 @@ def make(state: Path, owner: int) -> list[Path]:
         path.mkdir(mode=0o700, exist_ok=True)
         os.chown(path, owner, owner)
         path.chmod(mode)
-    made = []
-    for name, content in _contents(lambda other: (folder / other).read_text(encoding="utf-8")).items():
+    created = []
+    for name, content in _contents(lambda file: (folder / file).read_text(encoding="utf-8")).items():
         path = folder / name
         if path.exists():
             continue
@@ -79,8 +79,8 @@ def make(state: Path, owner: int) -> list[Path]:
             os.fchown(file.fileno(), owner, owner)
             file.write(content())
         part.rename(path)
-        made.append(path)
-    return made
+        created.append(path)
+    return created
 
 
 def main() -> None:
@@ -90,12 +90,12 @@ def main() -> None:
     parser.add_argument("--owner", type=int, default=USER, help=f"user and group of the files [default: {USER}]")
     options = parser.parse_args()
     try:
-        made = make(options.state, options.owner)
+        created = make(options.state, options.owner)
     except PermissionError as error:
         sys.exit(f"{error.filename or options.state}: {error.strerror}. Run this as root: only root gives files away.")
-    for path in made:
+    for path in created:
         print(f"made {path}")
-    if not made:
+    if not created:
         print(f"nothing was missing in {options.state}")
 
 

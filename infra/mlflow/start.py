@@ -50,10 +50,10 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
     Raises:
         StartError: a secret or setting is missing or wrong; says which, and what would be right.
     """
-    given = [argument.partition("=")[0] for argument in arguments]
-    if chosen := [name for name in given if name in _OURS]:
+    names = [argument.partition("=")[0] for argument in arguments]
+    if chosen := [name for name in names if name in _OURS]:
         raise StartError(f"{', '.join(chosen)} is decided here: accounts are on, with one worker, artifacts through us")
-    if "--allowed-hosts" not in given:
+    if "--allowed-hosts" not in names:
         raise StartError("--allowed-hosts is missing: the names that this server is called by, like 'localhost:*'")
     if any("*" in value.split(",") for value in _values(arguments, "--allowed-hosts")):
         raise StartError("--allowed-hosts '*' would let any web page in by a name of its own; name the hosts")
@@ -97,7 +97,7 @@ def prepare(arguments: Sequence[str], env: Mapping[str, str], folder: Path) -> t
 def _values(arguments: Sequence[str], option: str) -> list[str]:
     """The values of an option, given as ``option value`` or ``option=value``."""
     apart = [after for before, after in pairwise(arguments) if before == option]
-    return apart + [each.partition("=")[2] for each in arguments if each.startswith(f"{option}=")]
+    return apart + [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
 
 
 def _required(env: Mapping[str, str], name: str, example: str) -> str:

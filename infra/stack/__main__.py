@@ -31,7 +31,6 @@ _STATE = Path(".stack")
 
 Folder = Annotated[Path, typer.Option("--state", help="The stack's folder: data, passwords, logs.")]
 Ray = Annotated[bool, typer.Option("--ray", help="Also start a Ray head, with a token.")]
-Prometheus = Annotated[bool, typer.Option("--prometheus", help="Also start Prometheus.")]
 FreePorts = Annotated[bool, typer.Option("--free-ports", help="Use ports that are free now.")]
 Ports = Annotated[
     list[str] | None, typer.Option("--port", metavar="NAME=NUMBER", help=f"Can be repeated: {', '.join(PORTS)}.")
@@ -73,12 +72,11 @@ def _default(context: typer.Context) -> None:
 def up(
     state: Folder = _STATE,
     ray: Ray = False,
-    prometheus: Prometheus = False,
     port: Ports = None,
     free_ports: FreePorts = False,
 ) -> None:
     """Start the stack and keep it until Ctrl-C. A part that dies ends all, with the end of its log."""
-    with _running(state, _settings(ray, prometheus, port, free_ports)) as (stack, supervisor):
+    with _running(state, _settings(ray, port, free_ports)) as (stack, supervisor):
         _console.print(f"The stack is up. In another shell:  source {stack.state.env_file}")
         supervisor.watch()
 
@@ -88,12 +86,11 @@ def run(
     command: Annotated[list[str], typer.Argument(help="What to run; put -- before it.")],
     state: Folder = _STATE,
     ray: Ray = False,
-    prometheus: Prometheus = False,
     port: Ports = None,
     free_ports: FreePorts = False,
 ) -> None:
     """Start the stack, run a command with its environment, and end the stack; the exit status is the command's."""
-    with _running(state, _settings(ray, prometheus, port, free_ports)) as (stack, supervisor):
+    with _running(state, _settings(ray, port, free_ports)) as (stack, supervisor):
         try:
             process = subprocess.Popen(command, env=os.environ | stack.environment)
         except OSError as error:
@@ -119,17 +116,17 @@ def down(state: Folder = _STATE) -> None:
         time.sleep(0.1)
 
 
-def _settings(ray: bool, prometheus: bool, given: list[str] | None, free: bool) -> dict[str, Any]:
+def _settings(ray: bool, options: list[str] | None, free: bool) -> dict[str, Any]:
     """The arguments of `Stack`; ports that are given take precedence over free ones."""
     ports = free_ports() if free else dict(PORTS)
-    for option in given or ():
+    for option in options or ():
         name, _, number = option.partition("=")
         if name not in PORTS or not number.isdecimal() or not 0 < int(number) < 65536:
             raise RefusedError(f"--port {option}: NAME is one of {', '.join(PORTS)}, NUMBER is from 1 to 65535")
         ports[name] = int(number)
     if len(set(ports.values())) < len(ports):
         raise RefusedError(f"each part needs a port of its own, not {ports}")
-    return {"ports": ports, "ray": ray, "prometheus": prometheus}
+    return {"ports": ports, "ray": ray}
 
 
 def main() -> None:

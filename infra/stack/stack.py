@@ -16,13 +16,12 @@ from infra.stack.mlflow_server import MlflowServer
 from infra.stack.part import HOST, Part, is_free
 from infra.stack.postgres import Postgres
 from infra.stack.processes import Child
-from infra.stack.prometheus import Prometheus
 from infra.stack.ray_head import RayHead
 from infra.stack.s3 import S3
 from infra.stack.state import State
 
 PORTS = {
-    **{"postgres": 15432, "s3": 9000, "mlflow": 5000, "prometheus": 9090},
+    **{"postgres": 15432, "s3": 9000, "mlflow": 5000},
     **{"ray": 8265, "ray-cluster": 6379, "ray-client": 10001, "ray-agent": 52365},
 }
 _PAUSE = 0.2
@@ -40,7 +39,7 @@ def free_ports() -> dict[str, int]:
 class Stack:
     """The parts in the order in which they start, and the environment of their clients."""
 
-    def __init__(self, state: State, ports: Mapping[str, int], ray: bool, prometheus: bool) -> None:
+    def __init__(self, state: State, ports: Mapping[str, int], ray: bool) -> None:
         """Generates the passwords on the first start; starts nothing."""
         self.state = state
         secrets = state.read()["secrets"]
@@ -53,8 +52,6 @@ class Stack:
             head = RayHead(ports, state, secrets, self.environment)
             self.parts.append(head)
             self.environment |= head.environment()
-        if prometheus:
-            self.parts.append(Prometheus(ports["prometheus"], state))
 
 
 class Supervisor:

@@ -62,7 +62,7 @@ METRICS = (
     _metric("job_items", "counter", "kind run item", "Rows by their outcome, as the run log names it."),
     _metric("job_shards", "gauge", "kind run", "Shards of the job."),
     _metric("job_shards_left", "gauge", "kind run", "Shards that are not done."),
-    _metric("job_shards_again", "counter", "kind run", "How often a shard was retried after its worker died."),
+    _metric("job_shard_retries", "counter", "kind run", "How often a shard was retried after its worker died."),
     _metric("job_work_seconds", "counter", "kind run", "Working time of all workers."),
     _metric("job_shard_timestamp_seconds", "gauge", "kind run", "Unix time when a shard was last done."),
     _metric("job_duplicates", "gauge", "kind run", "Records with the id of an earlier record of the input."),
@@ -183,7 +183,7 @@ class ShardsMeter(JobMetrics):
         if done.found:
             return
         self.set("job_shard_timestamp_seconds", time.time())
-        self.add("job_shards_again", done.retries)
+        self.add("job_shard_retries", done.retries)
         self.add("job_work_seconds", done.seconds)
         for item, count in done.counts.numbers().items():
             self.add("job_items", count, item=item)

@@ -27,7 +27,6 @@ For each way that Serve's proxy can run (`http.proxy`), one after another:
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import multiprocessing
 import os
@@ -38,7 +37,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ from untrained import PRESETS, development_records, save_untrained
 from agggen.bundle import load_bundle
 from agggen.generation.generator import Generator
 from agggen.records import Record
-from agggen_platform.client import AsyncClient, GenerateOptions
+from agggen_platform.client import Client
 
 BLOCK = 256  # records of a call of the library, as `agggen generate` makes them
 BATCH = 64  # records of a request
@@ -173,37 +174,26 @@ def noop(port: int, proxy: str) -> None:
 # --- the endpoint ----------------------------------------------------------------------------------------------------
 
 
-Ask = Callable[[AsyncClient, list[dict[str, Any]]], Any]
-OPTIONS: GenerateOptions = {}
+Ask = Callable[[Client, list[dict[str, Any]]], int]
 
 
-async def by_stream(client: AsyncClient, records: list[dict[str, Any]]) -> int:
-    return sum([answer["status"] == "ok" async for answer in client.stream(records, **OPTIONS)])
+def by_stream(client: Client, records: list[dict[str, Any]]) -> int:
+    return sum(answer["status"] == "ok" for answer in client.stream(records))
 
 
-async def by_batches(client: AsyncClient, records: list[dict[str, Any]]) -> int:
-    """Four requests at a time."""
-    batches = iter([records[start : start + BATCH] for start in range(0, len(records), BATCH)])
-
-    async def work() -> int:
-        done = 0
-        for batch in batches:
-            done += sum(answer["status"] == "ok" for answer in await client.generate(batch, **OPTIONS))
-        return done
-
-    return sum(await asyncio.gather(*(work() for _ in range(BATCHES))))
+def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
+    """`BATCHES` requests at a time."""
+    batches = [records[start : start + BATCH] for start in range(0, len(records), BATCH)]
+    with ThreadPoolExecutor(BATCHES) as pool:
+        return sum(answer["status"] == "ok" for answers in pool.map(client.generate, batches) for answer in answers)
 
 
 def asked(ask: Ask, url: str, records: Sequence[Record], at_once: int, server: psutil.Process) -> tuple[float, float]:
     """Seconds by the clock and of the server's processors until every record has its text."""
     parts = [[record.as_dict() for record in records[start::at_once]] for start in range(at_once)]
-
-    async def all_of_them() -> int:
-        async with AsyncClient(url, timeout=600, deadline=3600) as client:
-            return sum(await asyncio.gather(*(ask(client, part) for part in parts)))
-
     cpu, begin = cpu_of(server), time.perf_counter()
-    done = asyncio.run(all_of_them())
+    with Client(url, timeout=600, deadline=3600) as client, ThreadPoolExecutor(at_once) as pool:
+        done = sum(pool.map(partial(ask, client), parts))
     seconds = time.perf_counter() - begin
     if done != len(records):
         raise SystemExit(f"{done} of {len(records)} records have a text")

@@ -15,7 +15,6 @@ from agggen_platform.segmentation.job import segment
 from agggen_platform.storage.bundles import put_bundle
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.chaos.full_disk import digests, on_small_disk
-from tests.chaos.report import Observed
 from tests.integration.segment_jobs import HERE, write_corpus
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import write_corpus as write_toy
@@ -60,10 +59,7 @@ def result_of(results: dict[str, Any], name: str) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.fault("bulk: the disk is full")
-def test_bulk_generation(
-    results: dict[str, Any], bundle: Path, source: Path, tmp_path: Path, observed: Observed
-) -> None:
+def test_bulk_generation(results: dict[str, Any], bundle: Path, source: Path, tmp_path: Path) -> None:
     job = result_of(results, "bulk")
     for failure in job["failures"]:
         assert not {"manifest.json", "report.json"} & set(failure["files"])
@@ -73,35 +69,25 @@ def test_bulk_generation(
     model = open_model(str(bundle))
     generate(model, str(source), str(tmp_path), here(model))
     assert job["published"] == digests(published(tmp_path))
-    observed(
-        f"full after {parts[0]} shards, and after all {parts[1]}: nothing published, all kept; then the same bytes"
-    )
 
 
-@pytest.mark.fault("segmentation: the cache is damaged or has no room")
-def test_segmentation_with_a_cache_without_room(
-    results: dict[str, Any], corpus: Path, tmp_path: Path, observed: Observed
-) -> None:
+def test_segmentation_with_a_cache_without_room(results: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     job = result_of(results, "segmentation")
     undisturbed = segment(str(corpus), str(tmp_path), HERE)
     assert job["splits"] == {name: split.fingerprint for name, split in undisturbed.splits.items()}
     assert job["cache_errors"] > 0
-    observed(f"the same facts without it; {job['cache_errors']} errors counted")
 
 
-@pytest.mark.fault("training: the disk is full")
-def test_training(results: dict[str, Any], observed: Observed) -> None:
+def test_training(results: dict[str, Any]) -> None:
     job = result_of(results, "training")
     for failure in job["failures"]:
         assert not [file for file in failure["files"] if file.startswith("bundle/")]
     store, temporary = (failure["update"] for failure in job["failures"])
     assert 1 <= store <= 3 and store <= temporary <= 5, "the last checkpoints that there was room for"
     assert (job["trained"], job["same"]) == (True, True)
-    observed(f"ended with exit code 5, updates {store} and {temporary} kept; with room again the same bundle")
 
 
-@pytest.mark.fault("tracking: the run log's disk is full")
-def test_a_run_log(results: dict[str, Any], observed: Observed) -> None:
+def test_a_run_log(results: dict[str, Any]) -> None:
     run = result_of(results, "tracking")
     assert run["slowest"] < 5
     (lost,) = (message for message in run["messages"] if "misses parts of this run" in message)
@@ -114,14 +100,11 @@ def test_a_run_log(results: dict[str, Any], observed: Observed) -> None:
     # The line after the room came back may still end one that was cut off, and is whole all the same.
     assert steps[-200:] == after
     assert run["ends"] == ["FINISHED"]
-    observed(f"{len(missed)} of 200 points missing from the full third, reported once; the others whole and in order")
 
 
-@pytest.mark.fault("bundles: there is no room for the copy")
-def test_the_copy_of_a_bundle(bundle: Path, s3: str, tmp_path: Path, observed: Observed) -> None:
+def test_the_copy_of_a_bundle(bundle: Path, s3: str, tmp_path: Path) -> None:
     put_bundle(bundle, f"{s3}/b")
     job = result_of(on_small_disk(tmp_path, {"bundle_copy": [f"{s3}/b"]}), "bundle_copy")
     (failure,) = job["failures"]
     assert "AGGGEN_CACHE" in failure["message"] or "make room" in failure["message"]
     assert job["fingerprint"] == fingerprint(bundle)
-    observed("an error that names the folder; no half copy; with room again it was fetched")

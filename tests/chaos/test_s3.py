@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import here, published, some_records, write_jsonl
-from tests.chaos.report import Observed
 from tests.s3_faults import FaultyS3
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
@@ -49,13 +47,6 @@ def trouble(store: FaultyS3, *paths: str) -> int:
     return store.pending
 
 
-def recovered(call: Callable[[], object]) -> float:
-    """Seconds that `call` takes."""
-    begin = time.monotonic()
-    call()
-    return time.monotonic() - begin
-
-
 # --- training -------------------------------------------------------------------------------------------------------
 
 
@@ -77,16 +68,14 @@ def config(local: JobConfig, s3: str) -> JobConfig:
     return replace(local, storage=replace(local.storage, url=f"{s3}/runs"))
 
 
-@pytest.mark.fault("training: S3 answers 500 or 503, or breaks off")
 def test_training_outlasts_faults_that_pass(
-    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path, observed: Observed
+    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     paths = ("encoder.json", "baseline/step-", "baseline/latest.json", "joint/step-", "bundle/weights", "run.json")
     count = trouble(faulty_s3, *paths)
     done = train_job(config, "r", runs_dir=tmp_path)
     assert fingerprint(done.path) == trained
     assert count - faulty_s3.pending >= 2 * len(paths), "the faults were not met"
-    observed(f"{count - faulty_s3.pending} requests failed; same bundle")
 
 
 def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **where: object) -> AggGenError:
@@ -105,36 +94,33 @@ def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **
     return caught.value
 
 
-def went_on(config: JobConfig, runs: Path, trained: str, observed: Observed) -> None:
+def went_on(config: JobConfig, runs: Path, trained: str) -> None:
     """The same call, when the store is well, ends in the bundle of an undisturbed run."""
     saved = CheckpointStore(Folder(f"{config.storage.url}/r/checkpoints")).restore("baseline", runs / "restored")
     assert saved is not None
     news: list[TrainingEvent] = []
-    seconds = recovered(lambda: train_job(config, "r", runs_dir=runs, show=news.append))
+    train_job(config, "r", runs_dir=runs, show=news.append)
     first = next(one.step for one in news if one.kind == "log")  # an evaluation may be told of again before
     assert first == saved.step + 1, "it went on from the last checkpoint"
     assert fingerprint(get_bundle(f"{config.storage.url}/r/bundle")) == trained
-    observed(f"an error; update {saved.step} was kept; the same call went on to the same bundle", seconds)
 
 
-@pytest.mark.fault("training: S3 refuses (403)")
 def test_training_that_is_refused_goes_on_when_it_may(
-    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path, observed: Observed
+    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     error = cut_short(config, tmp_path, faulty_s3, "403", -1)
     with pytest.raises(StorageError, match=REFUSED):
         raise error
-    went_on(config, tmp_path, trained, observed)
+    went_on(config, tmp_path, trained)
 
 
-@pytest.mark.fault("training: S3 keeps half of a checkpoint")
 def test_training_never_goes_on_from_half_a_checkpoint(
-    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path, observed: Observed
+    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     error = cut_short(config, tmp_path, faulty_s3, "short upload", method="PUT", path="baseline/step-")
     with pytest.raises(StorageError, match=r"step-\d+-\w+\.safetensors did not arrive as it was sent"):
         raise error
-    went_on(config, tmp_path, trained, observed)
+    went_on(config, tmp_path, trained)
 
 
 # --- bulk generation ------------------------------------------------------------------------------------------------
@@ -157,9 +143,8 @@ def undisturbed(model: Model, source: str, tmp_path_factory: pytest.TempPathFact
     return published(out)
 
 
-@pytest.mark.fault("bulk: S3 answers 500 or 503, or breaks off")
 def test_bulk_generation_outlasts_faults_that_pass(
-    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
+    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3
 ) -> None:
     paths = ("out/texts/000001", "out/texts/000003", ".work/texts/000002", "manifest.json", "input/")
     count = trouble(faulty_s3, *paths)
@@ -168,12 +153,10 @@ def test_bulk_generation_outlasts_faults_that_pass(
     assert failed >= 2 * len(paths), "the faults were not met"
     faulty_s3.heal()
     assert published(f"{s3}/out") == undisturbed
-    observed(f"{failed} requests failed; same bytes")
 
 
-@pytest.mark.fault("bulk: S3 refuses (403)")
 def test_bulk_generation_that_is_refused_goes_on_when_it_may(
-    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3, observed: Observed
+    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3
 ) -> None:
     out = f"{s3}/out"
     with pytest.raises(StorageError, match=REFUSED):
@@ -187,16 +170,14 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
     faulty_s3.heal()
     assert not published(out)
     found: list[int] = []
-    seconds = recovered(lambda: generate(model, source, out, here(model), progress=lambda now: found.append(now.found)))
+    generate(model, source, out, here(model), progress=lambda now: found.append(now.found))
     assert found[-1] == 3
     assert published(out) == undisturbed
-    observed("nothing published; the same call found 3 of 6 shards and wrote the same bytes", seconds)
 
 
-@pytest.mark.fault("bulk: S3 keeps half of a file")
 @pytest.mark.parametrize("file", ["out/texts/000002", "out/rejects/000005"])
 def test_bulk_generation_never_publishes_half_a_file(
-    file: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path, observed: Observed
+    file: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     *records, first = [*some_records(43), *some_records(1)]
     source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
@@ -207,36 +188,26 @@ def test_bulk_generation_never_publishes_half_a_file(
     with pytest.raises(StorageError, match=r"the texts in s3://.*/out did not arrive as they were sent, so manifest"):
         generate(model, source, out, settings)
     assert not published(out)
-    seconds = recovered(lambda: generate(model, source, out, settings))
+    generate(model, source, out, settings)
     assert published(out) == published(tmp_path / "undisturbed")
-    observed("an error and no manifest; the same call wrote the same bytes", seconds)
 
 
 # --- bundles --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault("bundles: S3 answers 500 or 503, or breaks off")
-def test_a_bundle_is_fetched_whole_through_faults_that_pass(
-    model: Model, s3: str, faulty_s3: FaultyS3, observed: Observed
-) -> None:
+def test_a_bundle_is_fetched_whole_through_faults_that_pass(model: Model, s3: str, faulty_s3: FaultyS3) -> None:
     put_bundle(Path(model.address), f"{s3}/b")
     faulty_s3.heal()
     for path in ("b/manifest.json", "b/weights", "b/vocabulary"):
         for kind in ("500", "503", "reset", "cut answer"):
             faulty_s3.inject(kind, method="GET", path=path)
-    begin = time.monotonic()
     got = get_bundle(f"{s3}/b")
-    seconds = time.monotonic() - begin
     assert faulty_s3.pending == 0, "the faults were not met"
     check_bundle(got)
     assert fingerprint(got) == model.fingerprint
-    observed("12 requests failed; the bundle is whole", seconds)
 
 
-@pytest.mark.fault("bundles: S3 gives half of a file as if it were all")
-def test_half_of_a_file_is_no_bundle(
-    model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path, observed: Observed
-) -> None:
+def test_half_of_a_file_is_no_bundle(model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> None:
     put_bundle(Path(model.address), f"{s3}/b")
     faulty_s3.inject("short answer", -1, method="GET", path="b/weights")
     with pytest.raises(BundleError, match=r"was changed after it was saved, and is refused: .*weights\.safetensors"):
@@ -244,4 +215,3 @@ def test_half_of_a_file_is_no_bundle(
     assert not [path for path in (tmp_path / "cache" / "bundles").iterdir() if path.is_dir()]
     faulty_s3.heal()
     assert fingerprint(get_bundle(f"{s3}/b")) == model.fingerprint
-    observed("refused by its hash; no copy kept; fetched when the store was well")

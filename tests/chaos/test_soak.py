@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.chaos.report import Observed
 from tests.chaos.soak import VICTIMS, WATCHED
 from tests.processes import Running
 
@@ -45,8 +44,7 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.fault("soak: replicas and workers are killed under mixed load")
-def test_mixed_load_with_kills(tmp_path: Path, scratch: Path, observed: Observed) -> None:
+def test_mixed_load_with_kills(tmp_path: Path, scratch: Path) -> None:
     mark = uuid.uuid4().hex
     env = {
         "SOAK": mark,
@@ -74,11 +72,3 @@ def test_mixed_load_with_kills(tmp_path: Path, scratch: Path, observed: Observed
     assert set(said["actors_left"]) <= _OF_RAY
     assert said["placement_groups_left"] == 0
     assert list(scratch.iterdir()) == [], "temporary files were left"
-    fastest = said["growth"][0]
-    observed(
-        f"{said['seconds']:.0f} s: {said['requests']} requests, {said['streams']} streams, "
-        f"{said['bulk_jobs']} bulk jobs, {len(said['kills'])} kills: none wrong or lost; "
-        f"fastest growth {fastest['more_mib']:.0f} MiB in {fastest['minutes']:.1f} min "
-        f"({fastest['role']}, {fastest['allowed']:.0f} allowed)",
-        max(kill["failing"] for kill in said["kills"]),
-    )

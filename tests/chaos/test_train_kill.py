@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +20,6 @@ from agggen_platform.config import load_config, resolved
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.training.data import data_of
 from agggen_platform.training.job import train_job
-from tests.chaos.report import Observed
 from tests.processes import Running
 from tests.unit.training.toy import NAMES, record
 
@@ -100,17 +98,14 @@ def _undisturbed_worker(rank: int, size: int, folder: Path, asked: JobConfig, ou
     dist.destroy_process_group()
 
 
-@pytest.mark.fault("training: a worker is killed")
-def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitStack, observed: Observed) -> None:
+def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitStack) -> None:
     """Against two plain processes, without Ray."""
     job = stack.enter_context(Job(folder, "worker", workers=2))
     job.wait_for_a_checkpoint_in_an_epoch()
     workers = job.children("RayTrainWorker")
     assert len(workers) == 2
     workers[1].send_signal(signal.SIGKILL)
-    killed = time.monotonic()
     job.wait_until(lambda: "(restart 1)" in job.output(), "workers that train again")
-    observed("both workers train again from the last checkpoint; same bundle", time.monotonic() - killed)
     assert job.finish() == 0, job.output()
     assert "2 of 2 workers train again (restart 1)" in job.output()
     assert "Traceback" not in job.output()
@@ -123,19 +118,15 @@ def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitSt
     assert fingerprint(job.run / "bundle") == fingerprint(folder / "undisturbed")
 
 
-@pytest.mark.fault("training: the driver is killed")
-def test_after_the_driver_was_killed_the_same_command_ends_in_the_same_model(
-    folder: Path, stack: ExitStack, observed: Observed
-) -> None:
+def test_after_the_driver_was_killed_the_same_command_ends_in_the_same_model(folder: Path, stack: ExitStack) -> None:
     """Against this process, without Ray."""
     first = stack.enter_context(Job(folder, "driver", workers=1))
     first.wait_for_a_checkpoint_in_an_epoch()
     first.kill()
     assert not (first.run / "bundle").exists()
-    reached, begun = len(first.updates()), time.monotonic()
+    reached = len(first.updates())
     second = stack.enter_context(Job(folder, "driver", workers=1))
     second.wait_until(lambda: len(second.updates()) > reached, "an update")
-    observed("went on from the last checkpoint, by a new command; same bundle", time.monotonic() - begun)
     assert second.finish() == 0, second.output()
     updates = second.updates()
     assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it continued, and did not begin anew"

@@ -142,7 +142,6 @@ def test_strange_words_are_words(source: AllenNLPFrames) -> None:
     assert isinstance(odd, NoFrames) or all(frame.end <= 7 for frame in odd)
 
 
-@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
 @pytest.mark.chaos
 def test_a_worker_killed_while_it_tags_loses_nothing(source: AllenNLPFrames) -> None:
     sentences = training_sentences() * 100

@@ -135,7 +135,6 @@ def test_one_file_of_all_parts_when_asked_for(
     assert (out / "rejects.jsonl").exists()
 
 
-@pytest.mark.fault("bulk: the input changes while it is read")
 def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_path: Path) -> None:
     records, source, out = list(some_records(20)), tmp_path / "in.parquet", tmp_path / "out"
     write_records(source, records, "x", "y")
@@ -281,7 +280,6 @@ def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, t
 # --- cut off, and two at once ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault("bulk: a finished shard is damaged")
 def test_a_job_that_was_cut_off_goes_on(
     model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -325,7 +323,6 @@ def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Mod
     assert [row["id"] for row in texts(out)] == [record.id for record in some_records(16)]
 
 
-@pytest.mark.fault("bulk: a row kills every worker")
 def test_a_shard_that_kills_its_workers_ends_the_job(model: Model, source: Path, tmp_path: Path) -> None:
     def leave_traces_of_deaths(progress: Progress) -> None:
         (first,) = (tmp_path / "texts").iterdir()

@@ -21,7 +21,6 @@ RECORDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.fault("serving: replicas of a stream are killed")
 def test_a_stream_outlives_the_replicas_that_work_on_it(tmp_path: Path) -> None:
     bundle = save_tiny_model(tmp_path / "bundle")
     found = []

@@ -137,7 +137,6 @@ def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypa
     assert len(list((tmp_path / "facts" / "train").iterdir())) == 3  # 150 rows by fifties, nothing left of before
 
 
-@pytest.mark.fault("segmentation: a finished file is damaged")
 def test_a_damaged_result_is_done_again(corpus: Path, tmp_path: Path) -> None:
     segment(str(corpus), str(tmp_path), HERE)
     good = read_records(tmp_path / "dev.parquet")

@@ -45,7 +45,6 @@ def test_input_that_is_no_corpus(name: str, content: bytes | pa.Table | None, me
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.fault("segmentation: the input changes while it is read")
 def test_a_corpus_that_changes_under_the_job_is_not_published(tmp_path: Path) -> None:
     records, source, out = elements("dev")[:12], tmp_path / "dev.parquet", tmp_path / "out"
     write_records(source, records, "x", "dev")
@@ -138,7 +137,6 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(tmp_path: Path, monkey
     assert len(read_records(out / "dev.parquet")) == 3
 
 
-@pytest.mark.fault("segmentation: a text breaks the segmenter")
 def test_one_text_that_breaks_the_segmenter_is_one_reject(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +205,6 @@ def counted(report: SegmentReport) -> Counts:
     return report.progress.counts
 
 
-@pytest.mark.fault("segmentation: the cache is damaged or has no room")
 def test_a_damaged_cache_does_no_harm(corpus: Path, tmp_path: Path) -> None:
     config = by_clauses(cache="on", cache_dir=str(tmp_path / "cache"))
     good = segment(str(corpus), str(tmp_path / "first"), config)

@@ -150,7 +150,6 @@ def test_a_stream_is_answered_while_it_is_sent(served: Endpoint) -> None:
             read += wire.recv(65536)
 
 
-@pytest.mark.fault("serving: clients are slow or vanish")
 def test_slow_clients_hold_nobody_and_their_places_are_given_back(served: Endpoint, client: httpx.Client) -> None:
     where = urlsplit(served.url)
 

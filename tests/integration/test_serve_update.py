@@ -72,7 +72,6 @@ def card(served: Endpoint) -> tuple[str, str]:
     return found["address"], found["fingerprint"]
 
 
-@pytest.mark.fault("serving: an alias is moved under load")
 def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
     served: Endpoint, bundles: dict[str, Path], follower: Follower, said: list[str]
 ) -> None:
@@ -91,7 +90,6 @@ def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
     assert not follower.look()
 
 
-@pytest.mark.fault("serving: the new bundle is broken")
 def test_a_bundle_broken_on_disk_replaces_nothing_and_is_said_once(
     served: Endpoint, bundles: dict[str, Path], follower: Follower, said: list[str]
 ) -> None:
@@ -121,7 +119,6 @@ agggen.bundle.load_bundle = broken
 """
 
 
-@pytest.mark.fault("serving: a new replica cannot load its bundle")
 def test_a_bundle_that_breaks_only_in_its_replica_replaces_nothing(
     served: Endpoint, bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +143,6 @@ def test_a_bundle_that_breaks_only_in_its_replica_replaces_nothing(
     assert replicas("Generator") & generators
 
 
-@pytest.mark.fault("serving: the load goes up and down a step")
 def test_a_step_of_load_brings_a_second_generator_and_its_end_takes_it_away(served: Endpoint) -> None:
     until(lambda: len(replicas("Generator")) == 1, "a single generator")
     with Load(served.url, clients=6) as load:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import signal
 import sys
 import time
@@ -43,8 +42,8 @@ def state() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def stack(state: Path) -> Iterator[StackCommand]:
-    """A stack with a Ray head, that all commands join, and Prometheus where there is one."""
-    with started(state, "--ray", *(["--prometheus"] if shutil.which("prometheus") else [])) as found:
+    """A stack with a Ray head, that all commands join."""
+    with started(state, "--ray") as found:
         yield found
 
 
@@ -89,7 +88,7 @@ def test_nobody_gets_in_without_a_password_or_under_another_name(
 
 
 def test_all_but_ray_listen_on_loopback_alone(stack: StackCommand) -> None:
-    names = ["postgres", "s3", "mlflow", "ray", *(["prometheus"] if shutil.which("prometheus") else [])]
+    names = ["postgres", "s3", "mlflow", "ray"]
     ours = {stack.ports[name]: name for name in names}
     listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     found = {ours[one.laddr.port]: one.laddr.ip for one in listening if one.laddr.port in ours}

@@ -80,7 +80,6 @@ def test_half_a_bundle_is_none_and_is_completed(bundle: Path, address: str) -> N
     check_bundle(get_bundle(address))
 
 
-@pytest.mark.fault("bundles: a file in the store was changed")
 def test_a_bundle_that_was_changed_is_refused(bundle: Path, address: str, cache: Path) -> None:
     put_bundle(bundle, address)
     Folder(address).write("weights.safetensors", b"x" * (bundle / "weights.safetensors").stat().st_size)
@@ -126,7 +125,6 @@ def test_a_second_look_downloads_nothing_but_the_manifest(bundle: Path, s3: str,
     assert [path.rpartition("/")[2] for _, path in faulty_s3.requests] == ["manifest.json"]
 
 
-@pytest.mark.fault("bundles: the copy on this machine is damaged")
 @pytest.mark.parametrize("damage", ["changed", "missing", "another", "file"])
 def test_a_damaged_copy_is_fetched_again(damage: str, bundle: Path, s3: str, cache: Path, tmp_path: Path) -> None:
     put_bundle(bundle, f"{s3}/b")
@@ -145,7 +143,6 @@ def test_a_damaged_copy_is_fetched_again(damage: str, bundle: Path, s3: str, cac
     assert sorted(path.name for path in cache.iterdir()) == sorted([got.name, f"{got.name}.lock"])
 
 
-@pytest.mark.fault("bundles: S3 refuses (403)")
 def test_a_download_that_fails_leaves_no_copy(bundle: Path, s3: str, faulty_s3: FaultyS3, cache: Path) -> None:
     put_bundle(bundle, f"{s3}/b")
     faulty_s3.inject("403", -1, method="GET", path="vocabulary")

@@ -92,7 +92,6 @@ def test_the_newest_are_kept(stored: Stored) -> None:
     assert stored.reports == []
 
 
-@pytest.mark.fault("storage: a checkpoint is damaged")
 def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) -> None:
     stored.save(1)
     stored.save(2)
@@ -124,7 +123,6 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_taken(stored: Stored) ->
     assert stored.restored() is None
 
 
-@pytest.mark.fault("storage: half of a checkpoint arrives")
 @pytest.mark.parametrize("content", [content_of(2)[:-1], b"", None])
 def test_half_a_checkpoint_and_a_missing_one_are_not_chosen(content: bytes | None, stored: Stored) -> None:
     stored.save(1)
@@ -167,7 +165,6 @@ def test_a_damaged_mark_is_an_error_that_names_it(mark: bytes, stored: Stored) -
 # --- a faulty store -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault("storage: half of a checkpoint arrives")
 def test_a_store_that_keeps_half_of_it_is_found_out(faulty: Stored, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT", path="step-00000003")
     with pytest.raises(DamagedError, match=r"step-00000003-\w+\.safetensors did not arrive as it was sent"):
@@ -198,7 +195,6 @@ def test_a_download_that_is_short_is_tried_again_and_then_refused(faulty: Stored
     assert "step-00000002" in faulty.reports[0]
 
 
-@pytest.mark.fault("storage: a store fails while a checkpoint is looked for")
 def test_a_store_in_trouble_is_no_missing_checkpoint(faulty: Stored, faulty_s3: FaultyS3) -> None:
     """A run must not begin anew, or from an older checkpoint, because the store did not answer."""
     for kind, path in (("503", "latest.json"), ("503", "step-"), ("403", "step-"), ("reset", "")):

@@ -21,7 +21,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.fault("storage: the store of a claim is out for a while")
 def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
     with claim(folder, beat=0.5) as check:
@@ -44,7 +43,6 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
     assert folder.names() == []
 
 
-@pytest.mark.fault("storage: the store of a claim is out for a while")
 def test_a_claim_that_another_took_in_an_outage_is_lost_for_good(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(f"{s3}/run", Policy(attempts=2, pause=0.01))
     with claim(folder, beat=0.5) as check:

@@ -81,7 +81,6 @@ def test_parquet_is_read_where_it_is_asked_for(folder: Folder, faulty_s3: Faulty
 # --- faults that pass -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault("storage: S3 answers 500 or 503, or resets the connection")
 @pytest.mark.parametrize("kind", ["500", "503", "reset", "lost answer"])
 def test_a_fault_that_passes_is_not_seen(kind: str, folder: Folder, faulty_s3: FaultyS3) -> None:
     folder.write("other", b"")  # the store has answered once
@@ -100,7 +99,6 @@ def test_a_fault_that_passes_is_not_seen(kind: str, folder: Folder, faulty_s3: F
     assert folder.names() == ["other"]
 
 
-@pytest.mark.fault("storage: S3 answers 500 or 503, or resets the connection")
 def test_it_stops_after_the_last_attempt_and_says_so(folder: Folder, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     with pytest.raises(
@@ -111,7 +109,6 @@ def test_it_stops_after_the_last_attempt_and_says_so(folder: Folder, faulty_s3: 
     assert faulty_s3.count() == 4
 
 
-@pytest.mark.fault("storage: S3 answers 500 or 503, or resets the connection")
 def test_it_stops_when_its_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("503", -1)
     begin = time.monotonic()
@@ -120,7 +117,6 @@ def test_it_stops_when_its_time_is_up(s3: str, faulty_s3: FaultyS3) -> None:
     assert 0.5 <= time.monotonic() - begin < 20  # a thousand attempts would take a minute
 
 
-@pytest.mark.fault("storage: a download breaks off")
 def test_a_body_that_breaks_off_goes_on_where_it_broke(
     folder: Folder, faulty_s3: FaultyS3, large: Path, tmp_path: Path
 ) -> None:
@@ -131,7 +127,6 @@ def test_a_body_that_breaks_off_goes_on_where_it_broke(
     assert faulty_s3.count("GET") == 7
 
 
-@pytest.mark.fault("storage: a download breaks off")
 def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(
     folder: Folder, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
@@ -158,7 +153,6 @@ def test_a_large_file_is_sent_in_parts(folder: Folder, faulty_s3: FaultyS3, larg
     assert (folder.size("x"), folder.read("x")) == (len(LARGE), LARGE)
 
 
-@pytest.mark.fault("storage: an upload in parts fails")
 @pytest.mark.parametrize(("method", "path"), [("PUT", "partNumber=3"), ("POST", "uploadId")])
 def test_an_upload_that_fails_is_taken_back(
     method: str, path: str, folder: Folder, faulty_s3: FaultyS3, large: Path, s3: str
@@ -205,7 +199,6 @@ def calls_of(folder: Folder, source: Path) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.fault("storage: S3 refuses the credentials (403)")
 def test_refused_credentials_are_not_tried_again(folder: Folder, faulty_s3: FaultyS3, large: Path) -> None:
     faulty_s3.inject("403", -1)
     for count, call in enumerate(calls_of(folder, large), 1):
@@ -215,7 +208,6 @@ def test_refused_credentials_are_not_tried_again(folder: Folder, faulty_s3: Faul
         assert faulty_s3.count() == count
 
 
-@pytest.mark.fault("storage: the bucket is missing")
 def test_a_missing_bucket_is_not_a_missing_object(s3: str, faulty_s3: FaultyS3, large: Path) -> None:
     folder = Folder("s3://no-such-bucket-here/x", QUICK)
     for call in calls_of(folder, large):
@@ -234,7 +226,6 @@ def test_no_credentials(s3: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         Folder(s3).read("x")
 
 
-@pytest.mark.fault("storage: nothing listens at the store's address")
 def test_nothing_at_the_endpoint(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = f"http://127.0.0.1:{free_ports(1)[0]}"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)  # goes before AWS_ENDPOINT_URL
@@ -244,7 +235,6 @@ def test_nothing_at_the_endpoint(s3: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.fault("storage: S3 falls silent")
 def test_a_store_that_falls_silent(s3: str, faulty_s3: FaultyS3) -> None:
     folder = Folder(s3, Policy(attempts=2, pause=0.01, read_timeout=0.3))
     faulty_s3.bytes_per_second = 100_000.0  # 0.65 s between two pieces

@@ -79,7 +79,6 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert len(client.search_runs([experiment.experiment_id])) == 5
 
 
-@pytest.mark.fault("sweep: a trial fails")
 def test_a_failed_trial_is_recorded_and_the_sweep_goes_on(config: JobConfig, tmp_path: Path) -> None:
     settings = replace(SETTINGS, trials=2, space={RATE: {"choice": [1e-3, 1e30]}})
     report, told = run(config, settings, tmp_path)
@@ -99,7 +98,6 @@ def test_a_sweep_of_failures_fails(config: JobConfig, tmp_path: Path) -> None:
         assert refused.value.exit_code == 4
 
 
-@pytest.mark.fault("sweep: a trial is stopped early")
 def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held(
     config: JobConfig, tmp_path: Path
 ) -> None:

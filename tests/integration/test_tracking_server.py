@@ -105,7 +105,6 @@ def until(condition: Callable[[], object], what: str, seconds: float = 60) -> No
         time.sleep(0.05)
 
 
-@pytest.mark.fault("tracking: MLflow is frozen for a third of a run")
 def test_a_server_that_is_frozen_for_the_middle_third(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +139,6 @@ def test_a_server_that_is_frozen_for_the_middle_third(
     assert "hunter2" not in everything + "".join(said) + str(run.to_dictionary()) + tracker.ui_command()
 
 
-@pytest.mark.fault("tracking: the run is killed")
 def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> None:
     log_file = tmp_path / "killed" / "tracking.jsonl"
     cursor = tmp_path / "killed" / "tracking.sent.json"
@@ -163,7 +161,6 @@ def test_a_run_that_was_killed_and_continued(server: Server, tmp_path: Path) -> 
     assert (after.status, after.unsent) == ("FINISHED", 0)
 
 
-@pytest.mark.fault("tracking: MLflow is killed")
 def test_a_server_that_is_killed_and_what_it_missed_is_synced(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,7 +202,6 @@ def test_a_server_that_is_killed_and_what_it_missed_is_synced(
     assert (code, "has all of them" in err) == (0, True)
 
 
-@pytest.mark.fault("tracking: two processes make one store")
 def test_two_processes_make_one_fresh_sqlite_store(tmp_path: Path) -> None:
     ids = []
     writers = [Running(["-c", WRITER, "", str(tmp_path), name, "100"], tmp_path) for name in ("one", "two")]

@@ -59,7 +59,6 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
     assert not again.trained
 
 
-@pytest.mark.fault("training: SIGINT or SIGTERM")
 def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, tmp_path: Path) -> None:
     """Without dropout, so that two workers compute what one does up to rounding."""
     config = replace(config, model=replace(config.model, dropout=0.0, predicate_dropout=0.0))
@@ -86,7 +85,6 @@ def test_two_workers_stop_at_ctrl_c_and_any_number_continues(config: JobConfig, 
         assert done.bundle.metrics[name] == pytest.approx(value, rel=1e-3), name
 
 
-@pytest.mark.fault("training: the cluster has no room")
 def test_ctrl_c_ends_a_job_that_waits_for_workers(config: JobConfig, tmp_path: Path) -> None:
     import ray
 
@@ -143,7 +141,6 @@ def free_cpus(at_least: float, seconds: float = 120) -> float:
     return free
 
 
-@pytest.mark.fault("training: a checkpoint is damaged")
 def test_a_damaged_checkpoint_is_named(config: JobConfig, tmp_path: Path) -> None:
     evaluations: list[int] = []
     with pytest.raises(StoppedError):
@@ -166,7 +163,6 @@ def test_what_no_restart_can_mend_is_said_at_once(config: JobConfig, tmp_path: P
         train_job(on(wild_config, 1, max_failures=-1), "wild", runs_dir=tmp_path)
 
 
-@pytest.mark.fault("training: workers fail again and again")
 def test_workers_that_never_get_on_end_a_job_without_a_limit(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +188,6 @@ def _cuda(config: JobConfig) -> JobConfig:
     return replace(on(config, 1), training=replace(config.training, device="cuda"))
 
 
-@pytest.mark.fault("training: the cluster has no room")
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [

@@ -27,7 +27,7 @@ UNSEEN = {
     # Counted when it happens first.
     "ray_memory_manager_worker_eviction_total": ("Type", "Name"),
     "ray_agggen_training_restarts_total": ("run",),
-    "ray_agggen_job_shards_again_total": ("kind", "run"),
+    "ray_agggen_job_shard_retries_total": ("kind", "run"),
 }
 """Metrics that a scrape without such events or devices does not have, as their sources define them."""
 OF_PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate")}

@@ -81,20 +81,3 @@ def test_the_wheel_holds_all_files_of_the_packages_and_the_licence(wheel: Path) 
 
 def test_a_whole_environment(environment: Path) -> None:
     assert check(environment, "modules", "commands", "--torch", "cpu") == (0, "ok\tmodules\nok\tcommands\nok\ttorch\n")
-
-
-def test_a_broken_environment(environment: Path) -> None:
-    (site_packages(environment) / "serve" / "broken.py").write_text("import a_module_that_does_not_exist")
-    code, printed = check(environment, "modules", "user")
-    assert code == 1
-    assert "serve.broken cannot be imported: ModuleNotFoundError" in printed
-    assert f"can write to {site_packages(environment)}" in printed
-    (site_packages(environment) / "dependencies.pth").unlink()
-    (environment / "bin" / "agggen").unlink()
-    code, printed = check(environment, "dependencies", "commands")
-    assert (code, "requires pyarrow, which is not installed" in printed, "agggen does not run" in printed) == (1, 1, 1)
-
-
-def test_an_unknown_check_is_refused(environment: Path) -> None:
-    code, printed = check(environment, "modulse")
-    assert (code, "invalid choice: 'modulse'" in printed) == (2, True)

@@ -292,12 +292,3 @@ def test_the_ingress_publishes_the_api_alone_with_tls(name: str) -> None:
         paths = [path for rule in spec["rules"] for path in rule["http"]["paths"]]
         assert {path["path"] for path in paths} == {"/v1", "/openapi.json"}, "health and metrics stay inside"
         assert {path["backend"]["service"]["name"] for path in paths} == {"agggen-serve-svc"}
-
-
-@both_overlays
-def test_disruption_budgets_select_pods(name: str) -> None:
-    budgets = of_kind(overlay(name), "PodDisruptionBudget")
-    assert len(budgets) == 5
-    for budget in budgets:
-        assert isinstance(budget["spec"]["minAvailable"], int), "KubeRay's kinds have no scale, so no percentage"
-        assert any(selects(budget["spec"]["selector"], pod.labels) for pod in pods_of(overlay(name))), name_of(budget)

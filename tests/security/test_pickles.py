@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -15,7 +16,8 @@ import pytest
 from agggen.bundle import load_bundle, save_bundle
 from agggen.errors import AggGenError, BundleError, ConfigError, TrainingError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig
-from agggen.facts.tagger.store import load_tagger, save_tagger
+from agggen.facts.embedded import SHIPPED
+from agggen.facts.tagger.store import load_tagger
 from agggen.training.checkpoints import load_checkpoint
 from agggen_platform.config import load_config
 from agggen_platform.job_config import JobConfig
@@ -31,7 +33,6 @@ from tests.sent import sent
 from tests.unit.cli_write.examples import RESTAURANTS, json_lines
 from tests.unit.registry.examples import save_model
 from tests.unit.registry.test_admission import fix_manifest
-from tests.unit.srl.toy_tagger import untrained
 from tests.unit.toy_training import trainer
 
 FORMS = {"pickle": Canary.pickled, "torch.save": Canary.saved_by_torch}
@@ -97,7 +98,7 @@ def test_as_the_weights_of_a_bundle_to_be_served(tmp_path: Path, canary: Canary,
 
 @forms
 def test_as_the_weights_of_a_role_tagger(tmp_path: Path, canary: Canary, form: Form) -> None:
-    save_tagger(tmp_path / "tagger", untrained())
+    shutil.copytree(SHIPPED, tmp_path / "tagger")
     weights, manifest = tmp_path / "tagger" / "weights.safetensors", tmp_path / "tagger" / "manifest.json"
     load_tagger(tmp_path / "tagger")
     weights.write_bytes(form(canary))

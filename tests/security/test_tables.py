@@ -18,7 +18,7 @@ from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import CorpusError
 from agggen.records import Record
 from agggen_platform.bulk.inputs import find_inputs, record_schema
-from agggen_platform.sharded.shards import Shard, cut, find_doubles, read_rows
+from agggen_platform.sharded.shards import Shard, cut, find_duplicates, read_rows
 from agggen_platform.sharded.worker import check_part
 from agggen_platform.storage import verified
 from agggen_platform.storage.folder import Folder
@@ -142,7 +142,7 @@ def test_a_worker_does_not_read_them(evil: tuple[Folder, Shard], canary: Canary)
     for read in (
         lambda: list(read_rows(shard, 10, schema().names)),
         lambda: list(read_rows(shard, 10, record_schema().names)),
-        lambda: find_doubles([(folder, shard.name)] * 2, ["triples"], bool, lambda *_: 0),
+        lambda: find_duplicates([(folder, shard.name)] * 2, ["triples"], bool, lambda *_: 0),
         lambda: find_inputs(folder.at(shard.name)),
         lambda: read_records(folder.at(shard.name)),
     ):

@@ -1,15 +1,16 @@
-"""`agggen facts inspect`: what it shows of texts and corpora, and the page it writes."""
+"""`agggen facts inspect`: what it shows of texts and corpora."""
 
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from agggen.facts.clauses import ClauseSegmenter
+from agggen_platform.cli.facts import bracketed
 from agggen_platform.cli.main import main
+from tests.unit.facts.role_notation import sentence
 
 
 def agggen(*arguments: str) -> int | str | None:
@@ -56,29 +57,16 @@ def test_facts_of_a_corpus_with_their_triples(capsys: pytest.CaptureFixture[str]
     assert "[discoveryPlace" in shown
 
 
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_a_page_escapes_what_texts_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "facts.html"
-    text = "Bolt <script>alert('{0}')</script> is a comic & was drawn by Cohn."
-    assert agggen(text, "--facts", "clauses", "--html", str(page)) == 0
-    assert capsys.readouterr().out == f"{page}\n"
-    tags = Tags()
-    tags.feed(page.read_text(encoding="utf-8"))
-    assert "script" not in tags.tags
-    assert text in tags.text
-    assert tags.tags.count("section") == 1
+def test_a_frame_inside_an_argument_stands_where_it_stands_in_the_text() -> None:
+    text = "Ann ( 30 ) lives in Oslo , which lies in Norway ."
+    one = sentence(
+        text,
+        "[ARG0: Ann ( 30 )] [V: lives] [ARGM-LOC: in Oslo , which lies in Norway] .",
+        "Ann ( 30 ) lives in [ARG1: Oslo] , [R-ARG1: which] [V: lies] [ARGM-LOC: in Norway] .",
+    )
+    inner = "(lies (ARG1 Oslo) , (R-ARG1 which) (V lies) (ARGM-LOC in Norway))"
+    assert bracketed(one) == f"(S (lives (ARG0 Ann -LRB- 30 -RRB-) (V lives) (ARGM-LOC in {inner})) .)"
+    assert bracketed(sentence("No verb .")) == "(S No verb .)"
 
 
 @pytest.mark.parametrize(

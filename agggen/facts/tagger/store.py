@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from agggen.facts.tagger.batches import collate_words, groups
 from agggen.facts.tagger.decode import Role, best_frames, tags_of
 from agggen.facts.tagger.features import Features
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
-from agggen.tensors import save_tensors
 
 FORMAT = 1
 FILES = ("tagger.json", "weights.safetensors")
@@ -38,8 +37,6 @@ class RoleTagger:
     model: TaggerModel
     features: Features
     role_names: tuple[str, ...]
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Role, ...]]:
         """The frames of each sentence, given as its words, in the order of their predicates."""
@@ -67,26 +64,6 @@ class RoleTagger:
             for row, place, path in zip(sentence.tolist(), predicate.tolist(), paths, strict=True):
                 found[row].append(Role(place, tuple(names[number] for number in path)))
         return [tuple(roles) for roles in found]
-
-
-def save_tagger(path: Path | str, tagger: RoleTagger) -> str:
-    """Writes the tagger's files into the folder `path` (made if need be; other files there stay); its fingerprint."""
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.detach().half().contiguous() for name, value in tagger.model.state_dict().items()}
-    save_tensors(path / "weights.safetensors", weights)
-    (path / "weights.safetensors").chmod(0o644)  # safetensors lets nobody else read it
-    described = {
-        "format": FORMAT,
-        "model": asdict(tagger.model.config),
-        "roles": list(tagger.role_names),
-        "training": dict(tagger.training),
-        "metrics": dict(tagger.metrics),
-        "features": tagger.features.to_json(),
-    }
-    _write_json(path / "tagger.json", described)
-    _write_json(path / "manifest.json", {name: _sha256(path / name) for name in FILES})
-    return _sha256(path / "manifest.json")
 
 
 def tagger_fingerprint(path: Path | str) -> str:
@@ -129,13 +106,9 @@ def load_tagger(path: Path | str) -> RoleTagger:
         model = TaggerModel(config, features.sizes, len(tags_of(roles)))
         weights = load_file(path / "weights.safetensors")
         model.load_state_dict({name: value.float() for name, value in weights.items()})
-        return RoleTagger(model.eval(), features, roles, described["metrics"], described["training"])
+        return RoleTagger(model.eval(), features, roles)
     except (KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise BundleError(f"the files of the role tagger {path} do not fit each other: {error}") from error
-
-
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _read_json(path: Path) -> Any:

@@ -47,7 +47,7 @@ def open_model(address: str) -> Model:
     return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)
 
 
-def load_generator(address: str, wanted: str, device: str) -> Generator:
+def load_generator(address: str, expected: str, device: str) -> Generator:
     """The generator of the bundle at `address`, whose fingerprint must be `wanted`.
 
     Raises:
@@ -55,10 +55,10 @@ def load_generator(address: str, wanted: str, device: str) -> Generator:
         BundleError: none does.
     """
     path = get_bundle(address)
-    if (found := fingerprint(path)) != wanted:
+    if (actual := fingerprint(path)) != expected:
         raise BulkError(
-            f"the bundle at {address} is {found[:12]} here, the job's is {wanted[:12]}: it was replaced, or nodes see "
-            "different folders; give an address that is the same everywhere and never changes"
+            f"the bundle at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
+            "see different folders; give an address that is the same everywhere and never changes"
         )
     return load_bundle(path).generator(device)
 

@@ -9,6 +9,7 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.records import BundleAddress, name_unknown
+from agggen_platform.cli.shards import Actors, Fresh, Preset, RunLog, Runs, reused, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -23,16 +24,14 @@ def bulk(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say n_best=3 inference.plans=10")
     ] = None,
-    actors: Annotated[
-        int | None, typer.Option(help="Workers at most; 0 does without Ray. [default: one for each CPU there is]")
-    ] = None,
-    fresh: Annotated[bool, typer.Option(help="Throw away what a bulk generation left in the output folder.")] = False,
-    preset: Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")] = None,
+    actors: Actors = None,
+    fresh: Fresh = False,
+    preset: Preset = None,
     print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
     single_file: Annotated[
         bool, typer.Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
     ] = False,
-    runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")] = Path("runs"),
+    runs: Runs = Path("runs"),
 ) -> None:
     """Write texts for many records, each exactly once.
 
@@ -48,9 +47,7 @@ def bulk(
 
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
-    from agggen_platform.cli.shards import shard_progress
     from agggen_platform.config import config_hash, resolved
-    from agggen_platform.tracking import Tracker
 
     settings = [*(overrides or ()), *([f"actors={actors}"] if actors is not None else [])]
     model = open_model(bundle)
@@ -59,33 +56,21 @@ def bulk(
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(config))
         return
-    log: list[Tracker] = []
-
-    def tracker(name: str) -> Tracker:
-        log.append(Tracker(run_name=name, runs_dir=runs))
-        return log[0]
-
+    log = RunLog(runs)
     with shard_progress(_speed, _counts) as show:
-        report = generate(
-            model, source, out, config, fresh=fresh, tracker=tracker, progress=show, single_file=single_file
-        )
-    found = report.summary
-    rows = [
-        (found.records, found.texts, f"{found.fulfilled_share:.1%}", f"{found.mean_plan_length:.2f}", found.rejects)
-    ]
-    console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), rows)
-    name_unknown(found.unknown_predicates)
+        report = generate(model, source, out, config, fresh=fresh, tracker=log, progress=show, single_file=single_file)
+    counts = report.summary
+    shares = f"{counts.fulfilled_share:.1%}", f"{counts.mean_plan_length:.2f}"
+    row = (counts.records, counts.texts, *shares, counts.rejects)
+    console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
+    name_unknown(counts.unknown_predicates)
     if report.finished_before:
         console.note(f"{out} has the texts of this job already: nothing was done; --fresh does it anew")
         return
     if (done := report.progress) is not None:
-        kept = f"; {done.found:,} of {done.total:,} shards were there" if done.found else ""
-        again = f"; {report.redone:,} were begun before and done again" if report.redone else ""
-        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{kept}{again})")
-    if found.rejects:
-        console.note(f"Rejected: {found.rejects:,}, see {out}/rejects")
-    console.note(f"Compare runs with: {log[0].ui_command()}")
-    console.say(out)
+        retries = f"; {report.redone:,} were begun before and done again" if report.redone else ""
+        console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused(done)}{retries})")
+    log.finish(out, counts.rejects, "rejects")
 
 
 def _speed(now: Progress) -> str:

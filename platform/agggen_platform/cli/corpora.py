@@ -22,8 +22,8 @@ def list_() -> None:
     home = data_home()
     rows = []
     for corpus in list_corpora():
-        here = "shipped" if corpus.folder is None else "yes" if (home / corpus.folder).is_dir() else "no"
-        rows.append((corpus.name, here, ", ".join(corpus.splits), corpus.licence, corpus.title))
+        present = "shipped" if corpus.folder is None else "yes" if (home / corpus.folder).is_dir() else "no"
+        rows.append((corpus.name, present, ", ".join(corpus.splits), corpus.licence, corpus.title))
     console.print_table(("name", "here", "splits", "licence", "what it is"), rows)
     console.note(f"Corpora lie in {home} (AGGGEN_DATA_HOME)")
 

@@ -61,7 +61,7 @@ def evaluate(
 ) -> None:
     """Write about the records of a split, score texts, plans and alignments, and write a report.
 
-    The report is a folder with report.html, report.md, report.json and records.jsonl; the scores are printed too and
+    The report is a folder with report.html, report.json and records.jsonl; the scores are printed too and
     go to the run log. A folder that holds another evaluation's report is never overwritten.
 
     \b
@@ -100,8 +100,8 @@ def evaluate(
     evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
 
 
-def _names(given: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _print_scores(report: Report) -> None:

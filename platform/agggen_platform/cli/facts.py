@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +11,8 @@ import typer
 from agggen_platform.cli import console
 
 if TYPE_CHECKING:
-    from agggen.facts.framed import FrameSegmenter
+    from agggen.facts.frames import Sentence
+    from agggen.facts.tree import Level, Node
     from agggen.records import Record
 
 app = typer.Typer(no_args_is_help=True, help="Look at the facts of texts.", rich_markup_mode=None)
@@ -22,18 +21,6 @@ Said = tuple[str, tuple[str, ...] | None]
 """A fact, and the predicates of its record that it says, where there is a record."""
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title><style>
-body {{ font-family: system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #111827 }}
-section {{ border-top: 1px solid #d1d5db; padding: 1rem 0 }}
-.tree {{ overflow-x: auto }} h2 {{ font-size: 1rem; margin: 0 0 .5rem }} .says {{ color: #4b5563 }}
-</style></head><body><h1>{title}</h1>
-{body}
-</body></html>
-"""
 
 
 @app.callback()
@@ -57,7 +44,6 @@ def inspect(
     split: Annotated[str, typer.Option(help="The split of the corpus.")] = "dev",
     record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this record; again for more.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many texts.")] = 5,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with drawings of the trees.")] = None,
 ) -> None:
     """Show the facts of texts, and the tree of semantic roles that they come from.
 
@@ -65,11 +51,12 @@ def inspect(
 
     \b
         agggen facts inspect "Bolt, who was drawn by Gary Cohn, is a comic character."
-        agggen facts inspect --corpus webnlg --split dev --limit 20 --html facts.html
+        agggen facts inspect --corpus webnlg --split dev --limit 20
         agggen facts inspect "Bolt is a hero." --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
     from agggen.errors import ConfigError
     from agggen.facts.config import segmenter
+    from agggen.facts.framed import FrameSegmenter
     from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
 
@@ -83,31 +70,14 @@ def inspect(
         raise ConfigError("--record needs a --corpus to find it in")
     chosen = list(_of_corpus(corpus, split, record, limit)) if corpus else [(text, None) for text in texts][:limit]
     cut = segmenter(config)
-    found = [
-        (text, of, _aligned(of, pieces))
-        for (text, of), pieces in zip(chosen, cut.segment([text for text, _ in chosen]), strict=True)
-    ]
-    frames = _frame_segmenter(cut)
-    sentences = frames.sentences([text for text, _ in chosen]) if frames else [()] * len(chosen)
-    level = frames.level if frames else "full"
-    if html:
-        from agggen_platform.cli.drawing import draw_svg
-
-        drawings = [
-            draw_svg(text, some, level) if some else "" for (text, _), some in zip(chosen, sentences, strict=True)
-        ]
-        title = f"Facts by {cut.name}" + (f" of {corpus} {split}" if corpus else "")
-        html.write_text(_page(title, found, drawings), encoding="utf-8")
-        console.note(f"{len(found)} texts by {cut.fingerprint}")
-        console.say(str(html))
-        return
-    from agggen_platform.cli.drawing import bracketed
-
-    for (text, of, said), some in zip(found, sentences, strict=True):
-        console.say(f"{of.id}: {text}" if of else text)
-        for sentence in some:
-            console.say(f"    {bracketed(sentence, level)}")
-        for number, (fact, predicates) in enumerate(said, start=1):
+    sources = [text for text, _ in chosen]
+    frames = cut if isinstance(cut, FrameSegmenter) else None
+    trees = frames.sentences(sources) if frames else [()] * len(chosen)
+    for (text, source), facts_of_text, sentences in zip(chosen, cut.segment(sources), trees, strict=True):
+        console.say(f"{source.id}: {text}" if source else text)
+        for sentence in sentences:
+            console.say(f"    {bracketed(sentence, frames.level if frames else 'full')}")
+        for number, (fact, predicates) in enumerate(_aligned(source, facts_of_text), start=1):
             says = "" if predicates is None else f"   [{' '.join(predicates)}]"
             console.say(f"  {number}. {fact.strip()}{says}")
     if not frames:
@@ -122,9 +92,9 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     records = records_of(corpus, split)
     if ids:
         by_id = {record.id: record for record in records}
-        if unknown := [one for one in ids if one not in by_id]:
+        if unknown := [identifier for identifier in ids if identifier not in by_id]:
             raise CorpusError(f"{corpus} {split} has no record {unknown[0]!r}; one that it has is {records[0].id!r}")
-        records = [by_id[one] for one in ids]
+        records = [by_id[identifier] for identifier in ids]
     pairs = ((reference.text, record) for record in records for reference in record.references)
     yield from (pair for _, pair in zip(range(limit), pairs, strict=False))
 
@@ -135,26 +105,42 @@ def _aligned(record: Record | None, facts: Sequence[str]) -> list[Said]:
     from agggen.alignment import align
 
     pairs = list(zip(record.predicates, align(record, facts).fact_of, strict=True))
-    return [(fact, tuple(name for name, of in pairs if of == t)) for t, fact in enumerate(facts)]
+    return [
+        (fact, tuple(name for name, fact_number in pairs if fact_number == number)) for number, fact in enumerate(facts)
+    ]
 
 
-def _frame_segmenter(cut: object) -> FrameSegmenter | None:
-    from agggen.facts.framed import FrameSegmenter
+def bracketed(sentence: Sentence, level: Level = "full") -> str:
+    """The tree of a sentence on one line: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
 
-    return cut if isinstance(cut, FrameSegmenter) else None
+    A frame is named by its predicate; a frame inside an argument stands where it stands in the text. Brackets of the
+    text are written ``-LRB-`` and ``-RRB-``.
+    """
+    from agggen.facts.tree import build_tree
+
+    words = sentence.words.words
+    roots = build_tree(sentence, level)
+    return f"(S {' '.join(_between(words, roots, 0, len(words)))})"
 
 
-def _page(title: str, found: Sequence[tuple[str, Record | None, list[Said]]], drawings: Sequence[str]) -> str:
-    sections = []
-    for (text, record, said), drawing in zip(found, drawings, strict=True):
-        items = "".join(
-            f"<li>{escape(fact.strip())}"
-            + (f" <span class='says'>[{escape(' '.join(names))}]</span>" if names is not None else "")
-            + "</li>"
-            for fact, names in said
-        )
-        name = f"<h2>{escape(record.id)}</h2>" if record else ""
-        sections.append(
-            f"<section>{name}<p>{escape(text)}</p><div class='tree'>{drawing}</div><ol>{items}</ol></section>"
-        )
-    return _PAGE.format(title=escape(title), body="\n".join(sections))
+def _between(words: Sequence[str], nodes: Sequence[Node], start: int, end: int) -> Iterator[str]:
+    """The words [start, end) with the frames that stand among them."""
+    for node in nodes:
+        yield from _plain(words[start : node.start])
+        yield f"({' '.join(_inside(words, node))})"
+        start = node.end
+    yield from _plain(words[start:end])
+
+
+def _inside(words: Sequence[str], node: Node) -> Iterator[str]:
+    yield from _plain(words[node.predicate : node.predicate + 1])
+    reached = node.start
+    for number, phrase in enumerate(node.phrases):
+        yield from _plain(words[reached : phrase.start])
+        inside = _between(words, node.children.get(number, ()), phrase.start, phrase.end)
+        yield f"({phrase.role} {' '.join(inside)})"
+        reached = phrase.end
+
+
+def _plain(words: Sequence[str]) -> Iterator[str]:
+    return (word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words)

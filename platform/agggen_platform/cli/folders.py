@@ -14,15 +14,15 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # a path has made one slash
 Folders = TypeVar("Folders", Path, "list[Path] | None")
 
 
-def on_this_machine(given: Folders) -> Folders:
+def on_this_machine(value: Folders) -> Folders:
     """`given`; the callback of an option that takes a folder or several.
 
     Raises:
         ConfigError: it is an address, which would make a folder called ``s3:``.
     """
-    folders: Sequence[Path] = [given] if isinstance(given, Path) else given or ()
+    folders: Sequence[Path] = [value] if isinstance(value, Path) else value or ()
     for folder in folders:
         if address := _SCHEME.match(str(folder)):
             rest = str(folder)[address.end() :]
             raise ConfigError(f"{address.group()}/{rest}: this can only be a folder of this machine")
-    return given
+    return value

@@ -82,8 +82,8 @@ app.command("score-alignments", short_help="Score alignments against human ones.
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import PackageNotFoundError, version
 
         try:

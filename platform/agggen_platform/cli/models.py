@@ -38,7 +38,7 @@ def list_models(
     from agggen_platform.registry import Registry
     from agggen_platform.registry.store import RUN
 
-    found = Registry(registry)
+    models = Registry(registry)
     rows = [
         (
             str(version),
@@ -48,8 +48,8 @@ def list_models(
             _day(version.registered),
             version.source,
         )
-        for one in ([name] if name else found.names())
-        for version in found.versions(one)
+        for model in ([name] if name else models.names())
+        for version in models.versions(model)
     ]
     console.print_table(("version", "aliases", "bundle", "run", "registered", "address"), rows)
 
@@ -64,8 +64,8 @@ def show(model: Model, registry: RegistryUri = None) -> None:
     from agggen_platform.registry import Registry, evaluations_of, parse_address
     from agggen_platform.registry.store import EVALUATION, METRIC
 
-    found = Registry(registry)
-    version = found.version(parse_address(model))
+    models = Registry(registry)
+    version = models.version(parse_address(model))
     rows: list[tuple[str, str]] = [
         ("version", str(version)),
         ("address", version.source),
@@ -77,7 +77,7 @@ def show(model: Model, registry: RegistryUri = None) -> None:
     for evaluation in evaluations_of(version):
         rows += [(f"{name} on {evaluation}", f"{value:.4f}") for name, (value, _) in evaluation.scores.items()]
     for alias in version.aliases:
-        for move in found.moves(version.name, alias):
+        for move in models.moves(version.name, alias):
             rows.append((f"{alias}, {move.at or 'by other means'}", str(move)))
     console.print_table(("what", "value"), rows)
 
@@ -117,10 +117,10 @@ def register(
     elif not is_elsewhere(bundle):
         bundle = str(Path(bundle).absolute())
     version = models.register(bundle, name, evaluations=evaluation or (), uri=registry)
-    found = f"{version} is {bundle}"
+    message = f"{version} is {bundle}"
     if not version.new:
-        found = f"{bundle} is version {version.number} of {name} already, and the candidate stays what it is"
-    console.note(f"{found}; make it the one in use with: agggen models promote {version}")
+        message = f"{bundle} is version {version.number} of {name} already, and the candidate stays what it is"
+    console.note(f"{message}; make it the one in use with: agggen models promote {version}")
     console.say(f"models:/{version}")
 
 
@@ -141,8 +141,8 @@ def record(
     """
     from agggen_platform import registry as models
 
-    found = models.record(model, report, uri=registry)
-    console.say(f"{len(found.scores)} scores on {found}")
+    evaluation = models.record(model, report, uri=registry)
+    console.say(f"{len(evaluation.scores)} scores on {evaluation}")
 
 
 @app.command("promote", short_help="Give a version an alias, after checks.")

@@ -159,7 +159,7 @@ def name_unknown(predicates: Mapping[str, int]) -> None:
     """Names the predicates that training never saw, each with how many records have it; the most frequent of many."""
     if not predicates:
         return
-    often = sorted(predicates.items(), key=lambda each: (-each[1], each[0]))
+    often = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{name} ({count:,})" for name, count in often[:_NAMED])
     more = f" and {len(often) - _NAMED:,} more" if len(often) > _NAMED else ""
     console.note(f"Predicates that training never saw, and how many records have each: {named}{more}")
@@ -233,9 +233,9 @@ def write_line(file: TextIO, value: Any) -> None:
 
 def texts_with_facts(records: Sequence[Record], cut: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
     """Every reference of every record with its number and its facts: its own, or what `cut` makes of it."""
-    of = [(record, number, each) for record in records for number, each in enumerate(record.references)]
-    new = iter(cut.segment([reference.text for _, _, reference in of if reference.facts is None]))
+    texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
+    new = iter(cut.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [
-        (record, number, next(new) if each.facts is None else tuple(fact.text for fact in each.facts))
-        for record, number, each in of
+        (record, number, next(new) if text.facts is None else tuple(fact.text for fact in text.facts))
+        for record, number, text in texts
     ]

@@ -33,7 +33,6 @@ def reproduce(
         bool, typer.Option(help="Evaluate again and replace the records; finished trainings stay.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a README.")] = False,
 ) -> None:
     """Show a table of the paper with our numbers beside the published ones.
 
@@ -45,7 +44,6 @@ def reproduce(
         agggen reproduce
         agggen reproduce webnlg
         agggen reproduce webnlg --runs runs --seeds 1,2,3 training.threads=1
-        agggen reproduce webnlg --markdown
     """
     import json
 
@@ -55,11 +53,9 @@ def reproduce(
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import table_called
 
-    if as_json and markdown:
-        raise ConfigError("--json and --markdown exclude each other")
     if table is None:
-        if as_json or markdown:
-            raise ConfigError("--json and --markdown need the name of a table")
+        if as_json:
+            raise ConfigError("--json needs the name of a table")
         _list_tables(runs)
         return
     chosen = table_called(table)
@@ -70,15 +66,13 @@ def reproduce(
         raise ConfigError("--seeds trains and evaluates; say where runs and records go with --runs DIR")
     elif fresh or overrides:
         raise ConfigError("nothing is trained or evaluated without --runs DIR and --seeds SEED,...")
-    made = comparison.compare(chosen, records_of(chosen, runs))
+    compared = comparison.compare(chosen, records_of(chosen, runs))
     if as_json:
-        console.say(json.dumps(comparison.to_json(made), indent=2, ensure_ascii=False))
-    elif markdown:
-        console.say(comparison.to_markdown(made, _where(runs)))
+        console.say(json.dumps(comparison.to_json(compared), indent=2, ensure_ascii=False))
     else:
-        header, *rows = comparison.rows_of(made)
+        header, *rows = comparison.rows_of(compared)
         console.print_table(header, rows, chosen.title)
-        for note in comparison.notes_of(made, _where(runs)):
+        for note in comparison.notes_of(compared, _where(runs)):
             console.say(note)
 
 

@@ -71,17 +71,17 @@ def score(
     from agggen.evaluation.systems import foreign_predicate, measure_system, metrics_of
 
     check_json(json, [records, hypotheses, *([against] if against else [])])
-    wanted = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
-    metrics_of(protocol, wanted, [])  # before the files are read, which may take long
+    names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    metrics_of(protocol, names, [])  # before the files are read, which may take long
     read = _scored_records(records)
-    chosen = metrics_of(protocol, wanted, read)
-    if wanted is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
+    chosen = metrics_of(protocol, names, read)
+    if names is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
         console.note(f"No slot errors: {foreign} is no slot of E2E")
     ids = [record.id for record in read]
     texts = _texts(hypotheses, read_texts(hypotheses, ids, records))
-    others = _texts(against, read_texts(against, ids, records)) if against else None
-    found = measure_system(protocol, chosen, read, texts, others, tokenised, confidence)
-    report(_measured_entries(found), json)
+    other_texts = _texts(against, read_texts(against, ids, records)) if against else None
+    measured = measure_system(protocol, chosen, read, texts, other_texts, tokenised, confidence)
+    report(_measured_entries(measured), json)
 
 
 def score_plans(
@@ -171,9 +171,9 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
     for name, entry in scores.items():
         numbers = [entry["score"], *(entry[key] for key in ("low", "high") if key in entry)]
         signatures = [entry["signature"]]
-        if other := entry.get("against"):
-            numbers += [other[key] for key in ("score", "difference", "low", "high", "p_value")]
-            signatures.append(other["signature"])
+        if comparison := entry.get("against"):
+            numbers += [comparison[key] for key in ("score", "difference", "low", "high", "p_value")]
+            signatures.append(comparison["signature"])
         rows.append((name, *("undefined" if number is None else f"{number:.4f}" for number in numbers), *signatures))
     console.print_table(columns, rows)
 
@@ -186,9 +186,9 @@ def _entries(scores: Mapping[str, Score]) -> dict[str, Entry]:
     }
 
 
-def _measured_entries(found: Mapping[str, Measured]) -> dict[str, Entry]:
-    entries = _entries({name: measured.statistics.corpus() for name, measured in found.items()})
-    for name, measured in found.items():
+def _measured_entries(scores: Mapping[str, Measured]) -> dict[str, Entry]:
+    entries = _entries({name: measured.statistics.corpus() for name, measured in scores.items()})
+    for name, measured in scores.items():
         if interval := measured.interval:
             entries[name] |= {"low": interval.low, "high": interval.high, "signature": interval.signature}
         if pair := measured.comparison:
@@ -215,16 +215,16 @@ def _scored_records(path: Path) -> list[Record]:
 
     if path.suffix.lower() not in (".csv", ".parquet"):
         return read_scored_records(path)
-    found: list[Record] = []
+    records: list[Record] = []
     for item in read_records(str(path)):
         if isinstance(item, Reject):
             raise CorpusError(str(item))
         if not item.references:
             raise CorpusError(f"{path}, record {item.id!r}: there is no reference text to score against")
-        found.append(item)
-    if not found:
+        records.append(item)
+    if not records:
         raise CorpusError(f"{path} holds no record")
-    return found
+    return records
 
 
 def _texts(path: Path, texts: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.shards import Actors, Fresh, Preset, RunLog, Runs, reused, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.job import Progress
@@ -21,12 +22,10 @@ def segment(
     ] = None,
     facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
-    actors: Annotated[
-        int | None, typer.Option(help="Workers at most; 0 does without Ray. [default: one for each CPU there is]")
-    ] = None,
-    fresh: Annotated[bool, typer.Option(help="Throw away what a segmentation left in the output folder.")] = False,
-    preset: Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")] = None,
-    runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")] = Path("runs"),
+    actors: Actors = None,
+    fresh: Fresh = False,
+    preset: Preset = None,
+    runs: Runs = Path("runs"),
 ) -> None:
     """Cut the reference texts of a corpus into facts and align each fact to the triples that it says.
 
@@ -41,24 +40,17 @@ def segment(
     """
     import json
 
-    from agggen_platform.cli.shards import shard_progress
     from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment as run
-    from agggen_platform.tracking import Tracker
 
     settings = list(overrides or ())
     settings += [f"facts.source={json.dumps(facts)}"] if facts else []
     settings += [f"actors={actors}"] if actors is not None else []
     config = load_config(SegmentConfig, preset and Path(preset), settings)
-    log: list[Tracker] = []
-
-    def tracker(name: str) -> Tracker:
-        log.append(Tracker(run_name=name, runs_dir=runs))
-        return log[0]
-
+    log = RunLog(runs)
     with shard_progress(_speed, _counts) as show:
-        report = run(source, out, config, splits=split or (), fresh=fresh, tracker=tracker, progress=show)
+        report = run(source, out, config, splits=split or (), fresh=fresh, tracker=log, progress=show)
     rows = [
         (name, counts.records, counts.references, counts.facts, counts.rejects)
         for name, counts in report.splits.items()
@@ -69,18 +61,14 @@ def segment(
         return
     if (done := report.progress) is not None:
         counts = done.counts
-        kept = f"; {done.found:,} of {done.total:,} shards were there" if done.found else ""
         known = f", {counts.cached:,} texts from the cache" if counts.cached else ""
-        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{known}{kept})")
+        console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{known}{reused(done)})")
         if counts.cache_errors:
             console.note(
                 f"The cache in {config.cache_folder} failed (a warning in the workers' logs says why); "
                 "texts were segmented without it"
             )
-    if rejects := sum(counts.rejects for counts in report.splits.values()):
-        console.note(f"Rejected: {rejects:,}, see {out}/rejects.jsonl")
-    console.note(f"Compare runs with: {log[0].ui_command()}")
-    console.say(out)
+    log.finish(out, sum(counts.rejects for counts in report.splits.values()), "rejects.jsonl")
 
 
 def _speed(now: Progress) -> str:

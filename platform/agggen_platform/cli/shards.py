@@ -1,26 +1,64 @@
-"""How a job over shards looks: a bar on a terminal, else a line now and then."""
+"""What `agggen bulk` and `agggen segment` share: options, progress (a bar, or a line now and then), last messages."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from agggen_platform.cli import console
-from agggen_platform.sharded.driver import Progress
+
+if TYPE_CHECKING:
+    from agggen_platform.sharded.driver import Progress
+    from agggen_platform.tracking import Tracker
 
 _SECONDS_BETWEEN_LINES = 10.0
-Say = Callable[[Progress[Any]], str]
+Say = Callable[["Progress[Any]"], str]
+
+Actors = Annotated[int | None, typer.Option(help="Workers at most; 0 does without Ray. [default: one for each CPU]")]
+Fresh = Annotated[bool, typer.Option(help="Remove what an earlier job of this kind left in the output folder.")]
+Preset = Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")]
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")]
+
+
+class RunLog:
+    """Makes the run log of a job that has work to do, in the folder `runs`."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._tracker: Tracker | None = None
+
+    def __call__(self, name: str) -> Tracker:
+        from agggen_platform.tracking import Tracker
+
+        self._tracker = Tracker(run_name=name, runs_dir=self._runs)
+        return self._tracker
+
+    def finish(self, out: str, rejects: int, where: str) -> None:
+        """The last messages of a job; `where` in `out` the rejects are."""
+        if rejects:
+            console.note(f"Rejected: {rejects:,}, see {out}/{where}")
+        if self._tracker is not None:
+            console.note(f"Compare runs with: {self._tracker.ui_command()}")
+        console.say(out)
+
+
+def reused(progress: Progress[Any]) -> str:
+    """How many shards an earlier run had finished; empty for none."""
+    return f"; {progress.found:,} of {progress.total:,} shards were there" if progress.found else ""
 
 
 @contextmanager
 def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields what shows how far the job is.
+    """Yields a callback that shows the progress of the job.
 
     Args:
-        speed: says how fast this run is.
-        counts: says what came out so far; for lines only.
+        speed: the speed of this run, as text.
+        counts: the results so far, as text; for lines only.
     """
     if not console.stderr().is_terminal:
         yield _lines(speed, counts)
@@ -35,12 +73,12 @@ def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]]
 
 
 def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
-    said = time.monotonic()
+    last = time.monotonic()
 
     def show(now: Progress[Any]) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
             console.note(f"{now.shards} of {now.total} shards  {counts(now)}  {speed(now)}")
 
     return show

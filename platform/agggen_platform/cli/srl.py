@@ -1,124 +1,118 @@
-"""`agggen srl`: train the semantic role tagger that facts are cut by, and say how good it is."""
+"""`agggen srl setup` and `agggen srl check`: the environment in which AllenNLP's own models run."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from agggen_platform.cli import console, srl_setup
+from agggen_platform.cli import console
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+app = typer.Typer(no_args_is_help=True, help="Semantic role labelling by AllenNLP's models.", rich_markup_mode=None)
 
-    from agggen_platform.srl.tagger.data import Sentence
-    from agggen_platform.srl.tagger.evaluate import Agreement
+Dir = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"
+    ),
+]
 
-app = typer.Typer(
-    no_args_is_help=True, help="Semantic role labelling: our tagger, and AllenNLP's models.", rich_markup_mode=None
-)
-app.command(short_help="Make the environment in which AllenNLP runs.")(srl_setup.setup)
-app.command(short_help="Look whether AllenNLP and an archive work.")(srl_setup.check)
+_SENTENCE = "Ada wrote the first program , which the engine never ran ."
 
 
-@app.command()
-def train(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the tagger goes.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Training settings, say epochs=5 seed=2")
+@app.command(short_help="Make the environment in which AllenNLP runs.")
+def setup(
+    folder: Dir = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10 or 3.9. [default: the best on the PATH]")
     ] = None,
+    lock: Annotated[bool, typer.Option(help="Install the very versions that were tested (with Python 3.10).")] = True,
 ) -> None:
-    """Train on PropBank EWT in the data home (AGGGEN_DATA_HOME), train and dev parts, and score on its test part.
+    """Make the environment in which AllenNLP's semantic role labellers run: 2.5 GB, some minutes, once.
 
-    The tagger as it stands is written after every epoch, so a run that is cut off leaves the last.
-    One thread; the same settings give the same weights on one kind of machine. No number of epochs is chosen by dev,
-    so its sentences are worth more as lessons.
+    AllenNLP needs a Python and a torch older than agggen's, so it gets a virtual environment of its own. Interrupted,
+    it goes on where it was when called again. pip's own settings hold (PIP_INDEX_URL, ...); on Linux without GPU
+    PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu saves more than half of the space.
 
     \b
-        agggen srl train --out tagger
+        agggen srl setup
+        agggen srl check --archive srl-model.tar.gz
     """
-    from dataclasses import replace
+    from agggen_platform.srl.environment import set_up
 
-    import torch
-
-    from agggen.facts.tagger.store import RoleTagger, save_tagger
-    from agggen_platform.config import load_config
-    from agggen_platform.srl.tagger.evaluate import evaluate_annotated
-    from agggen_platform.srl.tagger.train import TrainConfig, train_tagger
-
-    config = load_config(TrainConfig, None, overrides or ())
-    sentences, test = [*_sentences("train"), *_sentences("dev")], _sentences("test")
-
-    def report(epoch: int, numbers: Mapping[str, float], tagger: RoleTagger) -> None:
-        save_tagger(out, tagger)
-        console.note(f"epoch {epoch}  " + "  ".join(f"{name} {value:.4f}" for name, value in numbers.items()))
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        tagger = train_tagger(sentences, config, report=report)
-        counts = evaluate_annotated(tagger, test)
-    finally:
-        torch.set_num_threads(threads)
-    metrics = {f"test_{name}": round(count.f1, 4) for name, count in counts.items()}
-    save_tagger(out, replace(tagger, metrics=metrics))
-    _print_scores({f"PropBank EWT test {name}": count for name, count in counts.items()})
-    console.note(f"The tagger: {out}")
+    environment = set_up(folder, python, locked=lock, say=console.note)
+    console.say(str(environment.folder))
 
 
-@app.command()
-def evaluate(
-    tagger: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder that `agggen srl train` wrote. [default: the shipped]")
+@app.command(short_help="Check that AllenNLP and an archive work.")
+def check(
+    folder: Dir = None,
+    archive: Annotated[
+        str | None, typer.Option(metavar="ARCHIVE", help="A model.tar.gz: a path, http(s):// or s3://.")
     ] = None,
-    split: Annotated[str, typer.Option(help="The part of PropBank EWT, or `none`.")] = "test",
-    allennlp: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="AllenNLP's output, a JSON list of sentences a line.")
+    sha256: Annotated[str | None, typer.Option(help="What the archive must have.")] = None,
+    trust_archive: Annotated[
+        bool, typer.Option("--trust-archive", help="Load a remote archive without sha256. It can run any code.")
+    ] = False,
+    bert: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="config.json and vocab.txt of the archive's BERT model.")
     ] = None,
-    first_text: Annotated[int, typer.Option(min=0, help="Pass over so many texts of FILE.")] = 0,
-    texts: Annotated[int, typer.Option(min=0, help="Take so many texts of FILE; 0 takes all.")] = 0,
+    spacy: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A spaCy model that finds predicates. [default: our tagger]")
+    ] = None,
+    online: Annotated[bool, typer.Option("--online", help="Let the model fetch what it lacks.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, or cuda:0 and so on.")] = "cpu",
+    sentence: Annotated[str, typer.Option(help="Words to label, with spaces between.")] = _SENTENCE,
 ) -> None:
-    """Precision, recall and F1 of predicates and argument spans, and against AllenNLP also of boundaries between facts.
+    """Look whether AllenNLP works here, and with an archive whether it finds frames.
+
+    Loading an archive runs code that is in it: take archives only from those you trust.
 
     \b
-        agggen srl evaluate
-        agggen srl evaluate --split none --allennlp dev-webnlg-tgt.txt --first-text 1134
+        agggen srl check --archive https://example.org/srl.tar.gz --sha256 6f1c...
     """
-    from agggen.errors import ConfigError
-    from agggen.facts.embedded import SHIPPED, EmbeddedFrames
-    from agggen.facts.tagger.store import load_tagger
-    from agggen_platform.srl.tagger.evaluate import evaluate_annotated, evaluate_source, read_allennlp
+    from agggen.facts.config import AllenNLPConfig
+    from agggen.facts.frames import Words
+    from agggen_platform.srl.archives import get_archive
+    from agggen_platform.srl.environment import find_environment, worker_versions
+    from agggen_platform.srl.source import AllenNLPFrames
 
-    if split == "none" and allennlp is None:
-        raise ConfigError("nothing to score: give --split one of train, dev, test, or --allennlp a file")
-    folder = tagger or SHIPPED
-    scores: dict[str, Agreement] = {}
-    if split != "none":
-        found = evaluate_annotated(load_tagger(folder), _sentences(split))
-        scores |= {f"PropBank EWT {split} {name}": count for name, count in found.items()}
-    if allennlp is not None:
-        chosen = read_allennlp(allennlp)[first_text : first_text + texts if texts else None]
-        scores |= {f"AllenNLP {name}": count for name, count in evaluate_source(EmbeddedFrames(folder), chosen).items()}
-    _print_scores(scores)
+    environment = find_environment(folder)
+    _ok("environment", str(environment.folder))
+    begin = time.monotonic()
+    versions = worker_versions(environment)
+    names = ("python", "allennlp", "allennlp-models", "torch", "transformers", "spacy")
+    _ok("worker", f"{', '.join(f'{name} {versions[name]}' for name in names)} ({time.monotonic() - begin:.0f} s)")
+    if archive is None:
+        console.note("no archive was given (--archive), so no model was loaded")
+        return
+    with console.byte_progress() as progress:
+        local = get_archive(archive, sha256, trust_archive, progress=progress)
+    _ok("archive", f"{local.path}, sha256 {local.sha256}")
+    config = AllenNLPConfig(
+        str(local.path),
+        local.sha256,
+        bert=str(bert) if bert else None,
+        online=online,
+        spacy=str(spacy) if spacy else None,
+        environment=str(environment.folder),
+        device=device,
+    )
+    words = sentence.split()
+    ends = [sum(len(word) + 1 for word in words[: number + 1]) for number in range(len(words))]
+    spans = tuple((end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True))
+    with AllenNLPFrames(config) as source:
+        begin = time.monotonic()
+        (frames,) = source.frames([Words(tuple(words), spans)])
+        _ok("model", f"{source.worker['model']} on {device} ({time.monotonic() - begin:.0f} s)")
+    for frame in frames:
+        phrases = (f"{phrase.role}: {' '.join(words[phrase.start : phrase.end])}" for phrase in frame.phrases)
+        _ok("frame", "  ".join(f"[{phrase}]" for phrase in phrases))
+    if not frames:
+        console.note("no frames in the sentence: no word of it is a predicate, or the model says so")
 
 
-def _sentences(split: str) -> list[Sentence]:
-    """A split of PropBank EWT; says how many lines could not be read."""
-    from agggen.corpora.catalogue import data_home
-    from agggen.corpora.rejects import Reject
-    from agggen_platform.srl.tagger.data import read_split
-
-    items = list(read_split(data_home(), split))
-    rejects = [item for item in items if isinstance(item, Reject)]
-    if rejects:
-        console.note(f"{len(rejects)} of {len(items)} lines of {split} cannot be read; the first: {rejects[0]}")
-    return [item for item in items if not isinstance(item, Reject)]
-
-
-def _print_scores(scores: Mapping[str, Agreement]) -> None:
-    rows = [
-        (name, f"{count.precision:.4f}", f"{count.recall:.4f}", f"{count.f1:.4f}", count.wanted)
-        for name, count in scores.items()
-    ]
-    console.print_table(("what", "precision", "recall", "F1", "of"), rows)
+def _ok(what: str, detail: str) -> None:
+    console.say(f"ok\t{what}\t{detail}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,8 @@ from agggen_platform.cli.records import (
 )
 
 if TYPE_CHECKING:
+    from agggen.bundle import Bundle
+    from agggen.generation.generator import InferenceConfig
     from agggen.records import Record
 
 Level = Annotated[
@@ -36,6 +39,16 @@ TopP = Annotated[
     typer.Option(help="Of sampling: draw among the most probable groups, whose probabilities sum to this."),
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of sampling and random-order.")]
+
+
+def _config(loaded: Bundle, settings: Mapping[str, object] | Sequence[str]) -> InferenceConfig:
+    """The bundle's inference settings with `settings` (KEY=VALUE, or by name; None is left out) over them."""
+    from agggen.generation.generator import InferenceConfig
+    from agggen_platform.config import load_config, overrides_of
+
+    if isinstance(settings, Mapping):
+        settings = [f"{key}={value}" for key, value in settings.items() if value is not None]
+    return load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
 
 
 def generate(
@@ -76,9 +89,7 @@ def generate(
     """
     from agggen.bundle import load_bundle
     from agggen.errors import ConfigError
-    from agggen.generation.generator import InferenceConfig
     from agggen.records import Plan
-    from agggen_platform.config import load_config, overrides_of
 
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
@@ -88,16 +99,14 @@ def generate(
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
     loaded = load_bundle(bundle_folder(bundle))
-    wanted = choices | {"beam.beam": beam, "verify": verify}
-    settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    config = _config(loaded, choices | {"beam.beam": beam, "verify": verify})
     generator = loaded.generator()
     rejected = Rejected()
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
-            for found in generator.generate(block, [human] * len(block), complete, n_best, config):
-                rejected.note_unknown(found[0].unknown_predicates)
-                for rank, generation in enumerate(found, start=1):
+            for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
+                rejected.note_unknown(texts[0].unknown_predicates)
+                for rank, generation in enumerate(texts, start=1):
                     write_line(file, generation.as_dict() | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)
 
@@ -122,13 +131,10 @@ def plan(
         agggen plan BUNDLE -i records.jsonl -k 3 --sample --top-p 0.9 --seed 1
     """
     from agggen.bundle import load_bundle
-    from agggen.generation.generator import InferenceConfig
-    from agggen_platform.config import load_config, overrides_of
 
     loaded = load_bundle(bundle_folder(bundle))
-    choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
-    settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
+    planner_name = "sample" if sample else None
+    config = _config(loaded, {"planner": planner_name, "level": level, "top_p": top_p, "seed": seed})
     planner = loaded.generator().planner
     planner.check_level(config.level)
     rejected = Rejected()
@@ -171,12 +177,19 @@ def align(
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
-            for (record, number, _), found in zip(texts, aligned, strict=True):
+            for (record, number, _), alignment in zip(texts, aligned, strict=True):
                 facts = [
                     {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
-                    for text, state, certainty in zip(found.facts, found.states, found.posteriors, strict=True)
+                    for text, state, certainty in zip(
+                        alignment.facts, alignment.states, alignment.posteriors, strict=True
+                    )
                 ]
-                line = {"id": record.id, "reference": number, "facts": facts, "log_likelihood": found.log_likelihood}
+                line = {
+                    "id": record.id,
+                    "reference": number,
+                    "facts": facts,
+                    "log_likelihood": alignment.log_likelihood,
+                }
                 write_line(file, line)
         rejected.report(output)
 
@@ -233,17 +246,17 @@ def adjust(
     """
     from agggen.bundle import fingerprint, load_bundle, save_bundle
     from agggen.errors import ConfigError
-    from agggen.generation.generator import InferenceConfig
     from agggen.verification.lexicon import read_wordings
-    from agggen_platform.config import load_config, overrides_of
 
     if not settings and wordings is None:
         raise ConfigError("nothing to adjust; give settings (level=2) or --wordings FILE")
-    given = read_wordings(wordings) if wordings else {}
+    variants = read_wordings(wordings) if wordings else {}
     folder = bundle_folder(bundle)
     loaded = load_bundle(folder)
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *(settings or [])])
+    config = _config(loaded, settings or [])
     loaded.generator().planner.check_level(config.level)
     sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
-    save_bundle(output, replace(loaded, inference=config, sources=sources, lexicon=loaded.lexicon.with_variants(given)))
+    save_bundle(
+        output, replace(loaded, inference=config, sources=sources, lexicon=loaded.lexicon.with_variants(variants))
+    )
     console.say(str(output))

@@ -1,4 +1,4 @@
-"""A client of the endpoint, blocking and asynchronous; it needs httpx and neither torch nor Ray.
+"""A client of the endpoint; it needs httpx and neither torch nor Ray.
 
 from agggen_platform.client import Client
 
@@ -19,7 +19,7 @@ from agggen_platform.client.answers import (
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.client import AsyncClient, Client
+from agggen_platform.client.client import Client
 from agggen_platform.client.errors import (
     AnswerError,
     DeadlineError,
@@ -34,7 +34,6 @@ from agggen_platform.client.retry import Retry
 __all__ = [
     "AlignedAnswer",
     "AnswerError",
-    "AsyncClient",
     "Client",
     "DeadlineError",
     "EndpointError",

@@ -1,10 +1,10 @@
-"""What the endpoint is asked for, written once for the blocking and the asynchronous client."""
+"""Requests to the endpoint: one request, or a stream of any number of records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -23,7 +23,7 @@ Answer = Any
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Successive records of a stream as lines, and the position of the first in the whole stream."""
+    """Successive records of a stream as lines, and the position of the first one in the stream."""
 
     start: int
     lines: list[bytes]
@@ -35,57 +35,55 @@ class Piece:
 
 
 class Calls:
-    """The calls of a client; all coroutines."""
+    """The calls of a client."""
 
     def __init__(self, transport: Transport, piece_records: int, piece_bytes: int) -> None:
         self._transport, self._piece_records, self._piece_bytes = transport, piece_records, piece_bytes
 
-    async def get(self, path: str, deadline: float | None = None) -> Answer:
+    def get(self, path: str, deadline: float | None = None) -> Answer:
         """The object at `path`."""
-        return await self._transport.answer(Request("GET", path), self._transport.attempts(deadline))
+        return self._transport.answer(Request("GET", path), self._transport.attempts(deadline))
 
-    async def is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the endpoint answers and its model is loaded; asked once."""
         try:
             attempts = self._transport.attempts()
-            async with self._transport.opened(Request("GET", "/readyz"), attempts):
+            with self._transport.opened(Request("GET", "/readyz"), attempts):
                 return True
         except UnavailableError:
             return False
 
     # --- one request --------------------------------------------------------------------------------------------------
 
-    async def batch(
+    def batch(
         self,
         path: str,
         records: Iterable[Mapping[str, Any]],
         options: Mapping[str, Any],
         deadline: float | None,
     ) -> list[Answer]:
-        """An answer for each record, in their order. Those with a retryable error are asked for again.
+        """An answer for each record, in their order; records with a retryable error are retried.
 
         Raises:
-            EndpointError: there is no answer to any record.
+            EndpointError: no record has an answer.
         """
-        asked = [_object(record, place) for place, record in enumerate(records)]
+        objects = [_object(record, place) for place, record in enumerate(records)]
         attempts = self._transport.attempts(deadline)
-        answers = await self._once(path, asked, options, attempts)
+        answers = self._once(path, objects, options, attempts)
         while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
             cause = _unavailable(answers[failed[0]])
             try:
-                await self._transport.pause(attempts, cause)
-                again = await self._once(path, [asked[place] for place in failed], options, attempts)
+                self._transport.pause(attempts, cause)
+                retried = self._once(path, [objects[place] for place in failed], options, attempts)
             except EndpointError:
-                break  # the errors that the records have stay theirs
-            for place, answer in zip(failed, again, strict=True):
-                answers[place] = _placed(answer, place, asked[place].get("id") is None)
+                break  # these records keep their errors
+            for place, answer in zip(failed, retried, strict=True):
+                answers[place] = _placed(answer, place, objects[place].get("id") is None)
         return answers
 
-    async def _once(
-        self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts
-    ) -> list[Answer]:
+    def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Answer]:
         body = _json({"records": records, "options": options}, "the request")
-        response = await self._transport.answer(Request("POST", path, body, {"content-type": JSON}), attempts)
+        response = self._transport.answer(Request("POST", path, body, {"content-type": JSON}), attempts)
         answers = response.get("answers")
         what = f"POST {self._transport.settings.url}{path}"
         if not isinstance(answers, list) or len(answers) != len(records):
@@ -99,60 +97,56 @@ class Calls:
 
     # --- any number of records ----------------------------------------------------------------------------------------
 
-    async def stream(
+    def stream(
         self,
         path: str,
-        records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
+        records: Iterable[Mapping[str, Any]],
         options: Mapping[str, Any],
         deadline: float | None,
-    ) -> AsyncGenerator[Answer, None]:
+    ) -> Generator[Answer, None, None]:
         """An answer for each record, in their order, each exactly once; `index` counts the whole stream.
 
-        A stream that is cut off is resumed behind its last answer; records with a retryable error are asked for again,
-        and keep the answers behind them waiting, at most those of one piece.
+        A stream that is cut off resumes after its last answer. Records with a retryable error are retried; later
+        answers of the same piece wait for them.
 
         Raises:
-            EndpointError: the records from here on have no answer.
+            EndpointError: the remaining records have no answer.
         """
         address = path + (f"?{urlencode(_parameters(options))}" if options else "")
         attempts = self._transport.attempts(deadline)
-        async with aclosing(self._pieces(records)) as pieces:
-            async for piece in pieces:
-                attempts.restart()  # the time that the records took to come is not the endpoint's
-                async with aclosing(self._answered(address, piece, attempts)) as answers:
-                    async for answer in answers:
-                        yield answer
-                        attempts.restart()  # nor is the reader's
+        for piece in self._pieces(records):
+            attempts.restart()  # the time until the records came is not the endpoint's
+            with closing(self._answered(address, piece, attempts)) as answers:
+                for answer in answers:
+                    yield answer
+                    attempts.restart()  # nor is the time of the reader
 
-    async def _pieces(
-        self, records: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
-    ) -> AsyncGenerator[Piece, None]:
+    def _pieces(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
         piece, size = Piece(0, [], set()), 0
-        async with aclosing(_iterated(records)) as iterated:
-            async for record in iterated:
-                place = piece.start + len(piece.lines)
-                line = _json(_object(record, place), f"record {place}")
-                if piece.lines and (len(piece.lines) == self._piece_records or size + len(line) > self._piece_bytes):
-                    yield piece
-                    piece, size = Piece(place, [], set()), 0
-                if record.get("id") is None:
-                    piece.nameless.add(len(piece.lines))
-                piece.lines.append(line)
-                size += len(line) + 1
+        for record in records:
+            place = piece.start + len(piece.lines)
+            line = _json(_object(record, place), f"record {place}")
+            if piece.lines and (len(piece.lines) == self._piece_records or size + len(line) > self._piece_bytes):
+                yield piece
+                piece, size = Piece(place, [], set()), 0
+            if record.get("id") is None:
+                piece.nameless.add(len(piece.lines))
+            piece.lines.append(line)
+            size += len(line) + 1
         if piece.lines:
             yield piece
 
-    async def _answered(self, address: str, piece: Piece, attempts: Attempts) -> AsyncGenerator[Answer, None]:
-        """The answers to a piece, by as many requests as it takes."""
-        open_places = list(range(len(piece.lines)))  # that have no final answer
-        final: dict[int, Answer] = {}  # behind an open one
-        failed: dict[int, Answer] = {}  # retryable errors of open ones
+    def _answered(self, address: str, piece: Piece, attempts: Attempts) -> Generator[Answer, None, None]:
+        """The answers to a piece, by one request or more."""
+        open_places = list(range(len(piece.lines)))  # records without a final answer
+        final: dict[int, Answer] = {}  # final answers after an open record
+        failed: dict[int, Answer] = {}  # retryable errors of open records
         emitted = 0
         while open_places:
             cause: UnavailableError | None = None
             try:
-                async with aclosing(self._lines(address, piece, open_places, attempts)) as answers:
-                    async for place, answer in answers:
+                with closing(self._lines(address, piece, open_places, attempts)) as answers:
+                    for place, answer in answers:
                         if _is_retryable(answer):
                             failed[place] = answer
                             continue
@@ -167,7 +161,7 @@ class Calls:
             if not open_places:
                 continue
             try:
-                await self._transport.pause(attempts, cause or _unavailable(failed[open_places[0]]))
+                self._transport.pause(attempts, cause or _unavailable(failed[open_places[0]]))
             except EndpointError:
                 if not all(place in failed for place in open_places):
                     raise
@@ -176,22 +170,22 @@ class Calls:
         for place in sorted(final):
             yield piece.placed(final[place], place)
 
-    async def _lines(
+    def _lines(
         self, address: str, piece: Piece, places: Sequence[int], attempts: Attempts
-    ) -> AsyncGenerator[tuple[int, Answer], None]:
+    ) -> Generator[tuple[int, Answer], None, None]:
         """The answers of one request for some records of a piece, with their places in the piece.
 
         Raises:
-            UnavailableError: the stream was cut off, or says that it could not read all; another may.
-            RefusedError: the endpoint does not take the rest.
-            AnswerError: the lines are not such answers.
+            UnavailableError: the stream was cut off, or ended with a retryable error.
+            RefusedError: the endpoint refuses the rest.
+            AnswerError: the lines are not answers of this endpoint.
         """
         content = b"".join(piece.lines[place] + b"\n" for place in places)
         request = Request("POST", address, content, {"content-type": NDJSON, "accept": NDJSON})
         what = f"POST {self._transport.settings.url}{address}"
         count, end = 0, None
-        async with self._transport.opened(request, attempts) as response:
-            async for line in self._transport.lines(response, attempts):
+        with self._transport.opened(request, attempts) as response:
+            for line in self._transport.lines(response, attempts):
                 answer = _line(line, what)
                 if end is not None:
                     raise AnswerError(f"{what}: a line behind the end: {line[:60]!r}")
@@ -209,15 +203,6 @@ class Calls:
             raise (UnavailableError if why.retryable else RefusedError)(f"{what}: {why}", why)
         if count < len(places):
             raise AnswerError(f"{what}: {count} answers to {len(places)} records")
-
-
-async def _iterated(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
-    if isinstance(records, AsyncIterable):
-        async for record in records:
-            yield record
-    else:
-        for record in records:
-            yield record
 
 
 def _object(record: object, place: int) -> dict[str, Any]:
@@ -267,7 +252,7 @@ def _unavailable(answer: Answer) -> UnavailableError:
 
 
 def _placed(answer: Answer, place: int, nameless: bool) -> Answer:
-    """The answer to the record at `place`, which the endpoint saw at another; a record without an id goes by it."""
+    """The answer with the record's `place` in the whole input as its index, and as its id if it has none."""
     if answer["index"] == place:
         return answer
     name = {"id": str(place)} if nameless else {}

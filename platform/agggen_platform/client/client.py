@@ -1,12 +1,12 @@
-"""`Client` and `AsyncClient`: the endpoint as an object."""
+"""`Client`: the endpoint as an object."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Generic, TypeVar, Unpack
+from typing import Unpack
 
 import httpx
 
@@ -23,18 +23,26 @@ from agggen_platform.client.answers import (
 )
 from agggen_platform.client.calls import Calls
 from agggen_platform.client.errors import RefusedError
-from agggen_platform.client.io import Blocking, Io, Suspending, completed, iterated
 from agggen_platform.client.retry import Retry
 from agggen_platform.client.transport import Settings, Transport
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
 
 
-AnyTransport = TypeVar("AnyTransport", httpx.BaseTransport, httpx.AsyncBaseTransport)
+class Client:
+    """Calls the endpoint and waits for the answer. Safe to share between threads; a context manager.
 
+    Calls are repeated as `Retry` says when the endpoint cannot be reached, is busy, or lost the work; generation is
+    deterministic, so a repeated call has the same texts. Every call raises:
 
-class _Base(Generic[AnyTransport]):
-    """What both clients are made with."""
+    - RefusedError: the request is wrong; `error.problem` says which record and field.
+    - UnavailableError: there was no answer at any attempt; the same call may succeed later.
+    - DeadlineError: the time was over.
+    - FailedError: something broke inside the endpoint.
+    - AnswerError: what answers is not this endpoint.
+
+    A record that cannot be worked on while others can is no such error but an answer with ``status`` "error".
+    """
 
     def __init__(
         self,
@@ -46,7 +54,7 @@ class _Base(Generic[AnyTransport]):
         retry: Retry | None = None,
         piece_records: int = 1000,
         piece_bytes: int = 1 << 20,
-        transport: AnyTransport | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         """
         Args:
@@ -69,57 +77,35 @@ class _Base(Generic[AnyTransport]):
             raise ValueError("timeout, piece_records and piece_bytes must be above 0")
         self.url = _checked(url)
         settings = Settings(self.url, _headers(key), timeout, deadline, retry or Retry())
-        self._do = Calls(Transport(settings, self._connect(transport)), piece_records, piece_bytes)
-
-    def _connect(self, transport: AnyTransport | None) -> Io:
-        raise NotImplementedError
+        self._http = httpx.Client(transport=transport)
+        self._calls = Calls(Transport(settings, self._http), piece_records, piece_bytes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"  # never the key
-
-
-class Client(_Base[httpx.BaseTransport]):
-    """Calls the endpoint and waits. Safe to share between threads; a context manager that closes its connections.
-
-    Calls are repeated as `Retry` says when the endpoint cannot be reached, is busy, or lost the work; generation is
-    deterministic, so a repeated call has the same texts. Every call raises:
-
-    - RefusedError: the request is wrong; `error.problem` says which record and field.
-    - UnavailableError: there was no answer at any attempt; the same call may succeed later.
-    - DeadlineError: the time was over.
-    - FailedError: something broke inside the endpoint.
-    - AnswerError: what answers is not this endpoint.
-
-    A record that cannot be worked on while others can is no such error but an answer with ``status`` "error".
-    """
-
-    def _connect(self, transport: httpx.BaseTransport | None) -> Io:
-        self._http = httpx.Client(transport=transport)
-        return Blocking(self._http)
 
     def generate(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
     ) -> list[TextsAnswer | ErrorAnswer]:
         """Texts for records by one request; `stream` takes any number. A record may carry a ``plan`` to follow."""
-        return completed(self._do.batch("/v1/generate", records, options, deadline))
+        return self._calls.batch("/v1/generate", records, options, deadline)
 
     def plan(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[PlanOptions]
     ) -> list[PlansAnswer | ErrorAnswer]:
         """The k most likely plans of each record, with their probabilities."""
-        return completed(self._do.batch("/v1/plan", records, options, deadline))
+        return self._calls.batch("/v1/plan", records, options, deadline)
 
     def realise(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[RealiseOptions]
     ) -> list[TextsAnswer | ErrorAnswer]:
         """Texts for records by the ``plan`` that each carries."""
-        return completed(self._do.batch("/v1/realise", records, options, deadline))
+        return self._calls.batch("/v1/realise", records, options, deadline)
 
     def align(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[AlignedAnswer | ErrorAnswer]:
         """The triples behind each fact of the ``text`` that each record carries."""
-        return completed(self._do.batch("/v1/align", records, {}, deadline))
+        return self._calls.batch("/v1/align", records, {}, deadline)
 
     def stream(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
@@ -129,15 +115,15 @@ class Client(_Base[httpx.BaseTransport]):
         Records are read as they are needed, `piece_records` at a time. A stream that breaks is resumed behind its last
         answer. Close the iterator (or read it to its end) to give its connection back.
         """
-        return iterated(self._do.stream("/v1/generate:stream", records, options, deadline))
+        return self._calls.stream("/v1/generate:stream", records, options, deadline)
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
         """What is served, its settings, and what a request may ask for."""
-        return completed(self._do.get("/v1/model", deadline))
+        return self._calls.get("/v1/model", deadline)
 
     def ready(self) -> bool:
         """Whether the endpoint answers and its model is loaded; asked once."""
-        return completed(self._do.is_ready())
+        return self._calls.is_ready()
 
     def close(self) -> None:
         """Closes the connections."""
@@ -148,68 +134,6 @@ class Client(_Base[httpx.BaseTransport]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-class AsyncClient(_Base[httpx.AsyncBaseTransport]):
-    """`Client` for asyncio and trio: the same calls, awaited; `stream` is an asynchronous iterator."""
-
-    def _connect(self, transport: httpx.AsyncBaseTransport | None) -> Io:
-        self._http = httpx.AsyncClient(transport=transport)
-        return Suspending(self._http)
-
-    async def generate(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
-    ) -> list[TextsAnswer | ErrorAnswer]:
-        """As `Client.generate`."""
-        return await self._do.batch("/v1/generate", records, options, deadline)
-
-    async def plan(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[PlanOptions]
-    ) -> list[PlansAnswer | ErrorAnswer]:
-        """As `Client.plan`."""
-        return await self._do.batch("/v1/plan", records, options, deadline)
-
-    async def realise(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[RealiseOptions]
-    ) -> list[TextsAnswer | ErrorAnswer]:
-        """As `Client.realise`."""
-        return await self._do.batch("/v1/realise", records, options, deadline)
-
-    async def align(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None
-    ) -> list[AlignedAnswer | ErrorAnswer]:
-        """As `Client.align`."""
-        return await self._do.batch("/v1/align", records, {}, deadline)
-
-    def stream(
-        self,
-        records: Iterable[RecordLike] | AsyncIterable[RecordLike],
-        *,
-        deadline: float | None = None,
-        **options: Unpack[GenerateOptions],
-    ) -> AsyncGenerator[TextsAnswer | ErrorAnswer, None]:
-        """As `Client.stream`; the records may come asynchronously too."""
-        return self._do.stream("/v1/generate:stream", records, options, deadline)
-
-    async def model(self, *, deadline: float | None = None) -> ModelDict:
-        """As `Client.model`."""
-        return await self._do.get("/v1/model", deadline)
-
-    async def ready(self) -> bool:
-        """As `Client.ready`."""
-        return await self._do.is_ready()
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def _checked(url: str) -> str:

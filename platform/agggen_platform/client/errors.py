@@ -1,4 +1,4 @@
-"""What can go wrong with a call, with the endpoint's own account of it where it gave one."""
+"""Errors of calls, with the endpoint's problem document if there is one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Problem:
             field=text("field"),
             retryable=document.get("retryable") is True,
             request_id=text("request_id"),
-            errors=tuple(cls.of(one) for one in errors if isinstance(one, Mapping)) if isinstance(errors, list) else (),
+            errors=tuple(cls.of(error) for error in errors if isinstance(error, Mapping))
+            if isinstance(errors, list)
+            else (),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +66,7 @@ class Problem:
 
 
 class EndpointError(AggGenError):
-    """A call got no answer that is of use."""
+    """A call got no usable answer."""
 
     exit_code = 10
 
@@ -104,7 +106,7 @@ class RefusedError(EndpointError):
 
 
 class UnavailableError(EndpointError):
-    """The endpoint cannot be reached, is busy or lost the work, as often as it was tried; later it may answer."""
+    """The endpoint was unreachable, busy or lost the work at every attempt; a later call may succeed."""
 
 
 class FailedError(EndpointError):
@@ -112,7 +114,7 @@ class FailedError(EndpointError):
 
 
 class DeadlineError(EndpointError):
-    """The time for the call is over."""
+    """The deadline of the call passed."""
 
 
 class AnswerError(EndpointError):

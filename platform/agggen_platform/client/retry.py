@@ -1,4 +1,4 @@
-"""When a call is sent again, and after how long."""
+"""When a call is retried, and after how long."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from agggen_platform.client.errors import DeadlineError, EndpointError
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how fast. Waits double from `first_wait`, are drawn from the upper half (jitter), and are never
-    shorter than what the endpoint asks for (Retry-After)."""
+    """Number of attempts and the waits between them.
 
-    attempts: int = 10  # in a row without an answer; 1: never again
+    Waits double from `first_wait`, are drawn from the upper half (jitter), and are never shorter than Retry-After.
+    """
+
+    attempts: int = 10  # in a row without an answer; 1: no retries
     first_wait: float = 0.25  # seconds
     longest_wait: float = 10.0  # seconds; an endpoint may ask for longer
 
@@ -48,7 +50,7 @@ class Attempts:
         self.restart()
 
     def restart(self) -> None:
-        """An answer came: attempts and time are counted anew."""
+        """Counts attempts and time anew, after an answer."""
         self._made, self._end = 0, self._clock() + self._seconds
 
     @property
@@ -57,7 +59,7 @@ class Attempts:
         return max(0.0, self._end - self._clock())
 
     def check(self, cause: EndpointError | None = None) -> None:
-        """Raises DeadlineError once the time is over; `cause` is what went wrong last."""
+        """Raises DeadlineError after the deadline; `cause` is the last error."""
         if not self.left:
             raise self._late(cause)
 
@@ -83,7 +85,7 @@ class Attempts:
 
 
 def seconds_of(retry_after: str | None, now: datetime | None = None) -> float | None:
-    """What a Retry-After header asks for (RFC 9110, section 10.2.3): seconds or a date; None if it is neither."""
+    """The seconds of a Retry-After header, a number or a date (RFC 9110, section 10.2.3); None if it is neither."""
     if retry_after is None:
         return None
     text = retry_after.strip()

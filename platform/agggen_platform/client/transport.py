@@ -1,11 +1,12 @@
-"""One request at a time: what is sent, what comes back, and which failures may be tried again."""
+"""Sends one request at a time, and decides which failures are transient."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +20,19 @@ from agggen_platform.client.errors import (
     RefusedError,
     UnavailableError,
 )
-from agggen_platform.client.io import Io
 from agggen_platform.client.retry import Attempts, Retry, seconds_of
 
 _TRY_AGAIN = (408, 429, 502, 503, 504)
 _LONGEST_ERROR = 1 << 20  # bytes of an error's body that are read
-_SHARE = 0.9  # of the time that we wait, the endpoint gets for its work: it should say that it is late, not we
+_SHARE = 0.9  # of the timeout is the deadline sent to the endpoint, so that it reports lateness before the client does
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every call of a client has in common."""
+    """The settings of a client."""
 
     url: str  # of the endpoint, without credentials or a slash at its end
-    headers: Mapping[str, str] = field(repr=False)  # the key is among them
+    headers: Mapping[str, str] = field(repr=False)  # including the key
     timeout: float  # seconds to connect, and without a byte of an answer
     deadline: float  # seconds of a call, all its attempts together; of a stream: between two answers
     retry: Retry
@@ -40,7 +40,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one attempt sends."""
+    """The content of one attempt."""
 
     method: str
     path: str
@@ -49,10 +49,10 @@ class Request:
 
 
 class Transport:
-    """Sends requests of a client over its `Io`."""
+    """Sends the requests of a client."""
 
-    def __init__(self, settings: Settings, io: Io) -> None:
-        self.settings, self._io = settings, io
+    def __init__(self, settings: Settings, http: httpx.Client) -> None:
+        self.settings, self._http = settings, http
 
     def attempts(self, deadline: float | None = None) -> Attempts:
         """The attempts of a new call; `deadline` in seconds, None: the client's."""
@@ -61,36 +61,33 @@ class Transport:
             raise ValueError(f"the deadline must be a number of seconds above 0, not {seconds}")
         return Attempts(self.settings.retry, seconds)
 
-    async def pause(self, attempts: Attempts, cause: EndpointError) -> None:
-        """Waits before the next attempt; raises where there is none."""
-        await self._io.sleep(attempts.next_wait(cause))
+    def pause(self, attempts: Attempts, cause: EndpointError) -> None:
+        """Waits before the next attempt; raises after the last one."""
+        time.sleep(attempts.next_wait(cause))
 
-    async def answer(self, request: Request, attempts: Attempts) -> dict[str, Any]:
-        """The JSON object that the endpoint answers; sent again as the attempts allow.
+    def answer(self, request: Request, attempts: Attempts) -> dict[str, Any]:
+        """The JSON object that the endpoint answers; transient failures are retried.
 
         Raises:
             RefusedError, UnavailableError, DeadlineError, AnswerError
         """
         while True:
             try:
-                async with self.opened(request, attempts) as response:
-                    body = bytearray()
-                    async with aclosing(self.pieces(response, attempts)) as pieces:
-                        async for piece in pieces:
-                            body += piece
+                with self.opened(request, attempts) as response:
+                    body = b"".join(self.pieces(response, attempts))
             except UnavailableError as error:
-                await self.pause(attempts, error)
+                self.pause(attempts, error)
                 continue
-            return self._object(request, response, bytes(body))
+            return self._object(request, response, body)
 
-    @asynccontextmanager
-    async def opened(self, request: Request, attempts: Attempts) -> AsyncIterator[httpx.Response]:
+    @contextmanager
+    def opened(self, request: Request, attempts: Attempts) -> Iterator[httpx.Response]:
         """A successful response, its body still to be read.
 
         Raises:
-            UnavailableError: not reached, cut off, or a status after which the same request may succeed.
-            RefusedError, AnswerError: another one.
-            DeadlineError: the time was over before.
+            UnavailableError: no connection, cut off, or a status after which the same request may succeed.
+            RefusedError, AnswerError: another status.
+            DeadlineError: the deadline had passed.
         """
         attempts.check()
         settings = self.settings
@@ -104,13 +101,13 @@ class Transport:
         )
         what = f"{request.method} {settings.url}{request.path}"
         try:
-            response = await self._io.open(sent)
+            response = self._http.send(sent, stream=True)
             try:
                 if response.status_code != 200:
-                    raise await self._failure(what, response)
+                    raise self._failure(what, response)
                 yield response
             finally:
-                await self._io.close(response)
+                response.close()
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.TooManyRedirects) as error:
             raise RefusedError(f"{what}: {error}") from error
         except httpx.DecodingError as error:
@@ -121,39 +118,35 @@ class Transport:
         except httpx.TransportError as error:
             raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
 
-    async def pieces(self, response: httpx.Response, attempts: Attempts) -> AsyncGenerator[bytes, None]:
+    def pieces(self, response: httpx.Response, attempts: Attempts) -> Iterator[bytes]:
         """The body as it comes, no longer than the deadline."""
-        async with aclosing(self._io.pieces(response)) as pieces:
-            async for piece in pieces:
-                attempts.check()
-                yield piece
+        for piece in response.iter_bytes():
+            attempts.check()
+            yield piece
 
-    async def lines(self, response: httpx.Response, attempts: Attempts) -> AsyncGenerator[bytes, None]:
-        """The whole lines of a body; a last one without its end was cut off and is left out."""
+    def lines(self, response: httpx.Response, attempts: Attempts) -> Iterator[bytes]:
+        """The complete lines of a body; a last one without its end was cut off and is left out."""
         rest = b""
-        async with aclosing(self.pieces(response, attempts)) as pieces:
-            async for piece in pieces:
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    yield line
+        for piece in self.pieces(response, attempts):
+            *lines, rest = (rest + piece).split(b"\n")
+            yield from lines
 
-    async def _failure(self, what: str, response: httpx.Response) -> EndpointError:
-        """The error that a response other than 200 is."""
+    def _failure(self, what: str, response: httpx.Response) -> EndpointError:
+        """The error for a response other than 200."""
         body = bytearray()
-        async with aclosing(self._io.pieces(response)) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > _LONGEST_ERROR:
-                    break
+        for piece in response.iter_bytes():
+            body += piece
+            if len(body) > _LONGEST_ERROR:
+                break
         status, request_id = response.status_code, response.headers.get("x-request-id")
         problem = _problem(response, bytes(body))
         retry_after = seconds_of(response.headers.get("retry-after"))
         message = f"{what}: {problem}" if problem else f"{what}: status {status} without a problem document"
         # A 5xx without a problem document comes from a proxy, whose application died.
-        again = (
+        is_transient = (
             status in _TRY_AGAIN or (problem is not None and problem.retryable) or (problem is None and status >= 500)
         )
-        if again:
+        if is_transient:
             return UnavailableError(message, problem, request_id, retry_after)
         if problem is None and not 400 <= status < 500:
             return AnswerError(message, problem, request_id)

@@ -53,8 +53,8 @@ def _object_store(folder: Folder) -> Iterator[Finding]:
         try:
             result = call()
         except StorageError as failure:
-            left = "" if step == "put" else f"; {folder.at(name)} may be left there"
-            yield error(step, f"{failure}{left}", _remedy(str(failure), folder.address))
+            leftover = "" if step == "put" else f"; {folder.at(name)} may be left there"
+            yield error(step, f"{failure}{leftover}", _remedy(str(failure), folder.address))
             return
         if step == "get" and result != content:
             message = f"{folder}: the object that was read back differs from the one that was written"

@@ -1,4 +1,4 @@
-"""Addresses of models: ``models:/NAME/VERSION`` and ``models:/NAME@ALIAS``, and what names and aliases can be."""
+"""Addresses of models, ``models:/NAME/VERSION`` and ``models:/NAME@ALIAS``, and valid names and aliases."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from agggen_platform.registry.errors import RegistryError
 
 SCHEME = "models:/"
 CHAMPION = "champion"
-"""The alias of the version that is in use."""
+"""The alias of the version in use."""
 CANDIDATE = "candidate"
-"""The alias of the version that was registered last."""
+"""The alias of the version registered last."""
 
 _NAME = re.compile(r"\w[\w.\-]*")
 _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
@@ -30,7 +30,7 @@ class ModelAddress:
 
 
 def is_model_address(address: str) -> bool:
-    """Whether `address` is meant to name a registered model."""
+    """Whether `address` names a registered model."""
     return address.startswith("models:")
 
 
@@ -53,7 +53,7 @@ def parse_address(address: str) -> ModelAddress:
 
 
 def check_name(name: str) -> str:
-    """`name`, if a model may be called so.
+    """`name`, if it is a valid model name.
 
     Raises:
         RegistryError: it is empty or has other characters than letters, digits, ``_``, ``-`` and ``.``.
@@ -64,7 +64,7 @@ def check_name(name: str) -> str:
 
 
 def check_alias(alias: str) -> str:
-    """`alias`, if it may be one.
+    """`alias`, if it is valid.
 
     Raises:
         RegistryError: it is not a lower-case word, or could be taken for a version (``v2``, ``latest``).

@@ -1,4 +1,4 @@
-"""Which bundles the registry takes: complete, nothing but a bundle, loadable, and able to generate text."""
+"""Admission of bundles to the registry: complete, without other files, loadable, and able to generate text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Admitted:
-    """A bundle that passed: loaded, with its place on this machine and its fingerprint."""
+    """An admitted bundle: loaded, with its path on this machine and its fingerprint."""
 
     bundle: Bundle
     path: Path
@@ -32,10 +32,10 @@ class Admitted:
 
 
 def admit(address: str, expected: str | None = None) -> Admitted:
-    """Reads the bundle at `address`, a folder or ``s3://...``, without trusting it.
+    """Loads the bundle at `address`, a folder or ``s3://...``, without trusting it.
 
-    A file that does not belong to a bundle is refused unread. So is a pickle under the name of the weights, by
-    safetensors' own reader: no code from there is ever run.
+    Files that do not belong to a bundle are refused unread. A pickle under the name of the weights is refused by
+    safetensors' reader: no code of a bundle is ever run.
 
     Args:
         expected: the fingerprint that it must have.
@@ -68,11 +68,11 @@ def _check_names(folder: Folder) -> None:
 
 
 def _check_stored(folder: Folder, path: Path) -> None:
-    """Checks the store itself too: the copy at `path` may be older."""
+    """Checks the files in the store too: the cached copy at `path` may be older."""
     if folder.read(_MANIFEST) != (path / _MANIFEST).read_bytes():
         raise BundleError(f"{folder.at(_MANIFEST)} changed while it was read; try again")
-    for name, said in json.loads((path / _MANIFEST).read_text(encoding="utf-8")).items():
-        if not holds(folder, name, said["bytes"], said["sha256"]):
+    for name, expected in json.loads((path / _MANIFEST).read_text(encoding="utf-8")).items():
+        if not holds(folder, name, expected["bytes"], expected["sha256"]):
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 
 
@@ -84,8 +84,8 @@ def smoke(bundle: Bundle, records: Sequence[Record] = (), device: str = "cpu") -
     """
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
-    every = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
-    return [fault for of_record in every if (fault := next(filter(None, of_record), None))]
+    faults = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
+    return [fault for of_record in faults if (fault := next(filter(None, of_record), None))]
 
 
 def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str | None:

@@ -1,4 +1,4 @@
-"""The MLflow model registry: which one, and calls that answer within seconds or say why not."""
+"""The connection to the MLflow model registry: its address, and calls that fail within seconds with a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agggen_platform.tracking.origin import masked
 
 _SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
-_PATIENCE = 5.0  # seconds that a database server may take to accept a connection
+_PATIENCE = 5.0  # seconds for a database server to accept a connection
 
 
 def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
@@ -32,7 +32,7 @@ def connect(uri: str, create: bool = False) -> Any:
     """An ``MlflowClient`` of the registry at `uri`.
 
     Args:
-        create: create an SQLite file that does not exist, which takes seconds; otherwise that is an error.
+        create: create a missing SQLite file, which takes seconds; else that is an error.
 
     Raises:
         RegistryError: there is no registry, or it does not answer.
@@ -52,7 +52,7 @@ def connect(uri: str, create: bool = False) -> Any:
 
 @contextmanager
 def answered(uri: str) -> Iterator[None]:
-    """Turns whatever MLflow raises into a `RegistryError` of one line."""
+    """Turns errors of MLflow into a `RegistryError` of one line."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -65,7 +65,7 @@ def answered(uri: str) -> Iterator[None]:
 
 
 def absent(error: Exception) -> bool:
-    """Whether MLflow says that it does not hold what was asked for."""
+    """Whether MLflow reports that the object does not exist."""
     return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
 
 

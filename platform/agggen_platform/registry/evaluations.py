@@ -1,7 +1,7 @@
 """Evaluations of versions, and the metric gate: a candidate is compared with the champion on the same evaluation only.
 
-`agggen evaluate` writes a report; `read_evaluation` takes its numbers for a version, with all that two evaluations must
-share to be compared: corpus, split, the records' fingerprint, protocol, and each metric's signature.
+`read_evaluation` reads the numbers of a report of `agggen evaluate`, with what must be equal for a comparison: corpus,
+split, the records' fingerprint, protocol, and each metric's signature.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Evaluation:
 
     @property
     def options(self) -> str:
-        """The options of `agggen evaluate` that repeat it."""
+        """The options of `agggen evaluate` for the same evaluation."""
         limit = f" --limit {self.count}" if self.partial else ""
         return f"--corpus {self.corpus} --split {self.split} --protocol {self.protocol}{limit}"
 
@@ -82,8 +82,8 @@ def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) 
     """The numbers of the report in `folder` that `agggen evaluate` wrote.
 
     Args:
-        fingerprint: of the bundle that it must be about.
-        inference: the bundle's own settings, under which it must have written.
+        fingerprint: of the bundle that the report must be about.
+        inference: the bundle's own settings, which the report must have used.
 
     Raises:
         ConfigError: there is no report, or it is about another bundle or about other settings.
@@ -123,7 +123,7 @@ def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) 
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:
-    """The first setting that an evaluation changed; the seed decides nothing unless orders are random."""
+    """The first setting that differs; the seed matters only for random orders."""
     for name, own in flatten(inference).items():
         used = run.get(f"inference {name}")
         if used != own and (name != "seed" or inference.ablation == "random-order"):
@@ -137,7 +137,7 @@ def _leaf(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Gate:
-    """The metric by which a candidate must not be worse than the champion, on each evaluation that both have."""
+    """The metric in which a candidate must not be worse than the champion, on every evaluation that both have."""
 
     metric: str = "plain/bleu"
     tolerance: float = 0.0
@@ -156,22 +156,23 @@ class Gate:
             raise ConfigError(f"the tolerance must be a number of 0 or more, not {self.tolerance}")
 
     def judge(self, candidate: Version, champion: Version | None) -> Verdict:
-        """Compares the two on every evaluation that they share."""
+        """Compares candidate and champion on every evaluation that both have."""
         if champion is None:
             return Verdict(True, "nothing to compare with: no version had the alias")
-        mine, theirs = self._counting(candidate), self._counting(champion)
-        shared = [(ours, other) for ours in mine for other in theirs if self._comparable(ours, other)]
+        of_candidate, of_champion = self._counting(candidate), self._counting(champion)
+        shared = [(ours, theirs) for ours in of_candidate for theirs in of_champion if self._comparable(ours, theirs)]
         if not shared:
-            return Verdict(False, self._missing(candidate, champion, mine, theirs))
+            return Verdict(False, self._missing(candidate, champion, of_candidate, of_champion))
         notes, passed = [], True
-        for ours, other in shared:
-            (value, _), (best, _) = ours.scores[self.metric], other.scores[self.metric]
+        for ours, theirs in shared:
+            (value, _), (best, _) = ours.scores[self.metric], theirs.scores[self.metric]
             worse = (best - value) if _leaf(self.metric) in _HIGHER else (value - best)
             fine = worse <= self.tolerance
             passed &= fine
-            # As many digits as it takes to see the difference.
+            # Enough digits to show the difference.
             digits = 2 if abs(worse) >= 0.005 or not worse else 6
-            note = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number} on {ours}"
+            scores = f"{self.metric} {value:.{digits}f} against {best:.{digits}f} of version {champion.number}"
+            note = f"{scores} on {ours}"
             notes.append(note if fine else f"{note}: worse by {worse:.{digits}f}, {self.tolerance:g} is tolerated")
         return Verdict(passed, "; ".join(notes))
 
@@ -184,23 +185,27 @@ class Gate:
             and self.split in (None, evaluation.split)
         ]
 
-    def _comparable(self, ours: Evaluation, other: Evaluation) -> bool:
-        return ours.key == other.key and method(ours.scores[self.metric][1]) == method(other.scores[self.metric][1])
+    def _comparable(self, first: Evaluation, second: Evaluation) -> bool:
+        return first.key == second.key and method(first.scores[self.metric][1]) == method(second.scores[self.metric][1])
 
     def _missing(
-        self, candidate: Version, champion: Version, mine: Sequence[Evaluation], theirs: Sequence[Evaluation]
+        self,
+        candidate: Version,
+        champion: Version,
+        of_candidate: Sequence[Evaluation],
+        of_champion: Sequence[Evaluation],
     ) -> str:
-        """The evaluations that are missing, as commands."""
+        """Names the missing evaluations, with the commands that make them."""
         asked = self.metric + "".join(f" on {part}" for part in (self.corpus, self.split) if part)
-        if known := theirs or mine:
+        if known := of_champion or of_candidate:
             options = known[-1].options
         else:
             options = f"--corpus {self.corpus or 'CORPUS'} --split {self.split or 'SPLIT'}"
-        both = [(candidate, mine), (champion, theirs)]
+        both = [(candidate, of_candidate), (champion, of_champion)]
         lacking = [version for version, evaluations in both if not evaluations] or [candidate, champion]
         why = (
             "their evaluations differ in records, protocol or signature"
-            if mine and theirs
+            if of_candidate and of_champion
             else f"it is missing for {' and '.join(f'version {version.number}' for version in lacking)}"
         )
         commands = " && ".join(

@@ -24,7 +24,7 @@ from agggen_platform.registry.store import Move, Registry, Version
 
 @dataclass(frozen=True)
 class Promotion:
-    """The version that got an alias, the one that had it before, and the note of the gate."""
+    """The version that got an alias, the previous one, and the note of the metric gate."""
 
     version: Version
     alias: str
@@ -43,13 +43,13 @@ def promote(
     records: Sequence[Record] = (),
     uri: str | None = None,
 ) -> Promotion:
-    """Gives the alias to a version that passes all checks; one that has it already keeps it, unchecked.
+    """Gives the alias to a version that passes all checks; a version that already has it keeps it, unchecked.
 
     Args:
         version: its number.
         gate: the metric gate; by default BLEU must not be worse at all.
-        force: skip the gate, which the history notes. The other checks stay.
-        records: what it must be able to write about; see `smoke`.
+        force: ignore the metric gate, which the history records. The other checks stay.
+        records: for the smoke test; see `smoke`.
         uri: of the registry; see `registry_uri`.
 
     Raises:
@@ -76,7 +76,7 @@ def promote(
 
 
 def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Promotion:
-    """Gives the alias back to the version that had it before; once more, to the one before that.
+    """Gives the alias back to the version that had it before; a second call, to the one before that.
 
     Raises:
         PromotionRefused: that version's bundle is gone or was changed.
@@ -100,7 +100,7 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
 
 
 def earlier_versions(moves: Sequence[Move]) -> list[str]:
-    """The versions that had an alias before, the last of them last, as rollbacks walk them."""
+    """The versions that had an alias before, the latest last, in the order of rollbacks from the end."""
     earlier: list[str] = []
     for move in moves:
         if not move.back:
@@ -117,7 +117,7 @@ def version_of(model: str, *, uri: str | None = None) -> Version:
 
 
 def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
-    """The version's bundle, or why it cannot be used."""
+    """The version's bundle, or the reasons against it."""
     if not version.fingerprint:
         return None, [f"bundle: {version} was not registered by agggen: it has no fingerprint"]
     try:

@@ -103,19 +103,19 @@ def resolve(address: str, *, uri: str | None = None) -> str:
     return Registry(uri).version(parse_address(address)).source
 
 
-def _known(registry: Registry, name: str, wanted: str, address: str) -> Version | None:
+def _known(registry: Registry, name: str, expected: str, address: str) -> Version | None:
     """The version that holds this very bundle, if its bundle is where it was."""
     if name not in registry.names():
         return None
-    for version in registry.versions(name, wanted):
-        if version.source == address or _lies_at(version.source, wanted):
+    for version in registry.versions(name, expected):
+        if version.source == address or _lies_at(version.source, expected):
             return version
     return None
 
 
-def _lies_at(address: str, wanted: str) -> bool:
+def _lies_at(address: str, expected: str) -> bool:
     try:
-        return fingerprint(get_bundle(address)) == wanted
+        return fingerprint(get_bundle(address)) == expected
     except AggGenError:  # it is gone or was changed, so its version is of no use any more
         return False
 
@@ -137,7 +137,7 @@ def _add(
     described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
     version = registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
     # Two that register the same bundle at once both come here: the first version stays.
-    first = next(one for one in registry.versions(name, admitted.fingerprint) if one.source == address)
+    first = next(known for known in registry.versions(name, admitted.fingerprint) if known.source == address)
     if first.number != version.number:
         registry.remove_version(version)
     return first

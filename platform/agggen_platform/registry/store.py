@@ -1,4 +1,4 @@
-"""The registry's content as plain data: versions of a model with their tags, aliases, and the history of an alias."""
+"""The registry as plain data: versions of a model with their tags, aliases, and the history of an alias."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agggen_platform.registry.errors import RegistryError
 FINGERPRINT = "bundle.fingerprint"
 CONFIG_HASH = "bundle.config_hash"
 RUN = "bundle.run"
-DATA = "data."  # then the name of a corpus and split; the value is their fingerprint
-METRIC = "metric."  # then a metric's name
+DATA = "data."  # prefix of a corpus and split; the value is their fingerprint
+METRIC = "metric."  # prefix of a metric's name
 EVALUATION = "evaluation."
 
-_MOVES = "moves."  # then an alias
-_MOVES_LENGTH = 5000  # characters that MLflow's column for a tag of a model holds; SQLite alone would take more
+_MOVES = "moves."  # prefix of an alias
+_MOVES_LENGTH = 5000  # characters of a model's tag in MLflow's database
 _NOTE_LENGTH = 240
 
 
@@ -38,7 +38,7 @@ class Version:
     """Seconds since 1970."""
     aliases: tuple[str, ...] = ()
     new: bool = field(default=False, compare=False)
-    """Whether the call that returned this created the version."""
+    """Whether the call that returned this object created the version."""
 
     @property
     def fingerprint(self) -> str:
@@ -55,7 +55,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Move:
-    """An alias went from one version to another."""
+    """The move of an alias from one version to another."""
 
     at: str
     from_version: str | None
@@ -65,9 +65,9 @@ class Move:
     forced: bool = False
     """Whether the metric gate was skipped."""
     gate: str = ""
-    """What the metric gate said."""
+    """The note of the metric gate."""
     done: bool = False
-    """Whether the alias was moved; a move is noted before it is made."""
+    """Whether the alias was moved; a move is recorded before it is made."""
 
     def __str__(self) -> str:
         how = " (rollback)" if self.back else " (forced past the metric gate)" if self.forced else ""
@@ -90,7 +90,7 @@ class Registry:
             return sorted(model.name for model in _all(self._client.search_registered_models))
 
     def aliases(self, name: str) -> dict[str, str]:
-        """The version that each alias of a model names."""
+        """The version of each alias of a model."""
         return {alias: str(version) for alias, version in sorted(self._model(name).aliases.items())}
 
     def versions(self, name: str, fingerprint: str | None = None) -> list[Version]:
@@ -125,9 +125,9 @@ class Registry:
         return None if number is None else self.version(ModelAddress(name, version=number))
 
     def moves(self, name: str, alias: str) -> list[Move]:
-        """The newest moves of an alias, as many as a tag holds, oldest first, ending where the alias is now.
+        """The newest moves of an alias that fit into a tag, oldest first; the last one ends at the present version.
 
-        A last move that was noted and never made (its process was killed) is left out; one that was made by hand, in
+        A last move that was recorded but not made (its process was killed) is left out; a move made by hand, in
         MLflow's pages, is added.
         """
         model = self._model(name)
@@ -175,15 +175,14 @@ class Registry:
             self._client.set_model_version_tag(version.name, version.number, key, value)
 
     def set_alias(self, name: str, alias: str, number: str) -> None:
-        """Sets an alias without adding to its history: for aliases that versions are not promoted to."""
+        """Sets an alias without a history entry: for aliases without promotion."""
         with answered(self.uri):
             self._client.set_registered_model_alias(name, check_alias(alias), number)
 
     def move(self, name: str, alias: str, move: Move) -> None:
-        """Moves an alias if it still is where the move begins; the move is noted before it is made.
+        """Moves an alias if it still is where the move begins; the move is recorded before it is made.
 
-        MLflow has no compare-and-set: of two people who move an alias in the same second, the later one wins, and the
-        other is told.
+        MLflow has no compare-and-set: of two concurrent moves the later one wins, and the other raises.
 
         Raises:
             RegistryError: somebody else has moved the alias.
@@ -210,25 +209,27 @@ class Registry:
 
 
 def _fitting(moves: Sequence[Move]) -> str:
-    """The newest moves, as many as a tag holds, with the gate's notes shortened."""
+    """JSON of the newest moves that fit into a tag, with the gate's notes shortened."""
     kept = [asdict(replace(move, gate=shorten(move.gate, _NOTE_LENGTH, placeholder=" ..."))) for move in moves]
     while len(text := json.dumps(kept, separators=(",", ":"))) > _MOVES_LENGTH:
         del kept[0]
     return text
 
 
-def _version(found: Any, aliases: Mapping[str, str]) -> Version:
-    number = str(found.version)
+def _version(registered: Any, aliases: Mapping[str, str]) -> Version:
+    number = str(registered.version)
     held = tuple(alias for alias, version in aliases.items() if version == number)
-    return Version(found.name, number, found.source, dict(found.tags), found.creation_timestamp / 1000, held)
+    return Version(
+        registered.name, number, registered.source, dict(registered.tags), registered.creation_timestamp / 1000, held
+    )
 
 
 def _all(search: Any, **options: Any) -> list[Any]:
     """The results of all pages of a search."""
-    found: list[Any] = []
+    results: list[Any] = []
     page = search(**options)
     while True:
-        found += page
+        results += page
         if not page.token:
-            return found
+            return results
         page = search(**options, page_token=page.token)

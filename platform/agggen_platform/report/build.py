@@ -109,16 +109,16 @@ def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, 
         if measure.score is not None
     }
     names = list(dict.fromkeys(name for system in board.systems for name in system.scores))
-    ours = {name: scores[name] for name in names if name in scores}
+    computed = {name: scores[name] for name in names if name in scores}
     rows: list[dict[str, Cell]] = [
         {"system": system.system, **{name: system.scores.get(name) for name in names}, "source": source_of(system)}
         for system in board.systems
     ]
-    values = {name: ours[name].value if name in ours else None for name in names}
+    values = {name: computed[name].value if name in computed else None for name in names}
     rows.append({"system": OURS, **values, "source": "computed here"})
     rows.sort(key=lambda row: -(bleu if isinstance(bleu := row["bleu"], float) else -1.0))
     title = f"{board.corpus} {board.split}, all {board.inputs:,} records, trained on {board.trained_on}"
-    how = "; ".join(f"{name} {score.signature}" for name, score in ours.items())
+    how = "; ".join(f"{name} {score.signature}" for name, score in computed.items())
     note = f"Published: {board.how}. Ours: protocol {board.protocol} on raw texts ({how})."
     return Table(title, rows), note
 

@@ -1,7 +1,6 @@
 """A report on disk: a folder that appears when it is whole.
 
 report.html      for reading: one page that needs nothing else
-report.md        the same tables
 report.json      every number with its signature and interval
 records.jsonl    one line a record: text, plan, facts, scores, what is wrong
 """
@@ -18,10 +17,10 @@ from typing import Any
 
 from agggen.errors import ConfigError
 from agggen_platform.report.content import Report, finite
-from agggen_platform.report.page import to_html, to_markdown
+from agggen_platform.report.page import to_html
 
 FORMAT = 1
-FILES = ("report.html", "report.md", "report.json", "records.jsonl")
+FILES = ("report.html", "report.json", "records.jsonl")
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -65,15 +64,15 @@ def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
     held = sorted(path.name for path in folder.iterdir())
     if not held:
         return
-    if "report.json" not in held or (others := sorted(set(held) - set(FILES))):
-        other = others[0] if "report.json" in held else held[0]
-        raise ConfigError(f"{folder} holds {other}, which is no report of an evaluation; name another folder")
+    if "report.json" not in held or (strangers := sorted(set(held) - set(FILES))):
+        stranger = strangers[0] if "report.json" in held else held[0]
+        raise ConfigError(f"{folder} holds {stranger}, which is no report of an evaluation; name another folder")
     try:
-        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
+        held_identity = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / 'report.json'} cannot be read; remove {folder} or name another folder") from error
-    if found != dict(identity):
-        changed = [name for name in identity if found.get(name) != identity[name]] or ["settings"]
+    if held_identity != dict(identity):
+        changed = [name for name in identity if held_identity.get(name) != identity[name]] or ["settings"]
         raise ConfigError(
             f"{folder} holds the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
             "name another folder, or remove it"
@@ -96,7 +95,6 @@ def write_report(folder: Path, report: Report) -> None:
         rows = "".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in report.rows)
         _write(new / "records.jsonl", rows)
         _write(new / "report.json", json.dumps(to_json(report), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
-        _write(new / "report.md", to_markdown(report))
         _write(new / "report.html", to_html(report))
         _put_in_place(new, folder, beside / "old")
     finally:

@@ -1,4 +1,4 @@
-"""The report for reading: an HTML page that needs nothing else (no script, font, image or network), and Markdown."""
+"""The report for reading: an HTML page that needs nothing else (no script, font, image or network)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from agggen.generation.results import WrittenFact
-from agggen_platform.report.content import OURS, Report, Row, Table, shown
+from agggen_platform.report.content import OURS, Report, Row, shown
 
 FACT_COLOURS = 6
 """Colours for facts; a text with more facts starts over, and the numbers tell them apart."""
 
 # Controls, halves of surrogate pairs and non-characters, which no HTML page may hold.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
 def to_html(report: Report) -> str:
@@ -68,36 +67,3 @@ def triples_of(row: Row, fact: WrittenFact) -> str:
     """The triples that a fact was written for."""
     triples = dict(zip(row.record.predicates, row.record.triples, strict=True))
     return "; ".join(str(triples.get(name, name)) for name in fact.predicates) or "no triple"
-
-
-def to_markdown(report: Report) -> str:
-    """The tables of the page, without charts and samples."""
-    parts = [table for name, table in report.tables.items() if table is not None and name != "published"]
-    published = report.tables.get("published")
-    blocks = [
-        f"# {escaped(report.title)}",
-        *([f"**Partial.** {escaped(report.partial)}"] if report.partial else []),
-        "## Scores",
-        *(_table(section.table()) for section in report.sections),
-        "## Beside published systems",
-        *([_table(published)] if published else []),
-        *([escaped(report.published_note)] if report.published_note else []),
-        "## Parts",
-        *map(_table, parts),
-        "## The run",
-        _table(report.run_table()),
-    ]
-    return "\n\n".join(blocks) + "\n"
-
-
-def escaped(text: str) -> str:
-    """`text` on one line, with every sign that Markdown would read as markup made plain."""
-    line = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).split())
-    return _MARKDOWN.sub(r"\\\1", line).replace("&", "&amp;")
-
-
-def _table(table: Table) -> str:
-    rows = [table.columns, ("---",) * len(table.columns), *table.shown()]
-    lines = [f"**{escaped(table.caption)}**", ""]
-    lines += ["| " + " | ".join(map(escaped, cells)) + " |" for cells in rows]
-    return "\n".join([*lines, *(["", escaped(table.note)] if table.note else [])])

@@ -41,7 +41,10 @@ Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]
 
 def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
     """The corpus score of each metric with its interval, named after `prefix`."""
-    return [Measure(f"{prefix}{name}", found.corpus(), interval(found, seed)) for name, found in statistics.items()]
+    return [
+        Measure(f"{prefix}{name}", statistic.corpus(), interval(statistic, seed))
+        for name, statistic in statistics.items()
+    ]
 
 
 def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | None:
@@ -51,8 +54,8 @@ def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | 
     """
     if statistics.rows.any(axis=1).sum() < 2:
         return None
-    found = confidence_interval(statistics, seed=seed)
-    return (found.low, found.high) if math.isfinite(found.low) and math.isfinite(found.high) else None
+    estimate = confidence_interval(statistics, seed=seed)
+    return (estimate.low, estimate.high) if math.isfinite(estimate.low) and math.isfinite(estimate.high) else None
 
 
 # --- texts against references ----------------------------------------------------------------------------------------
@@ -113,16 +116,16 @@ def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[
         by_protocol = {choice.protocol: _statistics(choice, texts, references), PLAIN: dict(plain)}
     scores = TextScores([], plain, {})
     for protocol, metrics in by_protocol.items():
-        computed = {name: found for name, found in metrics.items() if not isinstance(found, str)}
-        measures = {one.name: one for one in measured(computed, seed)}
+        computed = {name: statistic for name, statistic in metrics.items() if not isinstance(statistic, str)}
+        measures = {item.name: item for item in measured(computed, seed)}
         missing = {name: Measure(name, None, None, why) for name, why in metrics.items() if isinstance(why, str)}
         ordered = [(measures | missing)[name] for name in PROTOCOLS[protocol] if name in metrics]
         note = "In percent." if protocol != "e2e" else "In percent; NIST and CIDEr as the tools print them."
         note += " TER: lower is better." if "ter" in PROTOCOLS[protocol] else ""
         scores.sections.append(Section(protocol, _TITLES[protocol], ordered, note))
-        for name, found in computed.items():
-            if found.single is not None:
-                scores.single[f"{protocol}/{name}"] = found.single.values.tolist()
+        for name, statistic in computed.items():
+            if statistic.single is not None:
+                scores.single[f"{protocol}/{name}"] = statistic.single.values.tolist()
     return scores
 
 
@@ -138,13 +141,13 @@ def _statistics(
         return dict(measure(choice.protocol, texts, references, names)) | omitted
     except AggGenError:
         pass  # which metric it was comes out below
-    found: dict[str, SegmentStatistics | str] = {**omitted}
+    statistics: dict[str, SegmentStatistics | str] = {**omitted}
     for name in names:
         try:
-            found |= measure(choice.protocol, texts, references, [name])
+            statistics |= measure(choice.protocol, texts, references, [name])
         except AggGenError as error:
-            found[name] = str(error)
-    return found
+            statistics[name] = str(error)
+    return statistics
 
 
 # --- texts against records and plans ---------------------------------------------------------------------------------
@@ -192,9 +195,9 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
         records, texts = [row.record for row in rows], [row.text for row in rows]
         statistics |= slot_statistics(records, texts)
         plain = slot_statistics(records, texts, "plain")
-        statistics |= {f"ser_plain.{name.removeprefix('ser.')}": found for name, found in plain.items()}
+        statistics |= {f"ser_plain.{name.removeprefix('ser.')}": statistic for name, statistic in plain.items()}
     note = (
-        "".join(f"{name}: {what}. " for name, what in VALUES.items())
+        "".join(f"{name}: {meaning}. " for name, meaning in VALUES.items())
         + "fulfilled: a share (strict). Slot errors in percent: ser. as the published numbers count, ser_plain. as "
         "people read. Words and patterns decide; they err now and then."
     )
@@ -236,7 +239,9 @@ def adherence(rows: Sequence[Row], seed: int) -> Section | None:
 
 def alignment(aligned: Alignments, seed: int) -> Section | None:
     """Alignments of the references against gold; None where there is no gold."""
-    measures = [one for who, both in aligned.items() for one in measured(alignment_statistics(*both), seed, f"{who}_")]
+    measures = [
+        item for aligner, both in aligned.items() for item in measured(alignment_statistics(*both), seed, f"{aligner}_")
+    ]
     note = "Percent of the triples. The paper's recall: triples that were given any fact; accuracy: the right one."
     return Section("alignment", "Alignment of the references", measures, note) if measures else None
 

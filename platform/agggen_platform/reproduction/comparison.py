@@ -63,12 +63,12 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
             signature of a score), or that are of other test records than the published numbers. Names the records.
     """
     _check(table, records)
-    ours = {line.name: row for line in table.lines if (row := _ours(line, records))}
+    our_rows = {line.name: row for line in table.lines if (row := _ours(line, records))}
     rows: list[Row] = []
     for system in table.published:
         rows.append(Row(system.system, {name: (score,) for name, score in system.scores.items()}, source_of(system)))
-        if system.system in ours:
-            rows.append(ours.pop(system.system))
+        if system.system in our_rows:
+            rows.append(our_rows.pop(system.system))
     reasons: dict[tuple[str, str], dict[str, None]] = {}
     for column, _, record, score in _scores(table, records):
         if score.value is None:
@@ -77,7 +77,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
         f"{column} has no number for {'any of ours' if len(runs) == len(records) else ', '.join(runs)}: {reason}"
         for (column, reason), runs in reasons.items()
     )
-    return Comparison(table, tuple(records), (*rows, *ours.values()), missing)
+    return Comparison(table, tuple(records), (*rows, *our_rows.values()), missing)
 
 
 def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
@@ -117,8 +117,8 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
     for _, name, record, score in _scores(table, records):
         if score.signature:
             signatures.setdefault(name, []).append((record.name, method(score.signature)))
-    for name, found in signatures.items():
-        _check_equal(table, f"signature of {name}", found)
+    for name, rows in signatures.items():
+        _check_equal(table, f"signature of {name}", rows)
 
 
 def _check_equal(table: Table, what: str, values: Sequence[tuple[str, object]]) -> None:
@@ -203,18 +203,6 @@ def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
     )
     yield from (f"{name}: {signature}" for name, signature in comparison.signatures.items())
     yield from comparison.missing
-
-
-def to_markdown(comparison: Comparison, where: str) -> str:
-    """The table and its notes for a README."""
-    rows = rows_of(comparison)
-    header, *lines = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
-    notes = [f"- {_escaped(note)}" for note in notes_of(comparison, where)]
-    return "\n".join([header, "|---" * len(rows[0]) + "|", *lines, "", *notes])
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{sign}" if sign in r"\|*_`<>[]" else sign for sign in text)
 
 
 def _sources(comparison: Comparison) -> list[str]:

@@ -164,9 +164,9 @@ class _Seed:
             report = None if fresh else _read_report(path, task.identity)
             if report is None:
                 check_target(path, task.identity)
-                made = evaluation.evaluate(task, self.watch.writing(len(task.records)), self.watch.say)
-                write_report(path, made)
-                evaluation.log_report(task, made, path, self.runs, self.watch.say)
+                evaluated = evaluation.evaluate(task, self.watch.writing(len(task.records)), self.watch.say)
+                write_report(path, evaluated)
+                evaluation.log_report(task, evaluated, path, self.runs, self.watch.say)
                 report = _read_report(path, task.identity)
                 assert report is not None
             record = self.record_of(system, flatten(task.config), report)

@@ -161,8 +161,8 @@ class RowSegmenter:
         errors: dict[str, str],
     ) -> dict[str, Any]:
         new = {name: row.get(name) for name in ("id", "corpus", "split", "category", "triples")}
-        given = row.get("references") or []
-        references = [{"text": None, "plan": None} | (reference or {}) for reference in given]
+        raw = row.get("references") or []
+        references = [{"text": None, "plan": None} | (reference or {}) for reference in raw]
         if isinstance(item, str):
             self.counts.rejects += 1
             references = [{"text": r["text"], "facts": None, "plan": r["plan"], "error": None} for r in references]
@@ -180,15 +180,15 @@ class RowSegmenter:
         return new | {"row": number, "references": filled, "error": None}
 
     def _aligned(self, record: Record, facts: tuple[str, ...]) -> list[dict[str, Any]]:
-        said: list[list[str]] = [[] for _ in facts]
+        groups: list[list[str]] = [[] for _ in facts]
         if self.alignment != "none":
             for name, fact in zip(record.predicates, align(record, facts, self.alignment).fact_of, strict=True):
                 if fact is not None:  # None only where align is told not to complete
-                    said[fact].append(name)
+                    groups[fact].append(name)
         ends = [0, *accumulate(map(len, facts))]
         return [
             {"text": text, "predicates": None if self.alignment == "none" else names, "start": start, "end": end}
-            for text, names, (start, end) in zip(facts, said, pairwise(ends), strict=True)
+            for text, names, (start, end) in zip(facts, groups, pairwise(ends), strict=True)
         ]
 
 

@@ -41,12 +41,12 @@ def deployments(config: ServeConfig) -> dict[str, ReplicaConfig]:
 
 def least(config: ServeConfig) -> Room:
     """What the endpoint books with as few replicas as it may have."""
-    return sum((_times(one, max(1, one.min_replicas)) for one in deployments(config).values()), Room())
+    return sum((_times(role, max(1, role.min_replicas)) for role in deployments(config).values()), Room())
 
 
 def most(config: ServeConfig) -> Room:
     """What it books with as many as it may have."""
-    return sum((_times(one, one.max_replicas) for one in deployments(config).values()), Room())
+    return sum((_times(role, role.max_replicas) for role in deployments(config).values()), Room())
 
 
 def local_cpus(config: ServeConfig) -> int:
@@ -72,10 +72,10 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
         CapacityError: a replica is too large for every node, or the fewest replicas together for all of them.
     """
     rooms = [Room.of(node) for node in nodes]
-    for name, one in deployments(config).items():
-        replica = _times(one, 1)
+    for name, role in deployments(config).items():
+        replica = _times(role, 1)
         if not any(room.holds(replica) for room in rooms):
-            largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if one.gpus else (room.cpus, room.gpus))
+            largest = max(rooms, key=lambda room: (room.gpus, room.cpus) if role.gpus else (room.cpus, room.gpus))
             raise CapacityError(
                 f"a replica of the {name} needs {replica}, and no node of the cluster has that (the largest has "
                 f"{largest}): set {name}.cpus and {name}.gpus"
@@ -89,19 +89,19 @@ def update_room(config: ServeConfig, free: Mapping[str, float]) -> str | None:
     """Why an update beside the old replicas has to wait, where only `free` is left; None where there is room."""
     if config.update != "beside":
         return None
-    for name, one in deployments(config).items():
-        if not Room.of(free).holds(_times(one, 1)):
+    for name, role in deployments(config).items():
+        if not Room.of(free).holds(_times(role, 1)):
             return (
-                f"the cluster has {Room.of(free)} free, and an update starts a new {name} ({_times(one, 1)}) before it "
-                "stops the old one: it waits for room (update=replace stops the old one first)"
+                f"the cluster has {Room.of(free)} free, and an update starts a new {name} ({_times(role, 1)}) before "
+                "it stops the old one: it waits for room (update=replace stops the old one first)"
             )
     return None
 
 
-def _times(one: ReplicaConfig, replicas: int) -> Room:
-    return Room(one.cpus * replicas, one.gpus * replicas)
+def _times(role: ReplicaConfig, replicas: int) -> Room:
+    return Room(role.cpus * replicas, role.gpus * replicas)
 
 
 def _mend(config: ServeConfig) -> str:
-    parts = (f"{name}.cpus={one.cpus:g} x {max(1, one.min_replicas)}" for name, one in deployments(config).items())
+    parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in deployments(config).items())
     return f"lower {', '.join(parts)}"

@@ -1,4 +1,4 @@
-"""Runs an endpoint: Serve is started where none runs, the application deployed, updated, and taken down.
+"""Runs an endpoint: starts Serve if necessary, and deploys, updates and removes the application.
 
 The application is named by its import path and built by Serve on the cluster, as ``serve deploy`` does it: the same
 arguments again change nothing, others are built (and the bundle tested) before any replica is touched.
@@ -39,17 +39,17 @@ Stop = Callable[[], bool]
 
 
 class Stopped(Exception):
-    """Somebody asked to stop while something was waited for."""
+    """A stop was requested during a wait."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What Serve says of the application."""
+    """The state of the application according to Serve."""
 
     status: str
     """NOT_STARTED, DEPLOYING, RUNNING, DEPLOY_FAILED, UNHEALTHY or DELETING."""
     reason: str
-    """Why it failed, in one line; empty where it did not."""
+    """The reason of a failure in one line; else empty."""
 
 
 @contextmanager
@@ -133,17 +133,21 @@ class Endpoint:
         self.target = target
 
     def state(self) -> State:
-        """What Serve says of the application now."""
+        """The present state of the application."""
         from ray import serve
 
-        found = serve.status().applications.get(self.config.name)
-        if found is None:
+        application = serve.status().applications.get(self.config.name)
+        if application is None:
             return State("NOT_STARTED", "")
-        messages = [one.message for one in found.deployments.values() if one.status in ("DEPLOY_FAILED", "UNHEALTHY")]
-        return State(found.status.value, _reason(next(iter(messages), found.message)))
+        messages = [
+            deployment.message
+            for deployment in application.deployments.values()
+            if deployment.status in ("DEPLOY_FAILED", "UNHEALTHY")
+        ]
+        return State(application.status.value, _reason(next(iter(messages), application.message)))
 
     def take_down(self) -> None:
-        """Takes no more requests, and returns when those that are worked on are done."""
+        """Refuses new requests, finishes the active ones, and removes the application."""
         import ray
         from ray import serve
 
@@ -164,7 +168,7 @@ class Endpoint:
             time.sleep(_POLL_SECONDS)
 
     def watch(self) -> None:
-        """Says it when the application is no longer well, and when it is again; to be called again and again."""
+        """Reports when the application stops or resumes running; to be called repeatedly."""
         now = time.monotonic()
         if now < self._look_again:
             return
@@ -214,12 +218,12 @@ class Endpoint:
     def _waiting_for(self) -> str:
         from ray import serve
 
-        found = serve.status().applications.get(self.config.name)
-        if found is None or not found.deployments:
+        application = serve.status().applications.get(self.config.name)
+        if application is None or not application.deployments:
             return "the bundle is tested"
         states = (
-            f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in one.replica_states.items())
-            for name, one in found.deployments.items()
+            f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in deployment.replica_states.items())
+            for name, deployment in application.deployments.items()
         )
         return "; ".join(states)
 
@@ -229,11 +233,11 @@ class Endpoint:
         return dict(ray.available_resources())
 
     def _check_listening(self, host: str, port: int) -> None:
-        """The Serve of a joined cluster listens where it was told to."""
-        wanted = self.config.http
-        if (host, port) != (wanted.host, wanted.port):
+        """Checks keys for the address at which a running Serve listens."""
+        asked = self.config.http
+        if (host, port) != (asked.host, asked.port):
             self._say(f"Serve runs on this cluster already and listens at {self.url}; http.host and http.port stay so")
-        _check_keys(replace(self.config, http=replace(wanted, host=host)))
+        _check_keys(replace(self.config, http=replace(asked, host=host)))
 
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
@@ -271,16 +275,16 @@ def _check_keys(config: ServeConfig) -> None:
 
 
 def _check_local(config: ServeConfig) -> None:
-    """What this machine can be asked before anything is started."""
+    """Checks this machine before anything is started."""
     keys = config.security.keys_file
     if keys is not None and not Path(keys).is_file():
         raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} makes one")
     local_cpus(config)
     for what, host, port in ports(config.http):
         try:
-            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-                one.bind((host, port))
+            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+                probe.bind((host, port))
         except OSError as error:
             raise PortError(f"{what} {host}:{port} cannot be listened at ({error.strerror})") from error
 

@@ -1,4 +1,4 @@
-"""An alias that moves while it is served: its new bundle is rolled out, if it works."""
+"""Follows an alias: when it moves, its new bundle is rolled out if it passes the self-test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen_platform.serving.target import check_target, find_target
 
 
 class Follower:
-    """Looks where an alias points, and lets an endpoint serve what is there."""
+    """Looks up an alias, and has an endpoint serve its bundle."""
 
     def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
         """`config.bundle` is the alias.
@@ -24,12 +24,14 @@ class Follower:
         """
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
-        self._refused: str | None = None  # a version that does not work
+        self._refused: str | None = None  # a version that failed
         self._said = ""
 
     def look(self, stop: Stop = lambda: False) -> bool:
-        """Serves the alias's bundle if it is another one; whether it did. What goes wrong is said, once as long as it
-        lasts, and served is what was served before."""
+        """Serves the alias's bundle if it changed; returns whether it did.
+
+        A failure is reported once while it lasts, and the previous bundle stays in service.
+        """
         trouble = ""
         try:
             address = f"{SCHEME}{Registry().version(self._address)}"

@@ -1,8 +1,7 @@
 """The file of the endpoint's API keys: a key a line, ``NAME sha256:HEX [LAST-DAY]``.
 
-``#`` starts a comment, LAST-DAY is like 2027-01-31 (UTC). A name may have several keys, so that one can take another's
-place. The hashes of random keys tell nothing; but whoever may write the file lets himself in, so one that its group or
-others may write to is refused.
+``#`` starts a comment, LAST-DAY is like 2027-01-31 (UTC). A name may have several keys, for rotation. Hashes of random
+keys reveal nothing, but whoever can write the file can add a key: a file that group or others may write to is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Key:
 
 
 def new_key(name: str, last_day: date | None = None) -> tuple[str, Key]:
-    """A random key of 256 bits, and its line for the file; raises ConfigError for a name that no line can hold."""
+    """A random key of 256 bits, and its line for the file; raises ConfigError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"a key's name is of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
     key = f"agk_{secrets.token_urlsafe(32)}"

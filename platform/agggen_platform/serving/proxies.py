@@ -32,12 +32,12 @@ _HAPROXY_PORTS = {
 
 
 def ports(http: HttpConfig) -> list[tuple[str, str, int]]:
-    """What the proxy of a node listens at: what for, host and port."""
-    found = [("http.port", http.host.strip("[]"), http.port)]
+    """The listeners of a node's proxy: purpose, host and port."""
+    listeners = [("http.port", http.host.strip("[]"), http.port)]
     if http.proxy == "haproxy":
         for what, (variable, port) in _HAPROXY_PORTS.items():
-            found.append((what, "0.0.0.0", int(os.environ.get(variable, port))))
-    return found
+            listeners.append((what, "0.0.0.0", int(os.environ.get(variable, port))))
+    return listeners
 
 
 def choose_proxy(http: HttpConfig) -> None:
@@ -49,8 +49,8 @@ def choose_proxy(http: HttpConfig) -> None:
     Raises:
         ConfigError: Serve was imported before, with another proxy; or HAProxy is not installed.
     """
-    wanted = "1" if http.proxy == "haproxy" else "0"
-    if "ray.serve" in sys.modules and os.environ.get(SWITCHES[0], "0") != wanted:
+    value = "1" if http.proxy == "haproxy" else "0"
+    if "ray.serve" in sys.modules and os.environ.get(SWITCHES[0], "0") != value:
         raise ConfigError(
             f"http.proxy={http.proxy} cannot be set any more: Ray Serve was imported in this process with another one"
         )
@@ -61,7 +61,7 @@ def choose_proxy(http: HttpConfig) -> None:
         for variable, name in _FILES.items():
             os.environ.setdefault(variable, str(folder / name))
     for switch in SWITCHES:
-        os.environ[switch] = wanted
+        os.environ[switch] = value
 
 
 def check_proxy(http: HttpConfig) -> None:
@@ -76,8 +76,8 @@ def check_proxy(http: HttpConfig) -> None:
     def environment() -> dict[str, str]:
         return {switch: os.environ.get(switch, "0") for switch in SWITCHES}
 
-    found = ray.get(environment.remote())
-    if (found[SWITCHES[0]] == "1") != (http.proxy == "haproxy"):
+    switches = ray.get(environment.remote())
+    if (switches[SWITCHES[0]] == "1") != (http.proxy == "haproxy"):
         settings = " ".join(f"{switch}={int(http.proxy == 'haproxy')}" for switch in SWITCHES)
         raise ConfigError(
             f"http.proxy={http.proxy} cannot be set for this cluster any more: its nodes run with another proxy. Start "

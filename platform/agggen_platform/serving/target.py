@@ -1,4 +1,4 @@
-"""The bundle that an endpoint is to serve: found, fixed to what it is now, and tested before anything is replaced."""
+"""The bundle that an endpoint is to serve: resolved, pinned by fingerprint, and tested before a rollout."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from agggen_platform.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Target:
-    """A bundle that cannot become another one."""
+    """A bundle pinned by address and fingerprint."""
 
     source: str
-    """Where it lies: a folder or ``s3://``. Replicas load it from here, so that they start without the registry too."""
+    """A folder or ``s3://`` address; replicas load it from here, so that they start without the registry."""
     shown: str
-    """What users call it: the version where it is a registered model's, else `source`."""
+    """The address for users: the version of a registered model, else `source`."""
     fingerprint: str
 
     def fixed(self, config: ServeConfig) -> ServeConfig:
-        """`config` with this bundle in place of an address that may lead to another one tomorrow."""
+        """`config` with this bundle in place of an address that may change."""
         return replace(config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint)
 
 
@@ -45,17 +45,17 @@ def find_target(config: ServeConfig) -> Target:
         source, shown = version.source, shown or f"{SCHEME}{version}"
         expected = expected or version.fingerprint or None
     source = Folder(source).address
-    found = fingerprint(get_bundle(source))
-    if expected is not None and found != expected:
-        raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {found}, not {expected}")
-    return Target(source, shown or source, found)
+    actual = fingerprint(get_bundle(source))
+    if expected is not None and actual != expected:
+        raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {actual}, not {expected}")
+    return Target(source, shown or source, actual)
 
 
 def check_target(target: Target) -> None:
-    """Passes if the bundle can be loaded and writes texts, on this machine's CPU.
+    """Passes if the bundle loads and generates texts on this machine's CPU.
 
     Raises:
-        BundleError: it cannot.
+        BundleError: it fails its self-test.
     """
     if faults := smoke(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")

@@ -1,4 +1,4 @@
-"""The folder that belongs to one job: whose it is, and what makes it whole."""
+"""The output folder of a job: which job owns it, and when it is complete."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class JobFolder(ABC):
     """A folder that belongs to one job. Whoever writes to it holds its claim."""
 
     kind: ClassVar[str]
-    """Of job, a noun."""
+    """The kind of job, a noun."""
     product: ClassVar[str]
-    """What such a job writes, a plural."""
+    """The output of such a job, a plural."""
 
     def __init__(self, folder: Folder, job: str) -> None:
         """`job`: its fingerprint."""
@@ -30,26 +30,26 @@ class JobFolder(ABC):
 
     @abstractmethod
     def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
-        """Whether a job that says this of itself would write a file of this name; of any job, where that is None."""
+        """Whether a job described by `about` writes a file of this name; None: any job of this kind."""
 
     @abstractmethod
     def is_whole(self, manifest: dict[str, Any]) -> bool:
-        """Whether the files of which the manifest speaks are there."""
+        """Whether the files that the manifest lists are complete."""
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest of a whole output of this job; None where there is none, or one of its files is not whole."""
+        """The manifest of a complete output of this job; None without one, or if one of its files is incomplete."""
         try:
             manifest = json.loads(self.folder.read(MANIFEST) or b"null")
-        except ValueError:  # not ours; `begin` says so
+        except ValueError:  # another program's file; `begin` refuses the folder
             return None
-        ours = isinstance(manifest, dict) and manifest.get("job") == self.job
-        return manifest if ours and self.is_whole(manifest) else None
+        is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
+        return manifest if is_own and self.is_whole(manifest) else None
 
     def publish(self, manifest: dict[str, Any]) -> None:
-        """Writes the manifest: from now on the output is whole.
+        """Writes the manifest: from now on the output is complete.
 
         Raises:
-            DamagedError: a file of which it speaks did not arrive as it was sent.
+            DamagedError: a file that it lists did not arrive as it was sent.
         """
         if not self.is_whole(manifest):
             raise DamagedError(
@@ -59,14 +59,14 @@ class JobFolder(ABC):
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> int:
-        """Marks the folder as this job's, and removes what a killed run of it left half written.
+        """Marks the folder as this job's, and removes partial files of a killed run.
 
         Args:
-            config: what tells the job from others, for the user.
-            about: what else to remember.
+            config: settings that distinguish the job from others, for messages.
+            about: further members of the job's file.
 
         Returns:
-            How often a shard was begun and not finished, by all runs of the job that were killed.
+            The number of unfinished attempts at shards by all killed runs of the job.
 
         Raises:
             CorpusError: the folder holds something else.
@@ -90,7 +90,7 @@ class JobFolder(ABC):
         return unfinished
 
     def clear(self) -> None:
-        """Removes what a job of this kind left here, the manifest first; leaves anything else alone.
+        """Removes the files of a job of this kind, the manifest first; other files stay.
 
         Raises:
             CorpusError: the folder belongs to a job of another kind.
@@ -118,7 +118,7 @@ def as_json(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    both = {key: (theirs.get(key, "none"), ours.get(key, "none")) for key in (theirs | ours)}
-    found = [f"{key}: {there} there, {now} now" for key, (there, now) in both.items() if there != now]
-    return "; ".join(found) or "of another version"
+def _differences(existing: dict[str, Any], new: dict[str, Any]) -> str:
+    pairs = {key: (existing.get(key, "none"), new.get(key, "none")) for key in (existing | new)}
+    changed = [f"{key}: {before} there, {now} now" for key, (before, now) in pairs.items() if before != now]
+    return "; ".join(changed) or "of another version"

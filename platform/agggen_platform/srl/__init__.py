@@ -1,5 +1,5 @@
-"""Semantic role labelling: genuine AllenNLP archives in an environment of their own, and training of our own tagger.
+"""Semantic role labelling by AllenNLP archives, which run in an environment of their own.
 
-``source.AllenNLPFrames`` is the frame source of ``facts.source=allennlp``. An archive holds pickles: load only those
-you trust.
+`source.AllenNLPFrames` is the frame source of ``facts.source=allennlp``. An archive holds pickles: load only
+those you trust.
 """

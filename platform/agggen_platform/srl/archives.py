@@ -75,12 +75,12 @@ def get_archive(
         path = Path(location).expanduser().absolute()
         if not path.exists():
             raise AllenNLPError(f"there is no archive {path}")
-    found = hash_of(str(path))
-    if sha256 is not None and found != sha256:
+    actual = hash_of(str(path))
+    if sha256 is not None and actual != sha256:
         if is_remote(location):
             path.unlink()
-        raise AllenNLPError(f"{path} has the sha256 {found}, not {sha256}; it was not loaded")
-    return Archive(path, found)
+        raise AllenNLPError(f"{path} has the sha256 {actual}, not {sha256}; it was not loaded")
+    return Archive(path, actual)
 
 
 def _fetch(address: str, path: Path, sha256: str | None, progress: Progress | None) -> None:

@@ -1,7 +1,7 @@
-"""A child process that answers JSON lines: started, asked one thing at a time, watched, and always reaped.
+"""A child process that answers JSON lines, one request at a time, with a timeout.
 
-It gets one line on its standard input and owes one line on its standard output. A thread reads its standard error, so
-that no pipe can fill up and block both sides. Nothing in here knows of AllenNLP.
+Each line on its standard input is answered by one line on its standard output. A thread reads its standard error, so
+that no full pipe blocks both sides. Nothing here depends on AllenNLP.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class JsonLinesProcess:
         self.kill()
         self._listener.join(timeout=5)
         lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
-        said = "its last lines:\n  " + "\n  ".join(lines) if lines else "it said nothing on standard error"
-        raise WorkerDied(f"the worker {reason}; {said}")
+        last_words = "its last lines:\n  " + "\n  ".join(lines) if lines else "it said nothing on standard error"
+        raise WorkerDied(f"the worker {reason}; {last_words}")
 
     def _exchange(self, question: bytes) -> bytes:
         """The line that the child answers; not a whole line if it ended."""

@@ -79,13 +79,13 @@ def start(options: Any) -> Any:
     if path is None:
         return None, {"ready": load_libraries(options["threads"])}
     # Before anything is unpickled, and before the imports, which take seconds.
-    found = hash_of(path)
-    if found != options["sha256"]:
-        raise Refused(f"{path} has the sha256 {found}, not {options['sha256']}")
+    actual = hash_of(path)
+    if actual != options["sha256"]:
+        raise Refused(f"{path} has the sha256 {actual}, not {options['sha256']}")
     config = read_config(path)
     versions = load_libraries(options["threads"])
     labeller = Labeller(options, config)
-    about = {"sha256": found, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
+    about = {"sha256": actual, "model": labeller.type, "device": options["device"], "limit": labeller.limit}
     about["lowercase"] = getattr(labeller.reader, "lowercase_input", False)
     return labeller, {"ready": dict(versions, **about)}
 
@@ -133,8 +133,8 @@ def read_config(path: str) -> Any:
                 config = json.loads(plain.read().decode("utf-8"))
         else:
             with tarfile.open(path, "r:gz") as archive:
-                found = next((item for item in archive if os.path.normpath(item.name) == "config.json"), None)
-                member = archive.extractfile(found) if found else None
+                entry = next((item for item in archive if os.path.normpath(item.name) == "config.json"), None)
+                member = archive.extractfile(entry) if entry else None
                 config = json.loads(member.read().decode("utf-8")) if member else {}
         kind = config["model"]["type"]
     except (tarfile.TarError, EOFError, OSError, KeyError, TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Bundles on their way to a store and back.
+"""Copies bundles to and from a store.
 
-A bundle is copied file by file, its manifest last: what has no manifest is no bundle. Bundles of an object store are
-kept on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``).
+A bundle is copied file by file, its manifest last: a folder without manifest is not a bundle. Bundles of an object
+store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _MANIFEST = "manifest.json"
 def put_bundle(path: Path, address: str) -> str:
     """Copies the bundle at `path` to the folder `address`, here or in a store, and returns the folder's full address.
 
-    Every file is read back. A copy that was cut short is completed; the same bundle there already is left as it is.
+    Every file is read back. A partial copy is completed; an identical bundle is left as it is.
 
     Raises:
-        BundleError: there is no whole bundle at `path`, or `address` holds another one.
-        StorageError: the folder refused, did not answer, or does not give back what was sent.
+        BundleError: `path` is not a complete bundle, or `address` holds another one.
+        StorageError: the folder refused, did not answer, or returned other content than was sent.
     """
     check_bundle(path)
     folder = Folder(address)
     manifest = (path / _MANIFEST).read_bytes()
     described = json.loads(manifest)
-    there = folder.read(_MANIFEST)
-    if there not in (None, manifest):
+    existing = folder.read(_MANIFEST)
+    if existing not in (None, manifest):
         raise BundleError(
             f"{folder} holds another bundle already; one is never overwritten, so choose another address or remove it"
         )
@@ -46,13 +46,13 @@ def put_bundle(path: Path, address: str) -> str:
         size, sha256 = described[name]["bytes"], described[name]["sha256"]
         if not verified.holds(folder, name, size, sha256):
             verified.put(folder, name, path / name)
-    if there is None:
+    if existing is None:
         verified.put(folder, _MANIFEST, path / _MANIFEST)
     return folder.address
 
 
 def get_bundle(address: str) -> Path:
-    """A whole bundle on this machine: the folder itself, or this machine's copy of the one in a store.
+    """A complete bundle on this machine: the folder itself, or the cached copy of a bundle in a store.
 
     Args:
         address: a folder, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
@@ -80,7 +80,7 @@ def get_bundle(address: str) -> Path:
 
 
 def _is_whole(kept: Path) -> bool:
-    """Whether the copy is what its name says."""
+    """Whether the copy is complete and has the fingerprint that its name says."""
     try:
         check_bundle(kept)
     except BundleError:
@@ -89,13 +89,13 @@ def _is_whole(kept: Path) -> bool:
 
 
 def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
-    """Replaces the copy `kept`; whoever calls this has it alone."""
+    """Replaces the copy `kept`; the caller holds its lock."""
     described = _described(folder, manifest)
-    for left in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
-        if left.is_dir():
-            shutil.rmtree(left)
+    for stale in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
+        if stale.is_dir():
+            shutil.rmtree(stale)
         else:
-            left.unlink(missing_ok=True)
+            stale.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
     try:
         for name in described:

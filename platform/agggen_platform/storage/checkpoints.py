@@ -71,7 +71,7 @@ class CheckpointStore:
         if saved not in kept or not verified.holds(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
-        now = [saved, *(one for one in kept if one.name != saved.name)][: self.keep]
+        now = [saved, *(older for older in kept if older.name != saved.name)][: self.keep]
         self._mark(stage, now)
         self._tidy(stage, now)
         return saved
@@ -88,8 +88,8 @@ class CheckpointStore:
             size = self.folder.size(saved.name)
             if size == saved.bytes:
                 return saved
-            found = "is not there" if size is None else f"has {size:,} bytes, not {saved.bytes:,}"
-            self._report(f"the checkpoint {self.folder.at(saved.name)} {found}; an older one is looked for")
+            state = "is not there" if size is None else f"has {size:,} bytes, not {saved.bytes:,}"
+            self._report(f"the checkpoint {self.folder.at(saved.name)} {state}; an older one is looked for")
         return None
 
     def fetch(self, saved: Saved, path: Path) -> None:
@@ -127,7 +127,7 @@ class CheckpointStore:
             else:
                 return saved
         if marked := self._marked(stage):
-            names = ", ".join(self.folder.at(one.name) for one in marked)
+            names = ", ".join(self.folder.at(checkpoint.name) for checkpoint in marked)
             raise DamagedError(f"no checkpoint of {stage} is whole, neither is {names}; --fresh starts over")
         return None
 
@@ -142,14 +142,16 @@ class CheckpointStore:
         if content is None:
             return []
         try:
-            return [Saved(stage, **one) for one in json.loads(content)["checkpoints"]]
+            return [Saved(stage, **entry) for entry in json.loads(content)["checkpoints"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedError(
                 f"{self.folder.at(name)} is damaged ({error!r}); remove it to begin the stage anew"
             ) from error
 
     def _mark(self, stage: str, kept: list[Saved]) -> None:
-        checkpoints = [{key: value for key, value in asdict(one).items() if key != "stage"} for one in kept]
+        checkpoints = [
+            {key: value for key, value in asdict(checkpoint).items() if key != "stage"} for checkpoint in kept
+        ]
         self.folder.write(f"{stage}/{_MARK}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
     def _tidy(self, stage: str, kept: list[Saved]) -> None:
@@ -157,11 +159,11 @@ class CheckpointStore:
 
         What cannot be removed costs room and no more, so it is reported and is no error.
         """
-        wanted = {one.name for one in kept}
+        kept_names = {checkpoint.name for checkpoint in kept}
         try:
             self.folder.sweep(stage)
             for name in self.folder.names(stage):
-                if name not in wanted and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
+                if name not in kept_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)
         except StorageError as error:
             self._report(f"old checkpoints stay for now: {error}")

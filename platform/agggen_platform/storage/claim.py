@@ -1,9 +1,9 @@
-"""One job at a time on one output folder: the second is refused while the first lives, and takes over when it died.
+"""One job at a time on an output folder: a second job is refused while the first lives, and takes over after its death.
 
-On this machine the kernel holds the claim (``flock``) and drops it with the process, however it ends. An object store
-or a database has no such thing: there the holder counts up a number in ``.claim`` every few seconds, and a claim whose
-number stands still belongs to the dead. No clocks are compared. A holder that gets no answer goes on counting; only
-another's claim in its place ends it.
+On this machine the kernel holds the claim (``flock``) and releases it with the process. In an object store or a
+database the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter stands
+still is abandoned. No clocks are compared. A holder whose store does not answer keeps trying; it loses the claim only
+to another holder.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from agggen_platform.storage.folder import Folder
 
 _NAME = ".claim"
 BEAT = 3.0
-"""Seconds between two counts; a claim that stands still for four beats is given up for dead."""
+"""Seconds between two heartbeats; a claim without one for four times as long is abandoned."""
 _ATTEMPTS = 5
-"""At a new claim. Each looks for another's first: a write that arrives late would end a job that began since."""
+"""At writing a new claim. Each attempt first looks for another holder: a late write would end a newer job."""
 
 
 class Place(Protocol):
-    """Where a count is kept: a `Folder`, or what can do as much. Its calls raise StorageError."""
+    """Where a claim is kept: a `Folder`, or something with these methods. They raise StorageError."""
 
     @property
     def address(self) -> str: ...
@@ -52,21 +52,21 @@ class ClaimedError(AggGenError):
 
 @contextmanager
 def claim(folder: Folder, beat: float | None = None) -> Iterator[Callable[[], None]]:
-    """Holds the folder; yields a check that raises when the claim was lost, to be called before anything is published.
+    """Claims the folder; yields a check that raises if the claim was lost, to be called before anything is published.
 
     Args:
-        beat: seconds between two counts, `BEAT` by default.
+        beat: seconds between two heartbeats, `BEAT` by default.
 
     Raises:
-        ClaimedError: another job holds it (or took it over, from the check).
-        StorageError: the folder refused, or did not answer; the check may be asked again, the claim may still stand.
+        ClaimedError: another job holds the claim (or, from the check, took it over).
+        StorageError: the folder refused or did not answer; the check may be repeated, the claim may still be valid.
     """
     if folder.local is not None:
         with _flock(folder.local):
             yield lambda: None
     else:
         beat = BEAT if beat is None else beat
-        # A request that hangs is given up long before four beats are over; what failed is asked again at the next beat.
+        # A hanging request is given up long before four beats are over, and repeated at the next beat.
         quick = replace(
             folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
         )
@@ -95,17 +95,17 @@ def _flock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Callable[[], None]]:
-    """`claim` by counting, for a place that no kernel watches.
+    """`claim` by heartbeat, for a place without file locks.
 
     Args:
-        quick: the same place with less patience, for what must not take longer than a beat or two.
+        quick: the same place with short timeouts, for calls that must end within a beat or two.
     """
     quick = quick or folder
-    mine = uuid.uuid4().hex
+    token = uuid.uuid4().hex
     for attempt in range(_ATTEMPTS):
-        _wait_until_given_up(folder, quick, beat, mine)
+        _wait_until_given_up(folder, quick, beat, token)
         try:
-            quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": 0}).encode())
+            quick.write(_NAME, json.dumps({"id": token, "who": _who(), "count": 0}).encode())
             break
         except StorageError:
             if attempt == _ATTEMPTS - 1:
@@ -120,15 +120,15 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
             try:
                 confirm(quick)
                 count += 1
-                quick.write(_NAME, json.dumps({"id": mine, "who": _who(), "count": count}).encode())
+                quick.write(_NAME, json.dumps({"id": token, "who": _who(), "count": count}).encode())
             except ClaimedError as error:
                 lost.append(error)
                 return
-            except StorageError:  # it may be well at the next beat; who needs to know now asks by `check`
+            except StorageError:  # repeated at the next beat; `check` reports it to whoever needs to know now
                 continue
 
     def confirm(where: Place) -> None:
-        if not _is_mine(where, mine):
+        if not _is_mine(where, token):
             raise _refusal(folder.address, "it took over from this one")
 
     def check() -> None:
@@ -136,7 +136,7 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
             raise lost[0]
         confirm(folder)
 
-    time.sleep(beat / 2)  # of two that started at once, the one that wrote last goes on
+    time.sleep(beat / 2)  # of two that started at once, the later writer holds the claim
     check()
     thread = threading.Thread(target=beat_on, name="claim", daemon=True)
     thread.start()
@@ -145,21 +145,21 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
     finally:
         ended.set()
         thread.join(10 * beat)
-        with suppress(StorageError):  # a claim that cannot be given back is given up for dead
-            if _is_mine(quick, mine):
+        with suppress(StorageError):  # a claim that cannot be released counts as abandoned
+            if _is_mine(quick, token):
                 quick.delete(_NAME)
 
 
-def _wait_until_given_up(folder: Place, quick: Place, beat: float, mine: str) -> None:
-    """Returns when nobody else counts: there is no claim, it is `mine`, or it stood still for four beats.
+def _wait_until_given_up(folder: Place, quick: Place, beat: float, token: str) -> None:
+    """Returns when no other job holds the claim: there is none, it has this `token`, or it was still for four beats.
 
     Raises:
-        ClaimedError: another job counted while this one looked.
+        ClaimedError: another job's heartbeat was seen.
         StorageError: the folder did not answer.
     """
     before = folder.read(_NAME)
     deadline = time.monotonic() + 4 * beat
-    while before is not None and json.loads(before)["id"] != mine and time.monotonic() < deadline:
+    while before is not None and json.loads(before)["id"] != token and time.monotonic() < deadline:
         time.sleep(beat / 2)
         now = quick.read(_NAME)
         if now not in (None, before):
@@ -168,16 +168,16 @@ def _wait_until_given_up(folder: Place, quick: Place, beat: float, mine: str) ->
         before = now
 
 
-def _is_mine(folder: Place, mine: str) -> bool:
+def _is_mine(folder: Place, token: str) -> bool:
     content = folder.read(_NAME)
-    return content is not None and json.loads(content)["id"] == mine
+    return content is not None and json.loads(content)["id"] == token
 
 
 def _who() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def _refusal(where: str, who: str) -> ClaimedError:
+def _refusal(where: str, holder: str) -> ClaimedError:
     return ClaimedError(
-        f"another job works on {where} ({who or 'just started'}); wait for it, or choose another folder"
+        f"another job works on {where} ({holder or 'just started'}); wait for it, or choose another folder"
     )

@@ -1,4 +1,4 @@
-"""What a disk or an object store can refuse, said so that the user can mend it."""
+"""Errors of disks and object stores, with messages that say what would help."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class DamagedError(StorageError):
 
 @contextmanager
 def explained(operation: str, path: Path, size: int | None = None) -> Iterator[None]:
-    """Turns an operating system's error within into one for the user.
+    """Turns an OSError of the block into a StorageError.
 
     Args:
-        operation: what is done, as in "cannot write PATH".
-        size: bytes that it needs, where that is known.
+        operation: a verb, as in "cannot write PATH".
+        size: bytes that are needed, if known.
 
     Raises:
         StorageError: in place of any OSError but FileNotFoundError.
@@ -52,7 +52,7 @@ def explained(operation: str, path: Path, size: int | None = None) -> Iterator[N
 
 
 def refused(operation: str, path: Path, error: OSError, size: int | None = None) -> StorageError:
-    """The error to raise for `error`, which came up in an operation on `path`."""
+    """The StorageError for the OSError of an operation on `path`."""
     code = error.errno or 0
     if code in _FULL:
         needed = "" if size is None else f"{size:,} bytes needed, "
@@ -63,10 +63,10 @@ def refused(operation: str, path: Path, error: OSError, size: int | None = None)
 
 
 def is_full(error: OSError) -> bool:
-    """Whether `error` says that there is no room for what was written."""
+    """Whether `error` means that the disk or quota is full."""
     return error.errno in _FULL
 
 
 def _free(path: Path) -> int:
-    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    return shutil.disk_usage(there).free
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free

@@ -1,8 +1,8 @@
-"""A folder on this machine or in an object store (``s3://bucket/prefix``), with writes that are whole or not there.
+"""A folder on this machine or in an object store (``s3://bucket/prefix``), with atomic writes.
 
 Credentials, region and endpoint of S3 come from the environment, as for every AWS tool (``AWS_ACCESS_KEY_ID``,
-``AWS_ENDPOINT_URL``, ...). What a disk or a store refuses is a `StorageError` that says what was done, where, and what
-would help; a store that is only busy or out of reach for a moment is asked again, a bounded number of times.
+``AWS_ENDPOINT_URL``, ...). A refusal is a `StorageError` that says what was done, where, and what would help; transient
+errors of a store are retried a bounded number of times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agggen_platform.storage.s3 import Policy, S3Store
 
 
 class _Store(Protocol):
-    """What a kind of store can do. Names are checked by `Folder`."""
+    """The methods of a kind of store. Names are checked by `Folder`."""
 
     def size(self, name: str) -> int | None: ...
     def sizes(self, under: str) -> dict[str, int]: ...
@@ -41,10 +41,10 @@ class Folder:
     """
 
     def __init__(self, address: str, policy: Policy = Policy()) -> None:  # noqa: B008 (it is frozen)
-        """Makes and asks nothing yet.
+        """Neither creates nor reads anything.
 
         Args:
-            policy: how patient to be with an object store.
+            policy: retries and timeouts of an object store.
 
         Raises:
             ConfigError: an address with a scheme other than ``s3`` or ``file``, or one that names no bucket; boto3 is
@@ -79,7 +79,7 @@ class Folder:
         return Folder, (self.address, self.policy)
 
     def at(self, name: str) -> str:
-        """What to call `name` when speaking to the user."""
+        """The full address of `name`, for messages."""
         return f"{self.address}/{name}" if name else self.address
 
     def size(self, name: str) -> int | None:
@@ -95,7 +95,7 @@ class Folder:
         return self._store.sizes(_check(under) if under else "")
 
     def open(self, name: str) -> Any:
-        """A binary file that can be read anywhere, as Parquet is; raises FileNotFoundError."""
+        """A seekable binary file; raises FileNotFoundError."""
         return self._store.open(_check(name))
 
     def read(self, name: str) -> bytes | None:
@@ -106,7 +106,7 @@ class Folder:
             return None
 
     def sha256(self, name: str) -> str:
-        """SHA-256 of a file's content as it is read back now, in hexadecimal; raises FileNotFoundError."""
+        """SHA-256 of a file's content, in hexadecimal; raises FileNotFoundError."""
         digest = hashlib.sha256()
         for chunk in self._store.chunks(_check(name)):
             digest.update(chunk)
@@ -121,19 +121,19 @@ class Folder:
         return self._store.new(_check(name))
 
     def upload(self, name: str, path: Path) -> None:
-        """Copies a file of this machine here, replacing one of this name; it appears whole."""
+        """Copies a local file into the folder, replacing one of this name; atomic."""
         self._store.upload(_check(name), path)
 
     def download(self, name: str, path: Path) -> None:
-        """Copies a file to this machine; `path` may be left in part if this fails. Raises FileNotFoundError."""
+        """Copies a file to this machine; if this fails, `path` may hold a part. Raises FileNotFoundError."""
         self._store.download(_check(name), path)
 
     def delete(self, name: str) -> None:
-        """Removes a file; one that is not there is no error."""
+        """Removes a file, if it exists."""
         self._store.delete(_check(name))
 
     def sweep(self, under: str = "") -> None:
-        """Removes what killed processes left of files they were writing. For who alone writes `under`."""
+        """Removes partial files of killed processes. The caller must be the only writer of `under`."""
         self._store.sweep(_check(under) if under else "")
 
 

@@ -24,9 +24,9 @@ def check_plain(columns: pa.Schema, where: str) -> None:
         CorpusError: names the type.
     """
     for field in columns:
-        for found in _extensions(field.type):
+        for extension in _extensions(field.type):
             raise CorpusError(
-                f"{where}: the column {field.name!r} holds values of the extension type {found.extension_name!r}, "
+                f"{where}: the column {field.name!r} holds values of the extension type {extension.extension_name!r}, "
                 "which could run code when they are read; write strings, numbers, lists and structs"
             )
 

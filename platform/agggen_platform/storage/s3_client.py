@@ -1,4 +1,4 @@
-"""The connection to an S3 store: how long to wait, what is worth another try, and what to tell the user of the rest."""
+"""The connection to an S3 store: timeouts, retries, and messages for users."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OLD = {"ExpiredToken", "TokenRefreshRequired", "InvalidToken"}
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient to be with a store. An operation ends `seconds` + `read_timeout` after its last progress at most."""
+    """Retries and timeouts. An operation ends at most `seconds` + `read_timeout` after its last progress."""
 
     attempts: int = 6
-    """At one request, or at one download without any progress."""
+    """Of a request, or of a download without progress."""
     seconds: float = 90.0
     """After which no further attempt begins."""
     pause: float = 0.2
@@ -70,7 +70,7 @@ def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: 
 
 
 def code_of(error: Exception) -> str:
-    """What the store called its refusal, "" where it is none."""
+    """The store's error code; "" for other errors."""
     return _response(error).get("Error", {}).get("Code", "")
 
 
@@ -87,24 +87,24 @@ class Tries:
         self._count, self._begin = 0, time.monotonic()
 
     def failed(self, error: Exception, answered: bool, progress: bool = False) -> None:
-        """Returns when it is time for another attempt.
+        """Returns when it is time for the next attempt.
 
         Args:
-            answered: whether the store has answered before; if it never did, its address is wrong.
-            progress: whether the attempt brought something; then patience begins anew.
+            answered: whether the store has answered before; if not, its address may be wrong.
+            progress: whether the attempt made progress; then attempts and time are counted anew.
 
         Raises:
-            StorageError: no further attempt would help, or there were enough.
-            Exception: `error` itself, where it has nothing to do with the store.
+            StorageError: the error is permanent, or attempts or time are used up.
+            Exception: `error` itself, if it is not an error of the store.
         """
         if progress:
             self._count, self._begin = 0, time.monotonic()
         self._count += 1
-        if not _worth_another(error, answered):
-            told = self._explained(error)
-            if told is error:
+        if not _is_transient(error, answered):
+            explained = self._explained(error)
+            if explained is error:
                 raise error
-            raise told from error
+            raise explained from error
         spent = time.monotonic() - self._begin
         if self._count >= self._policy.attempts or spent >= self._policy.seconds:
             raise StorageError(
@@ -165,7 +165,7 @@ def _status(error: Exception) -> int:
     return _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
-def _worth_another(error: Exception, answered: bool) -> bool:
+def _is_transient(error: Exception, answered: bool) -> bool:
     from botocore import exceptions as boto
     from botocore.parsers import ResponseParserError
 

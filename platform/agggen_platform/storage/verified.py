@@ -1,4 +1,4 @@
-"""Copies to and from a folder that are read back and compared, so that what counts as stored can be got again."""
+"""Copies to and from a folder that are read back and compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from agggen_platform.storage.errors import DamagedError, explained
 from agggen_platform.storage.folder import Folder
 
-_TRIES = 2  # what was damaged on the way is whole at the second try; what is damaged there is not
+_TRIES = 2  # a transfer error passes at the second attempt; a damaged file does not
 
 
 def measure(path: Path) -> tuple[int, str]:
@@ -20,11 +20,11 @@ def measure(path: Path) -> tuple[int, str]:
 def put(folder: Folder, name: str, path: Path) -> tuple[int, str]:
     """Uploads a file, reads all of it back, and returns its size and SHA-256.
 
-    What a local folder reads back may come from memory: this tells of a damaged copy, not of a dying disk.
+    A local folder may be read back from memory: this detects a damaged copy, not a failing disk.
 
     Raises:
-        DamagedError: what is there is not what was sent. It is removed.
-        StorageError: the folder refused, or did not answer.
+        DamagedError: the stored file differs from the sent one. It is removed.
+        StorageError: the folder refused or did not answer.
     """
     size, sha256 = measure(path)
     folder.upload(name, path)
@@ -37,7 +37,7 @@ def put(folder: Folder, name: str, path: Path) -> tuple[int, str]:
 
 
 def holds(folder: Folder, name: str, size: int, sha256: str) -> bool:
-    """Whether the file is there and all of its content is right."""
+    """Whether the file exists with this size and SHA-256."""
     try:
         return folder.size(name) == size and folder.sha256(name) == sha256
     except FileNotFoundError:
@@ -48,10 +48,10 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
     """Downloads a file to `path` and compares it.
 
     Raises:
-        DamagedError: it is missing or not of this size and SHA-256; there is nothing at `path` then.
+        DamagedError: it is missing or has another size or SHA-256; `path` does not exist then.
         StorageError: the folder refused or did not answer, or there is no room here.
     """
-    found = "there is no such file"
+    difference = "there is no such file"
     for _ in range(_TRIES):
         try:
             folder.download(name, path)
@@ -60,9 +60,11 @@ def get(folder: Folder, name: str, path: Path, size: int, sha256: str) -> None:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        there, digest = measure(path)
-        if (there, digest) == (size, sha256):
+        actual, digest = measure(path)
+        if (actual, digest) == (size, sha256):
             return
-        found = f"it has {there:,} bytes and SHA-256 {digest}"
+        difference = f"it has {actual:,} bytes and SHA-256 {digest}"
         path.unlink()
-    raise DamagedError(f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {found}")
+    raise DamagedError(
+        f"{folder.at(name)} is damaged: it should have {size:,} bytes and SHA-256 {sha256}, but {difference}"
+    )

@@ -186,10 +186,10 @@ def _most_likely(logits: Tensor, most: int) -> list[int]:
 
 def _order(probability: Tensor) -> list[int]:
     """Predicates in greedy order: each time the most likely one that is left."""
-    left, order, row = set(range(probability.shape[1])), [], probability[0]
-    while left:
-        order.append(max(left, key=lambda i: float(row[i])))
-        left.remove(order[-1])
+    remaining, order, row = set(range(probability.shape[1])), [], probability[0]
+    while remaining:
+        order.append(max(remaining, key=lambda i: float(row[i])))
+        remaining.remove(order[-1])
         row = probability[1 + order[-1]]
     return order
 

@@ -1,4 +1,4 @@
-"""The runs of a folder: what their logs say, and sending to MLflow what it missed."""
+"""The runs of a folder: reading their logs, and sending missing entries to MLflow."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from agggen_platform.tracking.sender import Sender
 
 
 class UnsentError(AggGenError):
-    """MLflow does not have all of the runs."""
+    """Entries of runs could not be sent to MLflow."""
 
     exit_code = 6
 
 
 @dataclass
 class Run:
-    """What the log of one run says."""
+    """A run, as its log describes it."""
 
     folder: Path
     experiment: str = "agggen"
@@ -79,21 +79,21 @@ def find_runs(runs_dir: Path, names: Sequence[str] = ()) -> Iterator[Run]:
             raise ConfigError(
                 f"there is no run {name!r} in {runs_dir}" + (f"; did you mean {near[0]}?" if near else "")
             )
-    found = [read_run(folder) for name, folder in logs.items() if not names or name in names]
-    return iter(sorted(found, key=lambda run: (run.began, run.name)))
+    selected = [read_run(folder) for name, folder in logs.items() if not names or name in names]
+    return iter(sorted(selected, key=lambda run: (run.began, run.name)))
 
 
 def sync(
     runs: Sequence[Run], say: Callable[[str], None], uri: str | None = None, patience: float = 60.0
 ) -> dict[str, int]:
-    """Sends what MLflow misses; returns how many entries of each run were sent.
+    """Sends missing entries to MLflow; returns the number of entries sent for each run.
 
     Args:
-        uri: where to; by default each run's own MLflow.
-        patience: seconds that a run waits at most for MLflow to answer.
+        uri: of MLflow; by default each run's own.
+        patience: the longest wait for MLflow for each run, in seconds.
 
     Raises:
-        UnsentError: MLflow does not have all now; what was sent stays sent.
+        UnsentError: entries stay unsent.
     """
     sent: dict[str, int] = {}
     unsent: dict[str, str] = {}
@@ -109,11 +109,11 @@ def sync(
         if before == 0 and cut_off is None:
             continue
         sender.start()
-        left = sender.close(patience)
-        sent[run.name] = before - left
-        if left:
+        remaining = sender.close(patience)
+        sent[run.name] = before - remaining
+        if remaining:
             why = "another process is sending it" if sender.busy else sender.trouble or "it did not answer"
-            unsent[run.name] = f"{left} entries: {why}"
+            unsent[run.name] = f"{remaining} entries: {why}"
             if sender.trouble and not sender.answered:
                 down[to] = why  # the other runs would wait as long for nothing
     if unsent:

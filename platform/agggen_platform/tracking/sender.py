@@ -1,8 +1,8 @@
-"""Sends a run log to MLflow on a thread: in order, each entry once, for as long as the run lasts.
+"""Sends a run log to MLflow on a thread while the run lasts: in order, each entry once.
 
-MLflow that is down, slow, silent or full of errors is tried again, ever more slowly; the run never waits for it. Files
-are sent after the rest, so that nothing waits for an artifact store that fails. What is not sent when the run ends
-stays for the next run of the same name, or for `agggen runs sync`.
+Errors and timeouts of MLflow are retried with growing delays; the run never waits. Files are sent after all other
+entries, so that these do not wait for a failing artifact store. Unsent entries stay for the next run of the same name,
+or for `agggen runs sync`.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Sender:
     ) -> None:
         """
         Args:
-            folder: the run's, in the folder of runs.
-            parent: the name of the run that this one is part of.
-            say: tells the user.
-            cut_off: the size of a log whose writer was killed. MLflow is told so, unless the log grows meanwhile.
+            folder: of the run.
+            parent: the name of the parent run.
+            say: called with messages for the user.
+            cut_off: the size of the log of a killed run; MLflow gets its end, unless the log grows meanwhile.
         """
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._say_to, self._cut_off = uri, experiment, say, cut_off
         self.cursor = self._load()
         self.trouble = ""
-        """Why nothing can be sent at the moment; empty when all is well."""
+        """Why nothing can be sent at present; empty if sending works."""
         self.answered = False
         """Whether MLflow answered and has the run."""
         self.busy = False
@@ -74,7 +74,7 @@ class Sender:
         self._thread.start()
 
     def close(self, patience: float) -> int:
-        """Waits at most `patience` seconds until all is sent; returns how many entries are not."""
+        """Waits at most `patience` seconds for all entries to be sent; returns the number of unsent ones."""
         self._closing.set()
         self._thread.join(patience)
         self._given_up.set()
@@ -82,22 +82,22 @@ class Sender:
         return self.unsent()
 
     def unsent(self) -> int:
-        """Entries of the run log that MLflow has not taken."""
+        """The number of entries that MLflow does not have."""
         return self.cursor.unsent(self.folder, self.parent)
 
     # --- in the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            with self._turn() as mine:
-                if mine:
+            with self._turn() as locked:
+                if locked:
                     self._send_until_closed()
         except Exception as error:  # whatever happens to the folder of runs, the run goes on
             self._in_trouble(error)
 
     @contextmanager
     def _turn(self) -> Iterator[bool]:
-        """Waits while another process sends this run log: it also sends what this process logs, perhaps to the end."""
+        """Waits while another process sends this run log, including the entries of this process."""
         while True:
             with cursors.locked(cursors.lock_of(self.folder), wait=False) as got:
                 self.cursor = self._load()
@@ -260,10 +260,10 @@ class Sender:
 
 
 class _Points:
-    """What earlier parts of a continued run logged, so that MLflow gets each step of a metric once.
+    """The steps that earlier parts of a continued run logged, so that MLflow gets each step of a metric once.
 
-    A run that continues from its last checkpoint logs the steps since then again. They stay as they were first sent;
-    a number without a step (step 0) is sent again where it has changed.
+    A run that continues from a checkpoint logs the steps since then a second time. The first values stay; a value
+    without a step (step 0) is sent again if it changed.
     """
 
     def __init__(self) -> None:

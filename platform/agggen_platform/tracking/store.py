@@ -1,7 +1,7 @@
-"""MLflow: one run of it that takes events. Calls block as long as MLflow does, so they belong on the sender's thread.
+"""Sends events to one run of MLflow. Calls block as long as MLflow does: they belong on the sender's thread.
 
-Every event may be sent twice, because an answer may be lost: MLflow drops a metric with the same step, time and value,
-and all other calls are idempotent. The run itself is found by a tag.
+An event may be sent twice, if an answer is lost: MLflow drops a metric with the same step, time and value, and all
+other calls are idempotent. The run is found by a tag.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class UnreadableError(Exception):
 
 
 def verdict(error: Exception) -> Literal["rejected", "permanent", "transient"]:
-    """What an error of a call means: MLflow rejects this value, will not take anything, or may do so later.
+    """Classifies an error of a call: this value is rejected, every call will fail, or a retry may succeed.
 
-    Only what MLflow says of a value rejects it: 5xx, timeouts and whatever an artifact store raises are transient.
+    Only errors of MLflow about a value reject it: 5xx, timeouts and errors of an artifact store are transient.
     """
     code = getattr(error, "error_code", None)
     if code == "BAD_REQUEST" and _OF_SQL in str(error) and not _OF_DATA.search(str(error)):
@@ -86,7 +86,7 @@ def reason(error: Exception) -> str:
 
 
 class Store:
-    """An MLflow that answered; after `open`, one run in it."""
+    """A connection to MLflow; after `open`, to one run in it."""
 
     def __init__(self, uri: str, experiment: str, runs_dir: Path, rejected: Callable[[str], None]) -> None:
         """Connects; creates the schema of a new SQLite store, and the experiment.
@@ -195,7 +195,7 @@ class Store:
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
     def _send(self, what: str, call: Callable[[], object]) -> None:
-        """Makes a call. If MLflow answers but rejects it, that is reported and no error."""
+        """Makes a call; a rejection by MLflow is reported and not raised."""
         try:
             call()
         except Exception as error:
@@ -227,7 +227,7 @@ class Store:
         self._log("tags", items, _PARAMS_PER_BATCH)
 
     def _log_params(self, values: dict[str, Any]) -> None:
-        """MLflow never changes a parameter: the first value stays, and the run log has the new one."""
+        """Logs parameters; MLflow keeps the first value of each, the run log has the new one."""
         from mlflow.entities import Param
 
         texts = {_key(name): _shortened(str(value), PARAM_CHARACTERS) for name, value in values.items()}

@@ -1,8 +1,8 @@
-"""The run log: a local JSONL file that is the truth, and MLflow beside it for looking at.
+"""The run log: a local JSONL file, which is authoritative, and MLflow as a copy for viewing.
 
-Tracking cannot hurt. Every call writes one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread of its
-own sends the lines to MLflow. When MLflow cannot be reached, is slow, or refuses a value, the user is told and the run
-goes on; MLflow gets what it missed when it answers again, in the next run of the same name, or by `agggen runs sync`.
+Tracking never stops a run. Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread
+sends the lines to MLflow. If MLflow is unreachable, slow, or refuses a value, the user is told and the run continues;
+MLflow gets the missing lines when it answers again, in the next run of the same name, or by `agggen runs sync`.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
@@ -46,12 +46,12 @@ def _to_stderr(message: str) -> None:
 
 
 def default_uri(runs_dir: Path) -> str:
-    """MLflow's address where none is given: its own variable ``MLFLOW_TRACKING_URI``, else SQLite with the runs."""
+    """MLflow's default address: its own variable ``MLFLOW_TRACKING_URI``, else SQLite with the runs."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
 
 
 class Tracker:
-    """One run. A context manager; its calls are cheap, never wait for MLflow and never raise."""
+    """One run; a context manager. Its calls are cheap, never wait for MLflow and never raise."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Tracker:
         parent: str | None = None,
         system_seconds: float = 0.0,
     ) -> None:
-        """A run that starts with the ``with`` block.
+        """Nothing is written before the ``with`` block.
 
         Args:
             uri: of MLflow; by default ``MLFLOW_TRACKING_URI``, else SQLite in `runs_dir`.
             tags: of the run, besides those of code, command and machine (`origin`).
-            report: gets one line for each problem, from any thread.
-            patience: seconds that the end of the ``with`` block waits at most for MLflow.
-            parent: the name of the run in `runs_dir` that this one is part of.
+            report: called with one line for each problem, from any thread.
+            patience: the longest wait for MLflow at the end of the ``with`` block, in seconds.
+            parent: the name of the parent run in `runs_dir`.
             system_seconds: between two measurements of CPU, memory and GPUs; 0: none.
 
         Raises:
@@ -100,7 +100,7 @@ class Tracker:
 
     @property
     def run_id(self) -> str | None:
-        """MLflow's id of this run, once it is known."""
+        """MLflow's id of this run; None until MLflow has answered."""
         return self._sender.cursor.run_id if self._sender else None
 
     def __enter__(self) -> Self:
@@ -169,7 +169,7 @@ class Tracker:
         self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120))
 
     def ui_command(self) -> str:
-        """The shell command that opens the store in a browser; credentials in its address are left out."""
+        """The shell command that opens MLflow's pages; without credentials."""
         return ui_command(self.uri)
 
     def _log_made(self, name: str, make: Callable[[Path], object]) -> None:
@@ -187,7 +187,7 @@ class Tracker:
             self._record("artifact", {"path": str(path), "folder": "" if inside == "." else inside})
 
     def _log_system(self, metrics: Mapping[str, float]) -> None:
-        """The step is the seconds since the run began; a continued run counts on."""
+        """Logs system metrics; their step is the seconds since the run began, continuations included."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 
     def _record(self, kind: str, about: Mapping[str, Any]) -> bool:
@@ -221,7 +221,7 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
 
 
 def ui_command(uri: str, port: int = 5000) -> str:
-    """`ui_program` as one would type it in a shell, without credentials."""
+    """`ui_program` as a shell command, without credentials."""
     words, variables = ui_program(without_credentials(uri), port)
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
 

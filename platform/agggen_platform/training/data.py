@@ -50,8 +50,8 @@ class Data:
     @property
     def decisive(self) -> dict[str, str]:
         """The fingerprints of all inputs besides the configuration."""
-        found = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
-        return found | ({"start": self.start.fingerprint} if self.start else {})
+        values = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
+        return values | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
         """`count` development records spread over the split, always the same."""

@@ -1,4 +1,4 @@
-"""Checkpoints in a run's store: written in the background while training goes on, and the same one for all workers."""
+"""Checkpoints in a run's store: written in the background during training, and restored alike by all workers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SCRATCH = "agggen-checkpoints-"
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A temporary folder. Removes those that killed processes left, since nobody else would."""
+    """A temporary folder. Also removes those of killed processes."""
     top = Path(tempfile.gettempdir())
-    for left in top.glob(f"{_SCRATCH}*"):
-        with suppress(OSError), _held(left):  # in use, or of another user, or being removed
-            shutil.rmtree(left)
-    made = Path(tempfile.mkdtemp(prefix=f".{_SCRATCH}", dir=top))
-    with _held(made):
-        path = made.rename(top / made.name.removeprefix("."))  # under its name it is held already
+    for stale in top.glob(f"{_SCRATCH}*"):
+        with suppress(OSError), _held(stale):  # in use, or of another user, or being removed
+            shutil.rmtree(stale)
+    folder = Path(tempfile.mkdtemp(prefix=f".{_SCRATCH}", dir=top))
+    with _held(folder):
+        path = folder.rename(top / folder.name.removeprefix("."))  # under its name it is held already
         try:
             yield path
         finally:
@@ -45,7 +45,7 @@ def _scratch() -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Locks the folder; the kernel unlocks it when the process dies. Raises BlockingIOError: another one has."""
+    """Locks the folder until the block or the process ends; raises BlockingIOError if another process has it."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -57,9 +57,8 @@ def _held(folder: Path) -> Iterator[None]:
 class StoreKeeper:
     """A `Keeper` over a `CheckpointStore`; a context manager that ends when the last checkpoint is stored.
 
-    `save` copies the trainer's state and returns. A thread writes and verifies it; a checkpoint that still waits
-    when the next one comes is skipped. What goes wrong in the thread is raised by the
-    next `save`, or at the end of the block.
+    `save` copies the trainer's state and returns. A thread writes and verifies it; a checkpoint that still waits when
+    the next one comes is skipped. An error of the thread is raised by the next `save`, or at the end of the block.
     """
 
     def __init__(self, store: CheckpointStore, group: Group, kept: Callable[[], None] = lambda: None) -> None:
@@ -91,7 +90,7 @@ class StoreKeeper:
         self._raise()
 
     def restore(self, trainer: Trainer) -> bool:
-        """Worker 0 chooses the newest checkpoint that is whole, all load it.
+        """Worker 0 chooses the newest complete checkpoint; all workers load it.
 
         Raises:
             TrainingError: it belongs to another run (`load_checkpoint`).
@@ -128,7 +127,7 @@ class StoreKeeper:
                     snapshot.write(path)
                 self.store.save(snapshot.stage, snapshot.step, path)
                 self._kept()
-        except Exception as error:  # raised where training hears it
+        except Exception as error:  # raised by the next `save`
             self._error = error
 
     def _next(self) -> Snapshot | None:

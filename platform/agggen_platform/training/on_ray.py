@@ -57,20 +57,20 @@ def workers_of(config: JobConfig) -> Iterator[Workers]:
         ClusterError: nothing answers at ``cluster.address``, or the cluster lacks what the workers need and does not
             grow.
     """
-    wanted = config.cluster
-    if config.training.device.startswith("cuda") and not wanted.gpus_per_worker:
+    settings = config.cluster
+    if config.training.device.startswith("cuda") and not settings.gpus_per_worker:
         raise ConfigError(f"training.device {config.training.device} needs cluster.gpus_per_worker; workers have none")
-    with connected(wanted.address) as cluster:
-        if not wanted.autoscaling:
+    with connected(settings.address) as cluster:
+        if not settings.autoscaling:
             _check_room(config, cluster)
         yield Workers(config)
 
 
 def _check_room(config: JobConfig, cluster: Cluster) -> None:
-    wanted = config.cluster
-    least, room = wanted.min_workers or wanted.workers, room_for(wanted.resources_per_worker, nodes())
+    settings = config.cluster
+    least, room = settings.min_workers or settings.workers, room_for(settings.resources_per_worker, nodes())
     if room < least:
-        needs = " and ".join(f"{amount:g} {name}" for name, amount in wanted.resources_per_worker.items())
+        needs = " and ".join(f"{amount:g} {name}" for name, amount in settings.resources_per_worker.items())
         raise ClusterError(
             f"{least} workers of {needs} each do not fit: the cluster has {cluster.cpus:g} CPUs and {cluster.gpus:g} "
             f"GPUs, room for {room}. Change cluster.workers, cluster.cpus_per_worker or cluster.gpus_per_worker, or "
@@ -123,15 +123,15 @@ class Workers:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         # On the job's own node: the loss of any other must not end it.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        coordinator = ray.remote(num_cpus=0, scheduling_strategy=here)(RunCoordinator).remote()
+        this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
         task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], coordinator)
         environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
         fit_on_workers = ray.remote(
             num_cpus=0,
             max_retries=0,
             max_calls=1,
-            scheduling_strategy=here,
+            scheduling_strategy=this_node,
             runtime_env={"env_vars": environment},
         )(_fit_on_workers)
         running = fit_on_workers.remote(task)
@@ -234,22 +234,22 @@ def _trainer(task: _Task, failures: int, scratch: str) -> Any:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    wanted = task.config.cluster
-    elastic = 0 < wanted.min_workers < wanted.workers
-    left = wanted.max_failures if wanted.max_failures == -1 else max(wanted.max_failures - failures, 0)
+    settings = task.config.cluster
+    elastic = 0 < settings.min_workers < settings.workers
+    failures_left = settings.max_failures if settings.max_failures == -1 else max(settings.max_failures - failures, 0)
     return TorchTrainer(
         _work,
         train_loop_config={"task": task},
-        torch_config=TorchConfig(backend="nccl" if wanted.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS),
+        torch_config=TorchConfig(backend="nccl" if settings.gpus_per_worker else "gloo", timeout_s=_COLLECTIVE_SECONDS),
         scaling_config=ScalingConfig(
-            num_workers=(wanted.min_workers, wanted.workers) if elastic else wanted.workers,
-            use_gpu=wanted.gpus_per_worker > 0,
-            resources_per_worker=wanted.resources_per_worker,
+            num_workers=(settings.min_workers, settings.workers) if elastic else settings.workers,
+            use_gpu=settings.gpus_per_worker > 0,
+            resources_per_worker=settings.resources_per_worker,
         ),
         run_config=RunConfig(
             name="run",
             storage_path=scratch,
-            failure_config=FailureConfig(max_failures=left, controller_failure_limit=0),
+            failure_config=FailureConfig(max_failures=failures_left, controller_failure_limit=0),
         ),
     )
 

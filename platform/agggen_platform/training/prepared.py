@@ -50,9 +50,9 @@ def prepared_in(folder: Folder, config: JobConfig, data: Data) -> tuple[Prepared
     place = f"prepared/{_key(config, data)}"
     if folder.read(f"{place}/{_ENCODER}") is not None:
         return read_prepared(folder, place), place
-    made = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
-    _write(folder, place, made)
-    return made, place
+    prepared = prepare(config, data.train, data.dev, config.max_reject_share, data.start.bundle if data.start else None)
+    _write(folder, place, prepared)
+    return prepared, place
 
 
 def read_prepared(folder: Folder, place: str) -> Prepared:
@@ -72,12 +72,12 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
     encoder = Encoder(
         Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_group_size"]
     )
-    found: dict[str, list[Example]] = {}
+    examples: dict[str, list[Example]] = {}
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
         for split in _SPLITS:
             path = Path(scratch) / split
             verified.get(folder, f"{place}/{split}.parquet", path, **described["files"][split])
-            found[split] = _read_examples(path, folder.at(f"{place}/{split}.parquet"))
+            examples[split] = _read_examples(path, folder.at(f"{place}/{split}.parquet"))
         start: dict[str, Tensor] = {}
         if _START in described["files"]:
             path = Path(scratch) / _START
@@ -85,7 +85,7 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
             start = load_file(path)
     rejects = {split: [Reject(**reject) for reject in rejects] for split, rejects in described["rejects"].items()}
     lexicon = Lexicon.of(described["lexicon"], folder.at(f"{place}/{_ENCODER}"))
-    return Prepared(encoder, found["train"], found["dev"], described["segmenter"], rejects, lexicon, start)
+    return Prepared(encoder, examples["train"], examples["dev"], described["segmenter"], rejects, lexicon, start)
 
 
 def _key(config: RunConfig, data: Data) -> str:
@@ -103,26 +103,26 @@ def _key(config: RunConfig, data: Data) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _write(folder: Folder, place: str, made: Prepared) -> None:
+def _write(folder: Folder, place: str, prepared: Prepared) -> None:
     files = {}
-    for split, examples in zip(_SPLITS, (made.train, made.dev), strict=True):
+    for split, examples in zip(_SPLITS, (prepared.train, prepared.dev), strict=True):
         with folder.new(f"{place}/{split}.parquet") as path:
             _write_examples(path, examples)
             size, sha256 = verified.measure(path)
         files[split] = {"size": size, "sha256": sha256}
-    if made.start:
+    if prepared.start:
         with folder.new(f"{place}/{_START}") as path:
-            save_tensors(path, made.start)
+            save_tensors(path, prepared.start)
             size, sha256 = verified.measure(path)
         files[_START] = {"size": size, "sha256": sha256}
     described = {
         "files": files,
-        "vocabulary": made.encoder.vocabulary.to_json(),
-        "predicates": list(made.encoder.predicates),
-        "max_group_size": made.encoder.max_group_size,
-        "segmenter": made.segmenter,
-        "lexicon": made.lexicon.as_dict(),
-        "rejects": {split: [asdict(reject) for reject in rejects] for split, rejects in made.rejects.items()},
+        "vocabulary": prepared.encoder.vocabulary.to_json(),
+        "predicates": list(prepared.encoder.predicates),
+        "max_group_size": prepared.encoder.max_group_size,
+        "segmenter": prepared.segmenter,
+        "lexicon": prepared.lexicon.as_dict(),
+        "rejects": {split: [asdict(reject) for reject in rejects] for split, rejects in prepared.rejects.items()},
     }
     folder.write(f"{place}/{_ENCODER}", json.dumps(described, ensure_ascii=False).encode())
 

@@ -31,9 +31,9 @@ class StopRequest:
 
     def stopped(self, error: StoppedError) -> StoppedError:
         """`error` with the exit status of a process that a signal ended, if a signal did."""
-        said = str(error).partition(";")[0]
+        message = str(error).partition(";")[0]
         code = error.exit_code if self.signal is None else 128 + self.signal
-        return StoppedError(f"{said}; the same command continues there", code)
+        return StoppedError(f"{message}; the same command continues there", code)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

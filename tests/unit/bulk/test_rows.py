@@ -95,7 +95,6 @@ def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> N
     assert Plan.parse(completed[0]["plan"]).predicates != ()
 
 
-@pytest.mark.fault("bulk: a record breaks the generator")
 def test_one_record_that_breaks_the_generator_is_one_reject(model: Model, generator: Generator) -> None:
     records = list(some_records(12))
     wanted = texts(generator, here(model), [row(record) for record in records])

@@ -1,91 +1,32 @@
-"""Either client as one that blocks, and an endpoint that does as it is told."""
+"""A client of an endpoint that does as it is told."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 
-from agggen_platform.client import AsyncClient, Client, Retry
-from agggen_platform.client.io import Blocking, Suspending
+from agggen_platform.client import Client, Retry, transport
 
 URL = "http://127.0.0.1:8000"
 QUICK = Retry(attempts=4, first_wait=0.001, longest_wait=0.002)
 RECORD = {"id": "a", "triples": [["Aromi", "food", "English"]]}
 
-Answering = Callable[[httpx.Request], httpx.Response]
 
-
-class Either:
-    """A client of either kind; the asynchronous one gets an event loop for each call."""
-
-    def __init__(self, kind: type[Client] | type[AsyncClient], answering: Answering, **settings: Any) -> None:
-        self.kind, self.answering = kind, answering
-        self.settings = {"retry": QUICK} | settings
-
-    def _made(self) -> Any:
-        return self.kind(URL, transport=httpx.MockTransport(self.answering), **self.settings)
-
-    def call(self, name: str, *arguments: Any, **options: Any) -> Any:
-        if self.kind is Client:
-            with self._made() as client:
-                return getattr(client, name)(*arguments, **options)
-
-        async def call() -> Any:
-            async with self._made() as client:
-                return await getattr(client, name)(*arguments, **options)
-
-        return anyio.run(call)
-
-    def stream(self, records: Iterable[Any], most: int | None = None, **options: Any) -> list[Any]:
-        """The answers, or the first `most` of them, after which the stream is left."""
-        found: list[Any] = []
-        if self.kind is Client:
-            with self._made() as client:
-                stream = client.stream(records, **options)
-                for answer in stream:
-                    found.append(answer)
-                    if len(found) == most:
-                        break
-                stream.close()
-            return found
-
-        async def read() -> None:
-            async with self._made() as client, aclosing(client.stream(records, **options)) as stream:
-                async for answer in stream:
-                    found.append(answer)
-                    if len(found) == most:
-                        break
-
-        anyio.run(read)
-        return found
-
-
-Make = Callable[..., Either]
-
-
-@pytest.fixture(params=[Client, AsyncClient], ids=["blocking", "async"])
-def either(request: pytest.FixtureRequest) -> Make:
-    """Makes a client of either kind over a function that answers requests."""
-    return lambda answering, **settings: Either(request.param, answering, **settings)
+def made(answering: Callable[[httpx.Request], httpx.Response], **settings: Any) -> Client:
+    """A client whose requests `answering` answers."""
+    return Client(URL, transport=httpx.MockTransport(answering), **({"retry": QUICK} | settings))
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits that clients make, which take no time."""
-    made: list[float] = []
-
-    async def note(self: object, seconds: float) -> None:
-        made.append(seconds)
-
-    monkeypatch.setattr(Blocking, "sleep", note)
-    monkeypatch.setattr(Suspending, "sleep", note)
-    return made
+    seconds: list[float] = []
+    monkeypatch.setattr(transport.time, "sleep", seconds.append)
+    return seconds
 
 
 def problem(status: int, code: str, *, headers: dict[str, str] | None = None, **members: Any) -> httpx.Response:
@@ -128,7 +69,7 @@ def lines(answers: list[dict[str, Any]], end: dict[str, Any] | None = None, cut:
     return httpx.Response(200, stream=Cut(content[:-3]))
 
 
-class Cut(httpx.SyncByteStream, httpx.AsyncByteStream):
+class Cut(httpx.SyncByteStream):
     """A body whose connection breaks."""
 
     def __init__(self, content: bytes) -> None:
@@ -137,7 +78,3 @@ class Cut(httpx.SyncByteStream, httpx.AsyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         yield self.content
         raise httpx.RemoteProtocolError("peer closed connection without sending complete message body")
-
-    async def __aiter__(self) -> Any:
-        for piece in self:
-            yield piece

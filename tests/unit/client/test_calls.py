@@ -1,4 +1,4 @@
-"""Single requests of both clients: what is sent, what is repeated, and what errors say."""
+"""Single requests: what is sent, what is repeated, and what errors say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from agggen_platform.client import (
     AnswerError,
-    AsyncClient,
     Client,
     DeadlineError,
     EndpointError,
@@ -21,7 +20,7 @@ from agggen_platform.client import (
     RefusedError,
     UnavailableError,
 )
-from tests.unit.client.conftest import QUICK, RECORD, URL, Make, answered, asked, error, problem, text
+from tests.unit.client.conftest import QUICK, RECORD, URL, answered, asked, error, made, problem, text
 
 
 class Script:
@@ -52,18 +51,18 @@ class Script:
         ("align", {}, "/v1/align"),
     ],
 )
-def test_a_call_sends_records_and_options(either: Make, name: str, options: dict[str, Any], path: str) -> None:
+def test_a_call_sends_records_and_options(name: str, options: dict[str, Any], path: str) -> None:
     script = Script(answered)
-    found = either(script).call(name, iter([RECORD]), **options)
+    found = getattr(made(script), name)(iter([RECORD]), **options)
     (request,) = script.requests
     assert (request.method, request.url.path, request.headers["content-type"]) == ("POST", path, "application/json")
     assert json.loads(request.content) == {"records": [RECORD], "options": options}
     assert found == [text(0, "a")]
 
 
-def test_the_model_is_what_the_endpoint_says(either: Make) -> None:
+def test_the_model_is_what_the_endpoint_says() -> None:
     script = Script(httpx.Response(200, json={"fingerprint": "ab"}))
-    assert either(script).call("model") == {"fingerprint": "ab"}
+    assert made(script).model() == {"fingerprint": "ab"}
     assert (script.requests[0].method, script.requests[0].url.path) == ("GET", "/v1/model")
 
 
@@ -83,11 +82,9 @@ TRANSIENT = [
 
 
 @pytest.mark.parametrize("failure", TRANSIENT, ids=lambda failure: repr(failure)[:40])
-def test_transient_failures_are_sent_again(
-    either: Make, waits: list[float], failure: httpx.Response | Exception
-) -> None:
+def test_transient_failures_are_sent_again(waits: list[float], failure: httpx.Response | Exception) -> None:
     script = Script(failure, failure, answered)
-    assert either(script).call("generate", [RECORD]) == [text(0, "a")]
+    assert made(script).generate([RECORD]) == [text(0, "a")]
     assert len({request.content for request in script.requests}) == 1
     assert len(waits) == 2
 
@@ -111,21 +108,21 @@ LASTING = [
 
 @pytest.mark.parametrize(("failure", "kind", "says"), LASTING, ids=lambda value: repr(value)[:40])
 def test_what_would_fail_again_is_not_sent_again(
-    either: Make, waits: list[float], failure: httpx.Response | Exception, kind: type[EndpointError], says: str
+    waits: list[float], failure: httpx.Response | Exception, kind: type[EndpointError], says: str
 ) -> None:
     script = Script(failure)
     with pytest.raises(kind, match=r"POST http://127\.0\.0\.1:8000/v1/generate") as caught:
-        either(script).call("generate", [RECORD])
+        made(script).generate([RECORD])
     assert says in str(caught.value)
     assert len(script.requests) == 1
     assert not waits
 
 
-def test_an_error_carries_the_problem(either: Make) -> None:
+def test_an_error_carries_the_problem() -> None:
     each = [{"type": "urn:agggen:problem:plan", "detail": "no", "status": 422, "record": "b", "retryable": False}]
     failure = problem(422, "plan", record="a", index=3, field="plan", errors=each)
     with pytest.raises(RefusedError) as caught:
-        either(Script(failure)).call("generate", [RECORD])
+        made(Script(failure)).generate([RECORD])
     found = caught.value
     assert (found.status, found.record, found.field, found.request_id) == (422, "a", "plan", "r-1")
     assert found.problem is not None
@@ -134,57 +131,57 @@ def test_an_error_carries_the_problem(either: Make) -> None:
     assert found.exit_code == 2
 
 
-def test_a_problem_of_odd_members_is_still_told(either: Make) -> None:
+def test_a_problem_of_odd_members_is_still_told() -> None:
     odd = httpx.Response(
         422,
         content=b'{"type": 7, "detail": null, "errors": 3, "index": "x", "record": []}',
         headers={"content-type": "application/problem+json; charset=utf-8", "x-request-id": "r-2"},
     )
     with pytest.raises(RefusedError, match="no reason given") as caught:
-        either(Script(odd)).call("plan", [RECORD])
+        made(Script(odd)).plan([RECORD])
     assert caught.value.request_id == "r-2"
 
 
-def test_retry_after_is_waited_for(either: Make, waits: list[float]) -> None:
+def test_retry_after_is_waited_for(waits: list[float]) -> None:
     busy = problem(429, "busy", retryable=True, headers={"retry-after": "7"})
-    either(Script(busy, answered)).call("generate", [RECORD])
+    made(Script(busy, answered)).generate([RECORD])
     (wait,) = waits
     assert 7 <= wait <= 7 + QUICK.first_wait
 
 
-def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(either: Make, waits: list[float]) -> None:
+def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(waits: list[float]) -> None:
     busy = problem(429, "rate", retryable=True, headers={"retry-after": "60"})
     with pytest.raises(DeadlineError, match="it is rate") as caught:
-        either(Script(busy)).call("generate", [RECORD], deadline=5)
+        made(Script(busy)).generate([RECORD], deadline=5)
     assert caught.value.problem is not None
     assert caught.value.problem.code == "rate"
     assert not waits
 
 
-def test_attempts_end(either: Make, waits: list[float]) -> None:
+def test_attempts_end(waits: list[float]) -> None:
     script = Script(problem(503, "lost", retryable=True))
     with pytest.raises(UnavailableError, match="it is lost"):
-        either(script).call("generate", [RECORD])
+        made(script).generate([RECORD])
     assert len(script.requests) == QUICK.attempts
     with pytest.raises(UnavailableError, match="connection refused"):
-        either(Script(httpx.ConnectError("connection refused"))).call("model")
+        made(Script(httpx.ConnectError("connection refused"))).model()
 
 
-def test_the_deadline_holds_for_all_attempts_together(either: Make) -> None:
+def test_the_deadline_holds_for_all_attempts_together() -> None:
     def slow(request: httpx.Request) -> httpx.Response:
         time.sleep(0.05)
         return problem(503, "lost", retryable=True)
 
     script = Script(slow)
     with pytest.raises(DeadlineError, match=r"no answer within 0\.12 s"):
-        either(script, deadline=0.12, retry=None).call("generate", [RECORD])
+        made(script, deadline=0.12, retry=None).generate([RECORD])
     assert len(script.requests) == 1
 
 
-def test_an_attempt_gets_no_more_time_than_the_call_has(either: Make) -> None:
+def test_an_attempt_gets_no_more_time_than_the_call_has() -> None:
     script = Script(answered)
-    either(script, timeout=50).call("generate", [RECORD], deadline=8)
-    either(script, timeout=5).call("generate", [RECORD], deadline=8)
+    made(script, timeout=50).generate([RECORD], deadline=8)
+    made(script, timeout=5).generate([RECORD], deadline=8)
     first, second = (request.extensions["timeout"]["read"] for request in script.requests)
     assert 0 < first <= 8
     assert second == 5
@@ -192,28 +189,28 @@ def test_an_attempt_gets_no_more_time_than_the_call_has(either: Make) -> None:
 
 
 @pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf")])
-def test_a_deadline_is_a_number_above_0(either: Make, deadline: float) -> None:
+def test_a_deadline_is_a_number_above_0(deadline: float) -> None:
     with pytest.raises(ValueError, match="deadline"):
-        either(Script(answered)).call("generate", [RECORD], deadline=deadline)
+        made(Script(answered)).generate([RECORD], deadline=deadline)
 
 
 THREE = [{"id": "a", "triples": []}, {"triples": []}, {"id": "c", "triples": []}]
 
 
-def test_records_that_were_lost_are_asked_for_again(either: Make, waits: list[float]) -> None:
+def test_records_that_were_lost_are_asked_for_again(waits: list[float]) -> None:
     partly = [text(0, "a"), error(1, "1", "lost", True), error(2, "c", "plan", False)]
     script = Script(httpx.Response(200, json={"answers": partly}), answered)
-    found = either(script).call("generate", THREE, n_best=2)
+    found = made(script).generate(THREE, n_best=2)
     assert found == [text(0, "a"), text(0, "0") | {"index": 1, "id": "1"}, error(2, "c", "plan", False)]
     assert asked(script.requests[1]) == [{"triples": []}]
     assert json.loads(script.requests[1].content)["options"] == {"n_best": 2}
     assert len(waits) == 1
 
 
-def test_records_that_stay_lost_keep_their_error(either: Make, waits: list[float]) -> None:
+def test_records_that_stay_lost_keep_their_error(waits: list[float]) -> None:
     partly = [text(0, "a"), error(1, "1", "lost", True), text(2, "c")]
     script = Script(httpx.Response(200, json={"answers": partly}), problem(503, "lost", retryable=True))
-    found = either(script).call("generate", THREE)
+    found = made(script).generate(THREE)
     assert found == partly
     assert len(script.requests) == QUICK.attempts
 
@@ -227,35 +224,32 @@ def test_records_that_stay_lost_keep_their_error(either: Make, waits: list[float
         ("text", "record 0 must be an object"),
     ],
 )
-def test_what_is_no_json_is_refused_before_it_is_sent(either: Make, record: Any, says: str) -> None:
+def test_what_is_no_json_is_refused_before_it_is_sent(record: Any, says: str) -> None:
     script = Script(answered)
     with pytest.raises(RefusedError, match=says):
-        either(script).call("generate", [record])
+        made(script).generate([record])
     assert not script.requests
 
 
-def test_ready_asks_once(either: Make, waits: list[float]) -> None:
+def test_ready_asks_once(waits: list[float]) -> None:
     script = Script(httpx.Response(200, json={"status": "ready"}))
-    assert either(script).call("ready") is True
+    assert made(script).ready() is True
     assert script.requests[0].url.path == "/readyz"
     for failure in (problem(503, "unavailable", retryable=True), httpx.ConnectError("refused")):
         script = Script(failure)
-        assert either(script).call("ready") is False
+        assert made(script).ready() is False
         assert len(script.requests) == 1
     with pytest.raises(RefusedError):
-        either(Script(problem(401, "unauthorized"))).call("ready")
+        made(Script(problem(401, "unauthorized"))).ready()
 
 
 KEY = "agk_secret-of-ours"
 
 
-@pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_the_key_is_sent_and_never_shown(
-    kind: type, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGGGEN_API_KEY", raising=False)
-    client = kind(URL, KEY)
-    held = [client, vars(client), client._do._transport.settings]
+    client = Client(URL, KEY)
+    held = [client, vars(client), client._calls._transport.settings]
     assert not any(KEY in repr(one) or KEY in str(one) for one in held)
     assert "127.0.0.1:8000" in repr(client)
     with caplog.at_level(logging.DEBUG):
@@ -266,11 +260,11 @@ def test_the_key_is_sent_and_never_shown(
     assert KEY not in caplog.text + str(caught.value) + repr(caught.value)
 
 
-def test_the_key_may_come_from_the_environment(either: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_API_KEY", KEY)
     script = Script(answered)
-    either(script).call("generate", [RECORD])
-    either(script, api_key="").call("generate", [RECORD])
+    made(script).generate([RECORD])
+    made(script, api_key="").generate([RECORD])
     assert script.header("authorization") == [f"Bearer {KEY}", None]
 
 
@@ -287,7 +281,7 @@ def test_addresses_that_are_none_are_refused(url: str) -> None:
         Client(url)
 
 
-def test_an_address_may_have_a_prefix_and_a_slash(either: Make) -> None:
+def test_an_address_may_have_a_prefix_and_a_slash() -> None:
     script = Script(answered)
     with Client("https://texts.example.org/agggen/", transport=httpx.MockTransport(script)) as client:
         client.generate([RECORD])

@@ -1,13 +1,12 @@
-"""Streams of both clients: any number of records, in order, each answered once, whatever breaks."""
+"""Streams: any number of records, in order, each answered once, whatever breaks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from agggen_platform.client import (
     AnswerError,
-    AsyncClient,
     Client,
     DeadlineError,
     RefusedError,
@@ -23,9 +21,8 @@ from agggen_platform.client import (
     UnavailableError,
     transport,
 )
-from agggen_platform.client.io import Blocking
 from agggen_platform.client.retry import Attempts
-from tests.unit.client.conftest import QUICK, URL, Make, answered, asked, error, lines, problem, text
+from tests.unit.client.conftest import QUICK, URL, answered, asked, error, lines, made, problem, text
 
 
 def records(count: int) -> list[dict[str, Any]]:
@@ -48,29 +45,29 @@ class Log:
         return self.answering(request)
 
 
-def test_records_are_cut_into_streams_and_answers_joined(either: Make) -> None:
+def test_records_are_cut_into_streams_and_answers_joined() -> None:
     log = Log()
-    found = either(log, piece_records=3).stream(iter(records(7)), n_best=2, verify="off", complete=True)
+    found = list(made(log, piece_records=3).stream(iter(records(7)), n_best=2, verify="off", complete=True))
     assert found == texts(7)
     assert [len(ids) for ids in log.ids] == [3, 3, 1]
     assert set(log.urls) == {f"{URL}/v1/generate:stream?n_best=2&verify=off&complete=true"}
 
 
-def test_streams_are_cut_by_size_too_and_a_long_record_goes_alone(either: Make) -> None:
+def test_streams_are_cut_by_size_too_and_a_long_record_goes_alone() -> None:
     log = Log()
     size = len(json.dumps(records(1)[0], separators=(",", ":"))) + 1
     mixed = [*records(4), {"id": "r4", "triples": [["s", "p", "o" * 500]]}, {"id": "r5", "triples": []}]
-    assert either(log, piece_bytes=2 * size).stream(mixed) == texts(6)
+    assert list(made(log, piece_bytes=2 * size).stream(mixed)) == texts(6)
     assert [len(ids) for ids in log.ids] == [2, 2, 1, 1]
 
 
-def test_no_records_no_requests(either: Make) -> None:
+def test_no_records_no_requests() -> None:
     log = Log()
-    assert either(log).stream([]) == []
+    assert list(made(log).stream([])) == []
     assert not log.ids
 
 
-def test_records_are_read_as_they_are_needed(either: Make) -> None:
+def test_records_are_read_as_they_are_needed() -> None:
     read = 0
 
     def endless() -> Iterator[dict[str, Any]]:
@@ -79,17 +76,17 @@ def test_records_are_read_as_they_are_needed(either: Make) -> None:
             read += 1
             yield {"triples": []}
 
-    found = either(Log(), piece_records=5).stream(endless(), most=7)
+    found = list(islice(made(Log(), piece_records=5).stream(endless()), 7))
     assert [answer["index"] for answer in found] == list(range(7))
     assert read <= 11  # one beyond the piece shows that it is full
 
 
-def test_a_record_without_id_goes_by_its_place_in_the_whole_stream(either: Make) -> None:
+def test_a_record_without_id_goes_by_its_place_in_the_whole_stream() -> None:
     def failing(request: httpx.Request) -> httpx.Response:
         return lines([error(i, str(i), "plan", False) for i in range(len(asked(request)))])
 
     log = Log(failing)
-    found = either(log, piece_records=2).stream([{"triples": []}] * 3)
+    found = list(made(log, piece_records=2).stream([{"triples": []}] * 3))
     assert [answer["id"] for answer in found] == ["0", "1", "2"]
     assert [answer["error"]["record"] for answer in found] == ["0", "1", "2"]
     assert [answer["error"]["index"] for answer in found] == [0, 1, 2]
@@ -107,31 +104,30 @@ def cutting(*after: int) -> Any:
     return answer
 
 
-def test_a_cut_stream_is_resumed_behind_its_last_whole_answer(either: Make, waits: list[float]) -> None:
+def test_a_cut_stream_is_resumed_behind_its_last_whole_answer(waits: list[float]) -> None:
     log = Log(cutting(3, 2))  # 2 whole lines and a part; 1 whole line and a part
-    assert either(log).stream(records(6)) == texts(6)
+    assert list(made(log).stream(records(6))) == texts(6)
     assert [ids[0] for ids in log.ids] == ["r0", "r2", "r3"]
     assert len(waits) == 2
 
 
-def test_cuts_count_only_in_a_row(either: Make, waits: list[float]) -> None:
+def test_cuts_count_only_in_a_row(waits: list[float]) -> None:
     log = Log(cutting(*[2] * 10))  # each brings one answer
-    assert either(log).stream(records(12)) == texts(12)
+    assert list(made(log).stream(records(12))) == texts(12)
     assert len(log.ids) == 11 > QUICK.attempts
 
 
-def test_a_stream_that_brings_nothing_more_ends_with_the_answers_so_far(either: Make, waits: list[float]) -> None:
+def test_a_stream_that_brings_nothing_more_ends_with_the_answers_so_far(waits: list[float]) -> None:
     log = Log(cutting(3, *[0] * 10))
     found = []
-    client = either(log)
     with pytest.raises(UnavailableError, match="peer closed connection"):
-        for answer in Client(URL, transport=httpx.MockTransport(log), **client.settings).stream(records(6)):
+        for answer in made(log).stream(records(6)):
             found.append(answer)
     assert found == texts(2)
     assert len(log.ids) == QUICK.attempts  # the one that broke behind an answer is the first of them
 
 
-def test_an_end_is_part_of_a_stream(either: Make, waits: list[float]) -> None:
+def test_an_end_is_part_of_a_stream(waits: list[float]) -> None:
     """A stream that ends early without breaking, as behind some proxies, was cut off all the same."""
 
     def one_less(request: httpx.Request) -> httpx.Response:
@@ -140,29 +136,29 @@ def test_an_end_is_part_of_a_stream(either: Make, waits: list[float]) -> None:
 
     log = Log(one_less)
     with pytest.raises(UnavailableError, match="cut off after 0 of 1 answers"):
-        either(log).stream(records(3))
+        list(made(log).stream(records(3)))
     assert log.ids == [["r0", "r1", "r2"], *[["r2"]] * (QUICK.attempts - 1)]
 
 
-def test_all_answers_without_an_end_are_enough(either: Make, waits: list[float]) -> None:
+def test_all_answers_without_an_end_are_enough(waits: list[float]) -> None:
     """What is answered is answered: nothing is left to ask for."""
     content = "\n".join([*map(json.dumps, texts(2)), ""]).encode()
     log = Log(lambda request: httpx.Response(200, content=content))
-    assert either(log).stream(records(2)) == texts(2)
+    assert list(made(log).stream(records(2))) == texts(2)
     assert len(log.ids) == 1
 
 
-def test_a_busy_endpoint_is_asked_again(either: Make, waits: list[float]) -> None:
+def test_a_busy_endpoint_is_asked_again(waits: list[float]) -> None:
     busy = [problem(429, "busy", retryable=True, headers={"retry-after": "3"})]
     log = Log(lambda request: busy.pop() if busy else answered(request))
-    assert either(log).stream(records(2)) == texts(2)
+    assert list(made(log).stream(records(2))) == texts(2)
     assert 3 <= waits[0] < 4
 
 
-def test_a_refused_stream_is_not_sent_again(either: Make, waits: list[float]) -> None:
+def test_a_refused_stream_is_not_sent_again(waits: list[float]) -> None:
     log = Log(lambda request: problem(422, "invalid", field="options.n_best"))
     with pytest.raises(RefusedError) as caught:
-        either(log).stream(records(2), n_best=999)
+        list(made(log).stream(records(2), n_best=999))
     assert caught.value.field == "options.n_best"
     assert len(log.ids) == 1
 
@@ -171,14 +167,14 @@ def end_error(code: str, retryable: bool) -> dict[str, Any]:
     return {"error": {"type": f"urn:agggen:problem:{code}", "detail": code, "status": 400, "retryable": retryable}}
 
 
-def test_an_end_that_tells_why_not_all_was_read(either: Make, waits: list[float]) -> None:
+def test_an_end_that_tells_why_not_all_was_read(waits: list[float]) -> None:
     log = Log(lambda request: lines([text(0, "r0")], end_error("too-large", False)))
     with pytest.raises(RefusedError, match="too-large"):
-        either(log).stream(records(2))
+        list(made(log).stream(records(2)))
     assert len(log.ids) == 1
     ends = [lines([text(0, "r0")], end_error("deadline", True))]
     log = Log(lambda request: ends.pop() if ends else answered(request))
-    assert either(log).stream(records(2)) == [text(0, "r0"), text(0, "r1") | {"index": 1}]
+    assert list(made(log).stream(records(2))) == [text(0, "r0"), text(0, "r1") | {"index": 1}]
     assert log.ids == [["r0", "r1"], ["r1"]]
 
 
@@ -199,15 +195,15 @@ def losing(*ids: str, times: int = 1) -> Any:
     return answer
 
 
-def test_lost_records_are_asked_for_again_and_the_order_stays(either: Make, waits: list[float]) -> None:
+def test_lost_records_are_asked_for_again_and_the_order_stays(waits: list[float]) -> None:
     log = Log(losing("r1", "r3"))
-    assert either(log).stream(records(5)) == texts(5)
+    assert list(made(log).stream(records(5))) == texts(5)
     assert log.ids == [["r0", "r1", "r2", "r3", "r4"], ["r1", "r3"]]
 
 
-def test_records_that_stay_lost_get_their_error_and_hold_no_others(either: Make, waits: list[float]) -> None:
+def test_records_that_stay_lost_get_their_error_and_hold_no_others(waits: list[float]) -> None:
     log = Log(losing("r1", times=99))
-    found = either(log, piece_records=3).stream(records(4))
+    found = list(made(log, piece_records=3).stream(records(4)))
     assert found == [text(0, "r0"), error(1, "r1", "lost", True), text(2, "r2"), text(3, "r3")]
     assert log.ids == [["r0", "r1", "r2"], *[["r1"]] * (QUICK.attempts - 1), ["r3"]]
 
@@ -226,9 +222,9 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize("content", BAD_LINES)
-def test_lines_that_are_no_such_answers_are_not_passed_on(either: Make, waits: list[float], content: bytes) -> None:
+def test_lines_that_are_no_such_answers_are_not_passed_on(waits: list[float], content: bytes) -> None:
     with pytest.raises(AnswerError):
-        either(Log(lambda request: httpx.Response(200, content=content))).stream(records(2))
+        list(made(Log(lambda request: httpx.Response(200, content=content))).stream(records(2)))
     assert not waits
 
 
@@ -236,11 +232,11 @@ def test_the_deadline_of_a_stream_counts_from_the_last_answer(monkeypatch: pytes
     now = 100.0
     monkeypatch.setattr(transport, "Attempts", lambda retry, seconds: Attempts(retry, seconds, lambda: now))
 
-    async def sleep(self: object, seconds: float) -> None:
+    def sleep(seconds: float) -> None:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr(Blocking, "sleep", sleep)
+    monkeypatch.setattr(transport.time, "sleep", sleep)
     log = Log(cutting(*[2] * 8))
     found = []
     with Client(URL, transport=httpx.MockTransport(log), deadline=30) as client:
@@ -256,7 +252,7 @@ def test_the_deadline_of_a_stream_counts_from_the_last_answer(monkeypatch: pytes
         assert 10 < now - before <= 30
 
 
-class Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
+class Watched(httpx.SyncByteStream):
     """A body without end that notices when it is closed."""
 
     def __init__(self) -> None:
@@ -266,49 +262,17 @@ class Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
         for i in range(10_000):
             yield json.dumps(text(i, "x")).encode() + b"\n"
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece
-
     def close(self) -> None:
         self.closed = True
 
-    async def aclose(self) -> None:
-        self.closed = True
 
-
-def test_a_stream_that_is_left_gives_its_connection_back(either: Make) -> None:
+def test_a_stream_that_is_left_gives_its_connection_back() -> None:
     body = Watched()
-    client = either(lambda request: httpx.Response(200, stream=body), piece_records=10_000)
-    assert len(client.stream(records(10_000), most=3)) == 3
+    stream = made(lambda request: httpx.Response(200, stream=body), piece_records=10_000).stream(records(10_000))
+    assert len(list(islice(stream, 3))) == 3
+    assert not body.closed
+    stream.close()
     assert body.closed
-
-
-def test_records_may_come_asynchronously() -> None:
-    async def slowly() -> AsyncIterator[dict[str, Any]]:
-        for record in records(5):
-            await anyio.sleep(0)
-            yield record
-
-    async def read() -> list[Any]:
-        async with (
-            AsyncClient(URL, transport=httpx.MockTransport(answered), piece_records=2) as client,
-            aclosing(client.stream(slowly())) as stream,
-        ):
-            return [answer async for answer in stream]
-
-    assert anyio.run(read) == texts(5)
-
-
-def test_an_async_call_can_be_cancelled_while_it_waits() -> None:
-    async def run() -> bool:
-        busy = problem(503, "lost", retryable=True, headers={"retry-after": "30"})
-        async with AsyncClient(URL, transport=httpx.MockTransport(lambda request: busy)) as client:
-            with anyio.move_on_after(0.05) as scope:
-                await client.generate(records(1))
-        return scope.cancelled_caught
-
-    assert anyio.run(run)
 
 
 @given(

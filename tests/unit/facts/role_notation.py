@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from agggen.facts.frames import Frame, Sentence, Words, frame_of_tags
 
@@ -21,7 +22,7 @@ def tags_of(description: str) -> tuple[list[str], list[str]]:
     return words, tags
 
 
-def joined(words: list[str]) -> Words:
+def joined(words: Sequence[str]) -> Words:
     """Words with their places in the text that they make with one space between."""
     spans: list[tuple[int, int]] = []
     for word in words:
@@ -40,3 +41,12 @@ def sentence(text: str, *descriptions: str) -> Sentence:
         assert frame is not None, f"{description} has no predicate"
         frames.append(frame)
     return Sentence(joined(text.split()), tuple(frames))
+
+
+def check_bio(tags: Sequence[str]) -> None:
+    """Passes if `tags` are a valid BIO sequence."""
+    previous = "O"
+    for position, tag in enumerate(tags):
+        assert tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2), f"{tag!r} at word {position} is no BIO tag"
+        assert not tag.startswith("I-") or previous[2:] == tag[2:], f"{tag!r} at word {position} follows {previous!r}"
+        previous = tag

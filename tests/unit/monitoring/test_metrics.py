@@ -219,6 +219,6 @@ def test_a_job_counts_what_it_did_itself(ray: Ray) -> None:
         meter.done(Done("2.parquet", Counts(records=8, texts=16), False, 0, 3.0), 0)
     assert (ray["agggen_job_shards", *at], ray["agggen_job_shards_left", *at]) == (3, 0)
     assert [ray["agggen_job_items", *at, item] for item in ("records", "texts", "rejects")] == [15, 30, 1]
-    assert (ray["agggen_job_work_seconds", *at], ray["agggen_job_shards_again", *at]) == (5, 1)
+    assert (ray["agggen_job_work_seconds", *at], ray["agggen_job_shard_retries", *at]) == (5, 1)
     assert (ray["agggen_job_duplicates", *at], ray["agggen_job_reject_limit_ratio", *at]) == (3, 0.01)
     assert time.time() - (ray["agggen_job_shard_timestamp_seconds", *at] or 0) < 600

@@ -221,7 +221,6 @@ def test_an_alias_moved_back_by_hand_stays_in_the_history(three: list[Path]) -> 
     assert rollback("agggen").version.number == "3"
 
 
-@pytest.mark.fault("registry: a promotion is killed")
 def test_a_move_that_was_noted_and_never_made_is_not_gone_back_over(
     three: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +245,6 @@ def test_who_finds_the_alias_moved_since_the_checks_says_so(three: list[Path], m
     assert champion() == "3"
 
 
-@pytest.mark.fault("registry: two promotions at once")
 def test_who_is_overtaken_after_the_write_says_so(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     promote("agggen", "1")
     real = Registry.set_alias

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from agggen_platform.report.content import Chart
-from agggen_platform.report.page import chosen, escaped, pieces, to_html, to_markdown, worst
+from agggen_platform.report.page import chosen, pieces, to_html, worst
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]
@@ -123,19 +123,3 @@ def test_bars_are_as_long_as_their_values_and_what_is_undefined_has_none() -> No
     bars = Chart("T", ("x", "y"), {"a": (10.0, 5.0), "b": (None, float("nan"))}).bars
     assert [(bar.label, bar.share, bar.text) for bar in bars] == [("x", 1, "10.0 a"), ("y", 0.5, "5.0 a")]
     assert Chart("T", (), {"a": ()}).bars == []
-
-
-# --- Markdown --------------------------------------------------------------------------------------------------------
-
-
-def test_markdown_has_the_tables_of_the_page() -> None:
-    text = to_markdown(report(ROWS, partial="Only 3 records."))
-    assert "**Partial.** Only 3 records." in text
-    assert "| bleu | 41.25 | 40.00 to 42.50 | nrefs:var\\|tok:13a |" in text
-    assert "| meteor | - | - | not computed: there is no Java here |" in text
-    for caption in ("By the number of triples of a record", "By category", "By predicate", "How many triples share"):
-        assert f"**{caption}" in text
-
-
-def test_markdown_escapes_what_it_would_read_as_markup() -> None:
-    assert escaped("a|b_c *d* <i> [x](y) `z`\n#1 & 2") == ("a\\|b\\_c \\*d\\* \\<i\\> \\[x\\](y) \\`z\\` \\#1 &amp; 2")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-import anyio
 import httpx
 import pytest
+from starlette.types import ASGIApp
 
 from agggen.corpora.elements import elements_records
-from agggen_platform.client import AsyncClient, EndpointError, RefusedError, Retry
+from agggen_platform.client import Client, EndpointError, RefusedError, Retry
 from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve.api import api
 from serve.engine import Failure, Job
@@ -21,27 +21,23 @@ RECORDS = [{"id": r.id, "triples": r.as_dict()["triples"]} for r in list(element
 BAD = {"id": "bad", "triples": []}
 
 
-@asynccontextmanager
-async def client_of(
-    engine: HandleEngine, limits: LimitsConfig | None = None, **settings: Any
-) -> AsyncIterator[AsyncClient]:
+class InProcess(httpx.BaseTransport):
+    """Sends requests to an application in this process."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._transport = httpx.ASGITransport(app)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        async def call() -> httpx.Response:
+            response = await self._transport.handle_async_request(request)
+            return httpx.Response(response.status_code, headers=response.headers, content=await response.aread())
+
+        return asyncio.run(call())
+
+
+def client_of(engine: HandleEngine, limits: LimitsConfig | None = None, **settings: Any) -> Client:
     config = ServeConfig("bundle", limits=limits or LimitsConfig())
-    transport = httpx.ASGITransport(api(engine, config))
-    async with AsyncClient("http://127.0.0.1:8000", transport=transport, **settings) as client:
-        yield client
-
-
-def run(engine: HandleEngine, use: Callable[[AsyncClient], Awaitable[Any]], **settings: Any) -> Any:
-    async def call() -> Any:
-        async with client_of(engine, **settings) as client:
-            return await use(client)
-
-    return anyio.run(call)
-
-
-async def streamed(client: AsyncClient, records: Sequence[Any], **options: Any) -> list[Any]:
-    async with aclosing(client.stream(records, **options)) as stream:
-        return [answer async for answer in stream]
+    return Client("http://127.0.0.1:8000", transport=InProcess(api(engine, config)), **settings)
 
 
 def rounded(text: dict[str, Any]) -> dict[str, Any]:
@@ -50,13 +46,9 @@ def rounded(text: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_stream_in_pieces_says_what_requests_say(engine: HandleEngine) -> None:
-    async def use(client: AsyncClient) -> tuple[Any, Any]:
-        return (
-            await client.generate(RECORDS, n_best=2, verify="off"),
-            await streamed(client, RECORDS, n_best=2, verify="off"),
-        )
-
-    batch, stream = run(engine, use, piece_records=4)
+    client = client_of(engine, piece_records=4)
+    batch: list[Any] = client.generate(RECORDS, n_best=2, verify="off")
+    stream: list[Any] = list(client.stream(RECORDS, n_best=2, verify="off"))
     assert [answer["id"] for answer in batch] == [record["id"] for record in RECORDS]
     assert all(len(answer["texts"]) == 2 for answer in batch)
     for one, other in zip(stream, batch, strict=True):
@@ -65,27 +57,20 @@ def test_a_stream_in_pieces_says_what_requests_say(engine: HandleEngine) -> None
 
 
 def test_the_other_calls(engine: HandleEngine) -> None:
-    async def use(client: AsyncClient) -> tuple[Any, ...]:
-        (planned,) = await client.plan(RECORDS[:1], k=2)
-        chosen = {**RECORDS[0], "plan": planned["plans"][1]["plan"]}
-        (written,) = await client.realise([chosen], n_best=1)
-        text = written["texts"][0]
-        facts = [fact["text"] for fact in text["facts"]]
-        (aligned,) = await client.align([{**RECORDS[0], "text": text["text"], "facts": facts}])
-        return planned, written, aligned, await client.model(), await client.ready()
-
-    planned, written, aligned, model, ready = run(engine, use)
+    client: Any = client_of(engine)
+    (planned,) = client.plan(RECORDS[:1], k=2)
+    (written,) = client.realise([{**RECORDS[0], "plan": planned["plans"][1]["plan"]}], n_best=1)
+    text = written["texts"][0]
+    facts = [fact["text"] for fact in text["facts"]]
+    (aligned,) = client.align([{**RECORDS[0], "text": text["text"], "facts": facts}])
     assert written["texts"][0]["plan"] == planned["plans"][1]["plan"]
     assert "".join(fact["text"] for fact in aligned["facts"]) == written["texts"][0]["text"]
-    assert len(model["fingerprint"]) == 64
-    assert ready is True
+    assert len(client.model()["fingerprint"]) == 64
+    assert client.ready() is True
 
 
 def test_one_bad_record_of_many(engine: HandleEngine) -> None:
-    async def use(client: AsyncClient) -> Any:
-        return await streamed(client, [*RECORDS[:2], BAD, *RECORDS[2:]])
-
-    answers = run(engine, use, piece_records=3)
+    answers: list[Any] = list(client_of(engine, piece_records=3).stream([*RECORDS[:2], BAD, *RECORDS[2:]]))
     assert [answer["status"] for answer in answers] == ["ok", "ok", "error", *["ok"] * 7]
     assert answers[2]["error"]["field"] == "triples"
     assert answers[2]["error"]["record"] == "bad"
@@ -102,11 +87,8 @@ def test_one_bad_record_of_many(engine: HandleEngine) -> None:
     ],
 )
 def test_what_is_wrong_is_named(engine: HandleEngine, records: list[Any], options: dict[str, Any], field: str) -> None:
-    async def use(client: AsyncClient) -> Any:
-        return await client.generate(records, **options)
-
     with pytest.raises(RefusedError) as caught:
-        run(engine, use)
+        client_of(engine).generate(records, **options)
     assert caught.value.field == field
     assert caught.value.request_id
     if len(records) == 1:
@@ -114,11 +96,8 @@ def test_what_is_wrong_is_named(engine: HandleEngine, records: list[Any], option
 
 
 def test_wrong_options_of_a_stream_are_refused(engine: HandleEngine) -> None:
-    async def use(client: AsyncClient) -> Any:
-        return await streamed(client, RECORDS, level=99)
-
     with pytest.raises(RefusedError) as caught:
-        run(engine, use)
+        list(client_of(engine).stream(RECORDS, level=99))
     assert caught.value.field == "options.level"
 
 
@@ -149,19 +128,13 @@ def test_what_a_dying_replica_lost_is_asked_for_again(engine: HandleEngine, name
     lost = {RECORDS[2]["id"], RECORDS[5]["id"]}
     losing = Losing(engine, set(lost))
 
-    async def use(client: AsyncClient) -> Any:
-        return await (client.generate(RECORDS) if name == "generate" else streamed(client, RECORDS))
-
-    answers = run(losing, use, retry=QUICK)  # type: ignore[arg-type]
+    answers: list[Any] = list(getattr(client_of(losing, retry=QUICK), name)(RECORDS))  # type: ignore[arg-type]
     assert [(a["index"], a["id"], a["status"]) for a in answers] == [(i, r["id"], "ok") for i, r in enumerate(RECORDS)]
     assert {one for one in losing.asked if losing.asked.count(one) == 2} == lost
 
 
 def test_a_stream_beyond_the_endpoint_s_limits_says_so(engine: HandleEngine) -> None:
-    async def use(client: AsyncClient) -> Any:
-        return await streamed(client, RECORDS)
-
     with pytest.raises(EndpointError, match="at most 4 records") as caught:
-        run(engine, use, limits=LimitsConfig(stream_records=4))
+        list(client_of(engine, LimitsConfig(stream_records=4)).stream(RECORDS))
     assert caught.value.problem is not None
     assert caught.value.problem.code == "too-large"

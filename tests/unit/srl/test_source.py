@@ -126,7 +126,6 @@ def test_a_sentence_without_frames_says_why(make: Make) -> None:
     assert len(noted(source, "starts")) == 1
 
 
-@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
 def test_only_the_sentence_that_kills_the_worker_has_no_frames(make: Make) -> None:
     source = make()
     first, deadly, last = source.answers([words("a runs"), words("DIE runs"), words("b c runs")])
@@ -137,7 +136,6 @@ def test_only_the_sentence_that_kills_the_worker_has_no_frames(make: Make) -> No
     assert all(is_gone(pid) for pid in pids[:2])
 
 
-@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
 def test_a_worker_that_is_killed_once_loses_nothing(make: Make) -> None:
     source = make()
     assert source.frames([words("ONCE runs"), words("a runs")]) == [one(1), one(1)]
@@ -162,7 +160,6 @@ def test_a_worker_that_always_dies_is_given_up(make: Make) -> None:
     assert len(noted(source, "starts")) == 3
 
 
-@pytest.mark.fault("segmentation: AllenNLP's process is killed or hangs")
 def test_a_worker_that_hangs_is_replaced(make: Make) -> None:
     source = make(timeout=2)
     good, hanging = source.answers([words("a runs"), words("HANG runs")])

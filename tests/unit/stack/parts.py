@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from infra.stack.errors import UnreadyError
 from infra.stack.part import Part, is_free
@@ -41,19 +40,3 @@ class Toy(Part):
 
     def settle(self) -> None:
         self.settled += 1
-
-
-SUPERVISED = f"""
-import sys
-from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from infra.stack.stack import Supervisor
-from infra.stack.state import State
-from tests.unit.stack.parts import Toy
-state = State(Path(sys.argv[1]))
-with state.locked():
-    supervisor = Supervisor(state, [Toy(name="one"), Toy(name="two")])
-    supervisor.up()
-    print("up", flush=True)
-    supervisor.watch()
-"""

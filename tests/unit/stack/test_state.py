@@ -1,4 +1,4 @@
-"""The folder of a stack: one stack at a time, passwords that only their owner can read, a file for shells."""
+"""The folder of a stack: passwords that only their owner can read, a file for shells."""
 
 from __future__ import annotations
 
@@ -12,17 +12,6 @@ import pytest
 
 from infra.stack.errors import RefusedError
 from infra.stack.state import State, write_private
-from tests.processes import Running
-
-REPO = Path(__file__).parents[3]
-HOLDS = """
-import sys, time
-from pathlib import Path
-from infra.stack.state import State
-with State(Path(sys.argv[1])).locked():
-    print("held", flush=True)
-    time.sleep(600)
-"""
 
 
 @pytest.fixture
@@ -32,26 +21,6 @@ def state(tmp_path: Path) -> State:
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_a_second_stack_in_a_folder_is_refused(state: State) -> None:
-    with state.locked():
-        assert state.holder() == os.getpid()
-        refusal = rf"a stack runs in {state} already \(process {os.getpid()}\); stop it"
-        with pytest.raises(RefusedError, match=refusal), State(state.path).locked():
-            pass
-    assert state.holder() is None
-    with state.locked():
-        pass
-
-
-def test_the_lock_of_a_killed_process_is_free(state: State, tmp_path: Path) -> None:
-    with Running(["-c", HOLDS, str(state)], tmp_path, {"PYTHONPATH": str(REPO)}) as holder:
-        holder.wait_until(lambda: "held" in holder.output(), "the lock")
-        assert state.holder() == holder.process.pid
-        holder.kill()
-    with state.locked():
-        assert state.holder() == os.getpid()
 
 
 def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""Parts that start, die, hang or refuse to end; and a supervisor that is killed."""
+"""Parts that start, die, hang or refuse to end."""
 
 from __future__ import annotations
 
-import signal
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,20 +16,12 @@ from infra.stack.part import Part, is_free
 from infra.stack.processes import Launch
 from infra.stack.stack import Supervisor
 from infra.stack.state import State
-from tests.processes import Running
-from tests.unit.stack.parts import FAILS, LISTENS, SILENT, STUBBORN, SUPERVISED, Toy
+from tests.unit.stack.parts import FAILS, SILENT, STUBBORN, Toy
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
     return State(tmp_path / "stack")
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @contextmanager
@@ -124,16 +114,3 @@ def test_the_log_of_the_previous_start_is_kept(state: State) -> None:
         with supervised(state, Toy(FAILS)) as (supervisor, _), pytest.raises(StackError):
             supervisor.up()
     assert state.log("toy").read_text() == state.log("toy").with_suffix(".log.1").read_text() != ""
-
-
-def test_the_parts_end_when_the_supervisor_is_killed(state: State, tmp_path: Path) -> None:
-    with Running(["-c", SUPERVISED, str(state)], tmp_path) as running:
-        running.wait_until(lambda: "up" in running.output().split(), "the stack")
-        parts = [psutil.Process(process.pid) for process in running.children(LISTENS.splitlines()[1])]
-        assert len(parts) == 2
-        running.signal(signal.SIGKILL)
-        running.process.wait(30)
-        deadline = time.monotonic() + 30
-        while any(is_alive(part) for part in parts):
-            assert time.monotonic() < deadline, "a part outlived its supervisor"
-            time.sleep(0.05)

@@ -90,7 +90,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...
     return outcome(study)
 
 
-@pytest.mark.fault("sweep: the driver is killed")
 @pytest.mark.parametrize("every", [6, 7, 11, 40])
 def test_a_driver_that_is_killed_again_and_again_ends_with_the_same_study(
     every: int, undisturbed: list[tuple[Any, ...]], tmp_path: Path
@@ -196,7 +195,6 @@ def test_a_database_that_cannot_be_used_is_refused(url: str, reason: str, tmp_pa
         opened(tmp_path, database=url)
 
 
-@pytest.mark.fault("sweep: the study's journal is cut off in a line")
 def test_half_a_line_and_a_lock_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:
     Driver(opened(tmp_path, settings(trials=2))).run()
     journal = tmp_path / JOURNAL

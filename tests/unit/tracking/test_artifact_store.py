@@ -70,7 +70,6 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.fault("tracking: MLflow's store takes no files")
 def test_files_wait_for_their_store_and_nothing_waits_for_them(
     store: ArtifactStore, tracker: Tracker, runs: Path, said: list[str], run_of: Callable[[Tracker], Any]
 ) -> None:

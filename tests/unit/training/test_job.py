@@ -117,7 +117,6 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
 # --- how it continues ---
 
 
-@pytest.mark.fault("training: SIGINT or SIGTERM")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
@@ -169,7 +168,6 @@ def bucket(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{s3}/models"
 
 
-@pytest.mark.fault("training: the upload of the bundle is cut off")
 def test_a_bucket_has_all_and_a_killed_upload_is_repeated(
     whole: tuple[Finished, list[TrainingEvent]],
     config: JobConfig,
@@ -300,7 +298,6 @@ def test_a_name_that_is_no_file_name_is_refused(config: JobConfig, tmp_path: Pat
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.fault("training: two copies are started")
 def test_a_second_job_under_a_name_is_refused_while_the_first_works(config: JobConfig, tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path / "r"))), pytest.raises(ClaimedError, match="another job works on"):
         train_job(config, "r", runs_dir=tmp_path)

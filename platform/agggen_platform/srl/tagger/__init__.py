@@ -1,1 +1,0 @@
-"""Training and evaluation of the role tagger that ships with the library (`agggen.facts.tagger`)."""

@@ -1,0 +1,145 @@
+"""The role tagger's parts: features, decoding, network, files on disk."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.errors import BundleError
+from agggen.facts.embedded import SHIPPED
+from agggen.facts.tagger.batches import collate_words, groups
+from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
+from agggen.facts.tagger.features import TABLES, Features, shape, values
+from agggen.facts.tagger.model import TaggerConfig, TaggerModel
+from agggen.facts.tagger.store import load_tagger
+from tests.unit.facts.role_notation import check_bio
+
+# --- features and batches ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"), [("NASA", "X"), ("McDonald", "XxXx"), ("A-320b", "X-0x"), ("\u6771\u4eac", "X"), ("...", ".")]
+)
+def test_shapes(word: str, expected: str) -> None:
+    assert shape(word) == expected
+
+
+def test_values_do_not_depend_on_unicode_form_or_digits() -> None:
+    assert values("Caf\u00e9")[0] == values("Cafe\u0301")[0]
+    assert values("1963")[0] == values("2020")[0] == "0"
+
+
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 200))
+def test_groups_hold_every_sentence_once_and_keep_to_the_budget(lengths: list[int], budget: int) -> None:
+    batches = groups(lengths, budget)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        widths = [lengths[index] for index in batch]
+        assert widths == sorted(widths, reverse=True)
+        assert len(batch) == 1 or len(batch) * widths[0] <= budget
+
+
+# --- decoding ----------------------------------------------------------------------------------------------------
+
+
+def enumerate_best(scores: np.ndarray, predicate: int, names: tuple[str, ...]) -> float:
+    """The best total over all valid tag sequences of one frame."""
+    best = -np.inf
+    for path in itertools.product(range(len(names)), repeat=len(scores)):
+        tags = [names[number] for number in path]
+        if [place for place, tag in enumerate(tags) if tag == "B-V"] != [predicate]:
+            continue
+        try:
+            check_bio(tags)
+        except AssertionError:
+            continue
+        best = max(best, sum(scores[place, number] for place, number in enumerate(path)))
+    return float(best)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_decoding_finds_what_enumeration_finds(seed: int) -> None:
+    names = tags_of(("ARG0", "C-V"))
+    rng = np.random.default_rng(seed)
+    lengths = np.array([1, 2, 4, 5])
+    predicates = np.array([rng.integers(length) for length in lengths])
+    scores = rng.normal(size=(4, 5, len(names))) * 3
+    for row, path in enumerate(best_tags(scores.copy(), predicates, lengths)):
+        assert len(path) == lengths[row]
+        total = sum(scores[row, place, number] for place, number in enumerate(path))
+        assert total == pytest.approx(enumerate_best(scores[row, : lengths[row]], int(predicates[row]), names))
+        check_bio([names[number] for number in path])
+
+
+def test_a_numbered_role_stands_once_where_the_predicate_is_nearest() -> None:
+    roles = ("ARG0", "ARGM-TMP")
+    names = tags_of(roles)
+    wanted = [["B-ARG0", "B-ARG0", "I-ARG0", "B-V", "B-ARGM-TMP", "B-ARGM-TMP", "B-ARG0"]]
+    scores = np.zeros((1, 7, len(names)))
+    for place, tag in enumerate(wanted[0]):
+        scores[0, place, names.index(tag)] = 2
+    scores[0, 6, names.index("B-ARGM-TMP")] = 1
+    [path] = best_frames(scores, np.array([3]), np.array([7]), roles)
+    assert [names[number] for number in path] == ["O", "B-ARG0", "I-ARG0", "B-V", *["B-ARGM-TMP"] * 3]
+
+
+@given(st.integers(0, 10_000))
+def test_random_scores_give_valid_frames_without_doubles(seed: int) -> None:
+    roles = ("ARG0", "ARG1", "C-ARG1", "R-ARG0")
+    names = tags_of(roles)
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(3, 9, len(names)))
+    lengths, predicates = np.array([9, 5, 1]), np.array([rng.integers(9), rng.integers(5), 0])
+    for row, path in enumerate(best_frames(scores, predicates, lengths, roles)):
+        tags = [names[number] for number in path]
+        check_bio(tags)
+        assert [place for place, tag in enumerate(tags) if tag == "B-V"] == [predicates[row]]
+        assert max(tags.count("B-ARG0"), tags.count("B-ARG1")) <= 1
+        if max(map([names[n] for n in best_tags(scores, predicates, lengths)[row]].count, ("B-ARG0", "B-ARG1"))) <= 1:
+            assert path == best_tags(scores, predicates, lengths)[row]
+
+
+# --- network -----------------------------------------------------------------------------------------------------
+
+
+def test_padding_does_not_reach_the_words() -> None:
+    torch.manual_seed(0)
+    features = Features({name: ["bolda", "sees"] for name in TABLES})
+    sizes = TaggerConfig(features=(8, 4, 4, 4, 4), hidden=12, role=12, role_hidden=8)
+    model = TaggerModel(sizes, features.sizes, len(tags_of(("ARG0", "ARG1")))).eval()
+    long, short = ["Bolda", "sees", "Tanko", "and", "hears", "it"], ["Bolda", "sees"]
+    padded, alone = collate_words([long, short], features), collate_words([short], features)
+    first, second = torch.tensor([1]), torch.tensor([1])
+    with torch.inference_mode():
+        together, single = model.read(*padded), model.read(*alone)
+        torch.testing.assert_close(together.states[1:, :2], single.states)
+        roles = model.roles(together.states, padded.lengths, first, second)
+        torch.testing.assert_close(roles[:, :2], model.roles(single.states, alone.lengths, torch.tensor([0]), second))
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tagger.json", "weights.safetensors"])
+def test_a_changed_or_missing_file_is_refused(tmp_path: Path, name: str) -> None:
+    shutil.copytree(SHIPPED, tmp_path, dirs_exist_ok=True)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BundleError, match=f"{name} is not what manifest.json says"):
+        load_tagger(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(BundleError, match=f"{name} is missing"):
+        load_tagger(tmp_path)
+
+
+def test_a_folder_without_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"manifest\.json cannot be read"):
+        load_tagger(tmp_path)
