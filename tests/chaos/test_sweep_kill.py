@@ -105,7 +105,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
             assert second.finish() == 6
             assert re.search(rf"another job works on {runs} \(process {first.process.pid}", second.output())
         first.wait_until(lambda: reported(runs).count(1) >= 2, "evaluations of the second trial")
-        trials = first.children("_run_trial")
+        trials = first.children("ray::_Trial") + first.children("ray::_Inner.train")  # between steps, and in one
         assert trials
         leftovers += first.children()
         first.signal(signal.SIGKILL)

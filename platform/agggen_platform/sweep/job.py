@@ -31,7 +31,6 @@ from agggen_platform.sweep.config import SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, figures, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
-from agggen_platform.sweep.trials import TrialJob, run_trials
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked
 from agggen_platform.training.data import data_of
@@ -181,6 +180,8 @@ def _run(
     show: Callable[[Progress], None],
     checks: Sequence[Callable[[], None]],
 ) -> None:
+    from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
+
     def ended(number: int) -> None:
         for check in checks:
             with suppress(StorageError):  # without an answer the claim stands
@@ -261,7 +262,7 @@ def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM raises `Terminated` for the block; to connect to Ray sets a handler that would just exit."""
+    """SIGTERM acts as Ctrl-C for the block, and raises `Terminated`. (Connecting to Ray sets a handler that exits.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -271,14 +272,20 @@ def _terminable() -> Iterator[None]:
     def terminate(number: int, frame: FrameType | None) -> None:
         nonlocal came
         came = True
-        raise Terminated
+        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's, which ends them in order
+        if callable(interrupt):
+            interrupt(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     except KeyboardInterrupt:
-        if came:  # where Ray waits, it makes a plain one of it
+        if came:
             raise Terminated from None
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():  # Tune leaves its own
+            signal.signal(number, handler)
