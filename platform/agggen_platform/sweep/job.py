@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import threading
 import time
@@ -102,14 +103,20 @@ def sweep(
         begin: gets the sweep's name, once.
 
     Raises:
-        ConfigError: the space does not fit the configuration, `name` is a sweep of something else, or the registry
-            would not take the bundle from where it is going to lie.
+        ConfigError: the space does not fit the configuration, `name` is a sweep of something else, the registry would
+            not take the bundle from where it is going to lie, or the cluster's address is one of Ray Client.
         CorpusError: the corpus is not there.
         ClaimedError: this sweep runs already.
         ClusterError: there is no cluster, or it has no room for a trial.
         SweepError: no trial finished.
     """
     started = time.monotonic()
+    address = config.cluster.address or os.environ.get("RAY_ADDRESS", "")
+    if address.startswith("ray://"):
+        raise ConfigError(
+            f"a sweep cannot run through Ray Client ({address}): Ray Tune must run on the cluster itself. Submit the "
+            "sweep with ray job submit, or start it on a node of the cluster with cluster.address=auto"
+        )
     space = parse_space(settings.space)
     check_space(space, config, overrides)
     epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in ("baseline", "joint")))

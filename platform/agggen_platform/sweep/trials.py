@@ -91,14 +91,15 @@ class TrialJob:
 class _Trial(tune.Trainable):
     """A trial's actor. A thread trains; after each evaluation it waits for the next step, or for the end.
 
-    Steps run in the main thread, where signals arrive: at a SIGTERM, as on a node that goes away, training saves a
-    checkpoint, the step fails, and Tune starts the trial again.
+    At a SIGTERM, as on a node that goes away, training saves a checkpoint, the step fails, and Tune starts the trial
+    again.
     """
 
     def setup(self, config: dict[str, Any], job: TrialJob) -> None:
         if job.folder.is_dir():
             os.chdir(job.folder)
         self._stop = StopRequest()
+        self._stop.__enter__()  # for as long as this process lives
         self._results: queue.SimpleQueue[dict[str, Any] | StoppedError] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._unanswered = False
@@ -125,8 +126,7 @@ class _Trial(tune.Trainable):
             self._answers.put(False)
         self._unanswered = False
         try:
-            with self._stop:
-                result = self._results.get(timeout=_STEP_SECONDS)
+            result = self._results.get(timeout=_STEP_SECONDS)
         except queue.Empty:
             return {}
         if isinstance(result, StoppedError):
