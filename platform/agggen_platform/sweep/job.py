@@ -187,8 +187,6 @@ def _run(
     show: Callable[[Progress], None],
     checks: Sequence[Callable[[], None]],
 ) -> None:
-    from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
-
     def ended(number: int) -> None:
         for check in checks:
             with suppress(StorageError):  # without an answer the claim stands
@@ -202,10 +200,11 @@ def _run(
         tracker.log_metrics(values, step=progress.ended)
         show(progress)
 
-    job = TrialJob(config, name, runs_dir, Path.cwd())
     # A local cluster without its dashboard never frees what the workers of a trial held whose own process died.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
-        run_trials(study, job, ended)
+        from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
+
+        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd()), ended)
 
 
 def _best(study: Study) -> FrozenTrial:
@@ -248,10 +247,6 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
             fingerprints[f"start {asked.training.start}"] = data.start.fingerprint
         segmenters.add(data.segmenter)
     return fingerprints, sorted(segmenters)
-
-
-def _digest(identity: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
