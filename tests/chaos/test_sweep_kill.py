@@ -170,5 +170,5 @@ def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path, observed: O
         (trial,) = trials_of(sweep)
         trial.kill()
         assert sweep.finish() == 4
-        assert "trial 0: its process died again and again; was it out of memory?" in sweep.output()
+        assert "trial 0: its process died again and again; was it out of memory? Ray says: " in sweep.output()
         assert "Traceback" not in sweep.output()

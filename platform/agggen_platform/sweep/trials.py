@@ -1,8 +1,8 @@
 """Runs the trials of a study by Ray Tune.
 
-Tune starts the trials as actors, limits how many run at once, books their resources and starts a trial again whose
-process died; it then continues from its checkpoint. What to try (`_StudySearch`) and which trial to stop early
-(`_StudyScheduler`) is the study's to say; both run in the driver, the only process that reads and writes the study.
+Tune starts the trials as actors, limits how many run at once, books their resources, and starts a trial again whose
+process died, which then continues from its checkpoint. The study decides what to try (`_StudySearch`) and which trial
+to stop early (`_StudyScheduler`). Only the driver reads and writes the study.
 
 This module imports Ray Tune: import it where trials are run.
 """
@@ -144,33 +144,23 @@ class _Trial(tune.Trainable):
 class _StudySearch(Searcher):
     """Hands out the trials of a study. The study is durable itself, so Tune need not save it."""
 
-    def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
+    def __init__(self, study: Study) -> None:
         super().__init__()
-        self._study, self._ended = study, ended
-        self._numbers: dict[str, int] = {}
+        self._study = study
 
     def suggest(self, trial_id: str) -> Any:
         suggestion = self._study.next()
-        if suggestion is None:
-            return Searcher.FINISHED
-        self._numbers[trial_id] = suggestion.number
-        return {"number": suggestion.number, "params": suggestion.params}
+        return {"number": suggestion.number, "params": suggestion.params} if suggestion else Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        if error:  # every other end is a result, which the scheduler gets
-            number = self._numbers[trial_id]
-            self._study.fail(number, "its process died again and again; was it out of memory?")
-            self._ended(number)
+        """The study knows already. An error of the study raised here would count as the trial's."""
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).touch()
 
 
 class _StudyScheduler(FIFOScheduler):
-    """Tells the study what trials report, and stops those that it gives up, and those that are done.
-
-    An error of the study ends the sweep here; in Tune's `on_trial_complete` it would count as the trial's.
-    """
+    """Tells the study what trials report, and stops those that fall behind or are done."""
 
     def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
         super().__init__()
@@ -191,6 +181,19 @@ class _StudyScheduler(FIFOScheduler):
                 return self.CONTINUE
         self._ended(number)
         return self.STOP
+
+
+class _StudyCallback(tune.Callback):
+    """Tells the study of trials whose process died more often than ``cluster.max_failures``."""
+
+    def __init__(self, study: Study, ended: Callable[[int], None]) -> None:
+        self._study, self._ended = study, ended
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        number, errors = trial.config["number"], Path(trial.error_file).read_text(encoding="utf-8")
+        last = errors.strip().splitlines()[-1].strip()[:300]
+        self._study.fail(number, f"its process died again and again; was it out of memory? Ray says: {last}")
+        self._ended(number)
 
 
 def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> None:
@@ -225,8 +228,9 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
             name="tune",
             storage_path=str(folder),
             num_samples=study.left,
-            search_alg=_StudySearch(study, ended),
+            search_alg=_StudySearch(study),
             scheduler=_StudyScheduler(study, ended),
+            callbacks=[_StudyCallback(study, ended)],
             max_concurrent_trials=concurrent,
             resources_per_trial=tune.PlacementGroupFactory([books]),
             max_failures=cluster.max_failures,
