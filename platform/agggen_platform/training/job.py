@@ -85,7 +85,7 @@ def train_job(
         runs_dir: where the run log lies, and everything else unless ``storage.url`` is set.
         fresh: start over, whatever lies under the name.
         parent: the name of the run that this one is part of.
-        on_evaluation: gets the event of each evaluation; True stops the job.
+        on_evaluation: gets the event of each evaluation; True, or a StoppedError that it raises, stops the job.
         stop: stops the job when asked; a signal asks it where this is the main thread.
         show: gets all events.
         say: gets a sentence about each start of workers, and each problem that the job could work around.
