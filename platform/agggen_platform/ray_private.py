@@ -41,6 +41,19 @@ def deployed_applications() -> dict[str, dict[str, Any]]:
     return details
 
 
+# --- Ray Tune: what it copies from the driver's environment to each trial ---------------------------------------------
+
+
+def keep_credentials_from_trials() -> None:
+    """Tune would copy AWS keys into the actors' runtime environment, which Ray logs and its dashboard shows.
+
+    Trials read the environment of their node, as all other tasks do.
+    """
+    from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
+
+    ENV_VARS_TO_PROPAGATE.difference_update([name for name in ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")])
+
+
 # --- Ray Train: errors after which the worker group is asked for again ----------------------------------------------
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from optuna.storages.journal import JournalFileBackend
 from agggen.bundle import fingerprint
 from agggen.errors import StoppedError
 from agggen_platform.config import resolved
-from agggen_platform.job_config import JobConfig
+from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, open_study
 from agggen_platform.sweep.trials import TrialJob
+from agggen_platform.tracking.journal import entries
 from agggen_platform.training.events import TrainingEvent
 from tests.processes import Running
 from tests.unit.training.toy import config_of, write_corpus
@@ -67,6 +69,19 @@ def reported(folder: Path) -> list[int]:
     return [event["trial_id"] for event in map(json.loads, lines) if "intermediate_value" in event]
 
 
+def trials_of(sweep: Running) -> list[psutil.Process]:
+    """The processes of its trials, between the steps of Ray Tune or in one."""
+    return sweep.children("ray::_Trial") + sweep.children("ray::_Inner.train")
+
+
+def command_of(config: JobConfig, settings: SweepConfig, folder: Path) -> list[str]:
+    """The sweep `s` as a command; its files lie in `folder`."""
+    (folder / "config.json").write_text(json.dumps(resolved(config)))
+    (folder / "space.json").write_text(json.dumps(resolved(settings)))
+    sweep = ["-m", "agggen_platform.cli.main", "sweep", "config.json", "--space", "space.json", "--no-register"]
+    return [*sweep, "--name", "s"]
+
+
 def ended(processes: list[psutil.Process]) -> None:
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive, "it left processes behind"
@@ -89,10 +104,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
     wanted = undisturbed(config, tmp_path / "plain")
     assert {state for _, state, *_ in outcome(wanted)} == {"COMPLETE", "PRUNED"}
 
-    (tmp_path / "config.json").write_text(json.dumps(resolved(config)))
-    (tmp_path / "space.json").write_text(json.dumps(resolved(SETTINGS)))
-    sweep = ["-m", "agggen_platform.cli.main", "sweep", "config.json", "--space", "space.json", "--no-register"]
-    command = [*sweep, "--name", "s"]
+    command = command_of(config, SETTINGS, tmp_path)
     runs = tmp_path / "runs" / "s"
 
     with Running(command, tmp_path) as first:
@@ -102,7 +114,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
             assert second.finish() == 6
             assert re.search(rf"another job works on {runs} \(process {first.process.pid}", second.output())
         first.wait_until(lambda: reported(runs).count(1) >= 2, "evaluations of the second trial")
-        trials = first.children("_run_trial")
+        trials = trials_of(first)
         assert trials
         leftovers += first.children()
         first.signal(signal.SIGKILL)
@@ -130,3 +142,29 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
     assert as_wanted is not None
     assert fingerprint(Path(best.user_attrs["bundle"])) == fingerprint(Path(as_wanted.user_attrs["bundle"]))
     assert last.output().strip().endswith(best.user_attrs["bundle"])
+
+
+@pytest.mark.fault("sweep: a trial's process gets SIGTERM", "sweep: a trial's process is killed too often")
+def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path, observed: Observed) -> None:
+    config = config_of(write_corpus(tmp_path / "toy"), epochs=10**6, patience=10**6, max_records=1)
+    config = replace(
+        config, cluster=ClusterConfig(max_failures=1), storage=replace(config.storage, checkpoint_seconds=1e6)
+    )
+    command = command_of(config, replace(SETTINGS, trials=1, asha=None), tmp_path)
+    runs = tmp_path / "runs"
+    with Running(command, tmp_path) as sweep:
+        sweep.wait_until(lambda: len(reported(runs / "s")) >= 2, "evaluations")
+        (trial,) = trials_of(sweep)
+        before, begun = len(reported(runs / "s")), time.monotonic()
+        trial.terminate()
+        ended([trial])
+        sweep.wait_until(lambda: len(reported(runs / "s")) > before + 2, "more evaluations")
+        observed("it saved and went on in another process; no update was lost", time.monotonic() - begun)
+        events = [event for event, _ in entries(runs / "s-t000" / "tracking.jsonl") if event is not None]
+        updates = [e["step"] for e in events if e["event"] == "metrics" and "baseline/gradient_norm" in e["values"]]
+        assert updates == list(range(1, len(updates) + 1))
+        (trial,) = trials_of(sweep)
+        trial.kill()
+        assert sweep.finish() == 4
+        assert "trial 0: its process died again and again; was it out of memory? Ray says: " in sweep.output()
+        assert "Traceback" not in sweep.output()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
 
 from agggen.errors import ConfigError
@@ -20,6 +21,7 @@ from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import AshaConfig, SweepConfig, SweepError
 from agggen_platform.sweep.job import Progress, SweepReport, sweep
+from agggen_platform.sweep.study import Study
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -123,6 +125,29 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.fault("sweep: the study is lost", "sweep: another process takes over")
+def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> bool:
+        raise StorageInternalError("no answer")
+
+    def taken(_: Progress) -> None:
+        raise ClaimedError("another job works on it")
+
+    settings = replace(SETTINGS, trials=2, concurrent=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "evaluated", lost)
+        with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command goes on"):
+            run(config, settings, tmp_path)
+    with pytest.raises(ClaimedError, match="another job works on it"):
+        run(config, settings, tmp_path, show=taken)
+    report, told = run(config, settings, tmp_path)
+    assert (report.ran, [progress.trial.number for progress in told]) == (1, [1])
+    assert {row[1] for row in report.rows} == {"finished"}
+    assert not (tmp_path / "s" / "tune").exists()
+
+
 def test_no_room_is_refused_at_once(config: JobConfig, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="a trial needs 9 workers of 1 CPUs, and the cluster has no room for one"):
         run(replace(config, cluster=ClusterConfig(workers=9)), SETTINGS, tmp_path)
@@ -131,6 +156,8 @@ def test_no_room_is_refused_at_once(config: JobConfig, tmp_path: Path) -> None:
 def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"'{RATE}' is set by an override and searched"):
         run(config, SETTINGS, tmp_path, overrides=[f"{RATE}=1"])
+    with pytest.raises(ConfigError, match=r"cannot run through Ray Client \(ray://head:10001\).* ray job submit"):
+        run(replace(config, cluster=ClusterConfig(address="ray://head:10001")), SETTINGS, tmp_path)
     none = replace(config, training=replace(config.training, joint=replace(config.training.joint, epochs=0)))
     with pytest.raises(ConfigError, match=r"no trial can report joint/dev_loss: training\.joint\.epochs is 0"):
         run(none, SETTINGS, tmp_path)

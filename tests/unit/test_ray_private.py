@@ -16,6 +16,20 @@ def test_the_client_of_ray_serve() -> None:
         assert hasattr(ServeControllerClient, name), name
 
 
+def test_ray_tune_copies_no_credentials_to_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray import tune
+    from ray.tune.execution.class_cache import _ActorClassCache
+
+    from agggen_platform.ray_private import keep_credentials_from_trials
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "RAY_CHDIR_TO_TRIAL_DIR"):
+        monkeypatch.setenv(name, "0")
+    keep_credentials_from_trials()
+    copied = _ActorClassCache().get(tune.Trainable)._default_options["runtime_env"]["env_vars"]
+    assert "RAY_CHDIR_TO_TRIAL_DIR" in copied
+    assert not [name for name in copied if name.startswith("AWS_")]
+
+
 def test_the_startup_errors_of_ray_train() -> None:
     from agggen_platform.ray_private import startup_errors
 

@@ -16,7 +16,7 @@ MEASURES = ("dev_loss", "dev_seconds")
 
 
 class SweepError(AggGenError):
-    """The sweep has no result: no trial finished."""
+    """The sweep has no result: no trial finished, or the study was lost."""
 
     exit_code = 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import threading
 import time
@@ -31,7 +32,6 @@ from agggen_platform.sweep.config import SweepConfig, SweepError
 from agggen_platform.sweep.report import columns, figures, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
-from agggen_platform.sweep.trials import TrialJob, run_trials
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked
 from agggen_platform.training.data import data_of
@@ -103,14 +103,20 @@ def sweep(
         begin: gets the sweep's name, once.
 
     Raises:
-        ConfigError: the space does not fit the configuration, `name` is a sweep of something else, or the registry
-            would not take the bundle from where it is going to lie.
+        ConfigError: the space does not fit the configuration, `name` is a sweep of something else, the registry would
+            not take the bundle from where it is going to lie, or the cluster's address is one of Ray Client.
         CorpusError: the corpus is not there.
         ClaimedError: this sweep runs already.
         ClusterError: there is no cluster, or it has no room for a trial.
         SweepError: no trial finished.
     """
     started = time.monotonic()
+    address = config.cluster.address or os.environ.get("RAY_ADDRESS", "")
+    if address.startswith("ray://"):
+        raise ConfigError(
+            f"a sweep cannot run through Ray Client ({address}): Ray Tune must run on the cluster itself. Submit the "
+            "sweep with ray job submit, or start it on a node of the cluster with cluster.address=auto"
+        )
     space = parse_space(settings.space)
     check_space(space, config, overrides)
     epochs = Epochs(*(largest(space, config, f"training.{stage}.epochs") for stage in ("baseline", "joint")))
@@ -194,10 +200,11 @@ def _run(
         tracker.log_metrics(values, step=progress.ended)
         show(progress)
 
-    job = TrialJob(config, name, runs_dir, Path.cwd())
     # A local cluster without its dashboard never frees what the workers of a trial held whose own process died.
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
-        run_trials(study, job, ended)
+        from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
+
+        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd()), ended)
 
 
 def _best(study: Study) -> FrozenTrial:
@@ -242,10 +249,6 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
     return fingerprints, sorted(segmenters)
 
 
-def _digest(identity: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
-
-
 def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
     """For the run log."""
     return {
@@ -261,7 +264,7 @@ def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM raises `Terminated` for the block; to connect to Ray sets a handler that would just exit."""
+    """SIGTERM acts as Ctrl-C for the block, and raises `Terminated`. (Connecting to Ray sets a handler that exits.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -271,14 +274,20 @@ def _terminable() -> Iterator[None]:
     def terminate(number: int, frame: FrameType | None) -> None:
         nonlocal came
         came = True
-        raise Terminated
+        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's, which ends them in order
+        if callable(interrupt):
+            interrupt(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     except KeyboardInterrupt:
-        if came:  # where Ray waits, it makes a plain one of it
+        if came:
             raise Terminated from None
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():  # Tune leaves its own
+            signal.signal(number, handler)

@@ -43,8 +43,6 @@ class Suggestion:
 
     number: int
     params: dict[str, Scalar]
-    continued: bool
-    """Whether an earlier process began it."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +111,13 @@ class Study:
         return max(self.config.trials, len(self.trials())) - ended
 
     def next(self) -> Suggestion | None:
-        """A trial to run; None when all were handed out."""
-        continued = bool(self._cut_off)
-        if not continued and len(self.trials()) >= self.config.trials:
+        """A trial to run, those that were cut off first; None when all were handed out."""
+        if not self._cut_off and len(self.trials()) >= self.config.trials:
             return None
-        number = self._cut_off.pop(0) if continued else self.optuna.ask().number
+        number = self._cut_off.pop(0) if self._cut_off else self.optuna.ask().number
         self.optuna.sampler = self._sampler(number)
         # A process may have died between asking and the last parameter: what it wrote stays, the others are drawn.
-        return Suggestion(number, suggest(self._trial(number), self.space), continued)
+        return Suggestion(number, suggest(self._trial(number), self.space))
 
     def evaluated(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
         """Keeps the evaluation after an epoch of a stage; returns whether the trial is stopped here.

@@ -72,6 +72,7 @@ def train_job(
     fresh: bool = False,
     parent: str | None = None,
     on_evaluation: Callable[[TrainingEvent], bool] | None = None,
+    stop: StopRequest | None = None,
     show: Callable[[TrainingEvent], None] = lambda event: None,
     say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
@@ -84,7 +85,8 @@ def train_job(
         runs_dir: where the run log lies, and everything else unless ``storage.url`` is set.
         fresh: start over, whatever lies under the name.
         parent: the name of the run that this one is part of.
-        on_evaluation: gets the event of each evaluation; True stops the job.
+        on_evaluation: gets the event of each evaluation; True, or a StoppedError that it raises, stops the job.
+        stop: stops the job when asked; a signal asks it where this is the main thread.
         show: gets all events.
         say: gets a sentence about each start of workers, and each problem that the job could work around.
         data: the corpus's records, where they are read already.
@@ -95,7 +97,7 @@ def train_job(
         ClusterError: there is no such cluster, or it lacks what the workers need.
         ClaimedError: another job works on this run.
         StorageError: the store refused or does not answer.
-        StoppedError: a signal, or `on_evaluation`; the same call continues.
+        StoppedError: a signal, `stop`, or `on_evaluation`; the same call continues.
         TrainingError: training cannot go on.
     """
     run = _Run(config, name, runs_dir, parent)
@@ -119,7 +121,7 @@ def train_job(
         prepared, place = prepared_in(run.folder, config, data)
         run.begin(data, prepared, say)
         begin = time.monotonic()
-        stop = StopRequest()
+        stop = stop or StopRequest()
         with run.tracker as tracker, stop, TrainingMeter(name, config) as meter:
             sink = EventSink(tracker, meter, show, on_evaluation, stop)
             meter.begin()

@@ -14,7 +14,7 @@ class StopRequest:
     """Whether training should stop; the loop calls it before each update.
 
     As a context manager of the main thread it handles the first SIGINT or SIGTERM; the second ends the process at once,
-    as before.
+    as before. In other threads, which cannot handle signals, the context manager does nothing.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,8 @@ class StopRequest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._restore()
+        if threading.current_thread() is threading.main_thread():
+            self._restore()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.signal, self._asked = signal.Signals(number), True

@@ -11,7 +11,7 @@ import pytest
 from agggen_platform.config import load_config
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.claim import ClaimedError, heartbeat
-from agggen_platform.sweep import job
+from agggen_platform.sweep import job, trials
 from agggen_platform.sweep.config import SPACES, SweepConfig
 from agggen_platform.sweep.study import Study, StudyClaim, open_study
 from tests.command import command
@@ -34,7 +34,7 @@ def test_a_study_that_another_machine_works_on_is_refused(
 def test_who_lost_the_claim_ends_with_the_next_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []
 
-    def one_trial(study: Study, work: job.TrialJob, told: Callable[[int], None]) -> None:
+    def one_trial(study: Study, work: trials.TrialJob, told: Callable[[int], None]) -> None:
         study.next()
         study.fail(0, "it had to")
         told(0)
@@ -43,7 +43,7 @@ def test_who_lost_the_claim_ends_with_the_next_trial(tmp_path: Path, monkeypatch
         told(0)
 
     monkeypatch.setattr(job, "connected", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(job, "run_trials", one_trial)
+    monkeypatch.setattr(trials, "run_trials", one_trial)
     settings = load_config(SweepConfig, "rates", ["trials=2"], SPACES)
     config, url = config_of(write_corpus(tmp_path / "toy")), f"sqlite:///{tmp_path / 'study.db'}"
     with pytest.raises(ClaimedError):
