@@ -144,8 +144,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
     assert last.output().strip().endswith(best.user_attrs["bundle"])
 
 
-@pytest.mark.fault("sweep: a trial's process gets SIGTERM", "sweep: a trial's process is killed too often")
-def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path, observed: Observed) -> None:
+def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path) -> None:
     config = config_of(write_corpus(tmp_path / "toy"), epochs=10**6, patience=10**6, max_records=1)
     config = replace(
         config, cluster=ClusterConfig(max_failures=1), storage=replace(config.storage, checkpoint_seconds=1e6)
@@ -155,11 +154,10 @@ def test_a_trial_whose_process_ends_is_started_again(tmp_path: Path, observed: O
     with Running(command, tmp_path) as sweep:
         sweep.wait_until(lambda: len(reported(runs / "s")) >= 2, "evaluations")
         (trial,) = trials_of(sweep)
-        before, begun = len(reported(runs / "s")), time.monotonic()
+        before = len(reported(runs / "s"))
         trial.terminate()
         ended([trial])
         sweep.wait_until(lambda: len(reported(runs / "s")) > before + 2, "more evaluations")
-        observed("it saved and went on in another process; no update was lost", time.monotonic() - begun)
         events = [event for event, _ in entries(runs / "s-t000" / "tracking.jsonl") if event is not None]
         updates = [e["step"] for e in events if e["event"] == "metrics" and "baseline/gradient_norm" in e["values"]]
         assert updates == list(range(1, len(updates) + 1))

@@ -125,7 +125,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.fault("sweep: the study is lost", "sweep: another process takes over")
 def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def reproduce(
         bool, typer.Option(help="Evaluate again and replace the records; finished trainings stay.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a README.")] = False,
 ) -> None:
     """Show a table of the paper with our numbers beside the published ones.
 
@@ -44,6 +45,7 @@ def reproduce(
         agggen reproduce
         agggen reproduce webnlg
         agggen reproduce webnlg --runs runs --seeds 1,2,3 training.threads=1
+        agggen reproduce webnlg --markdown
     """
     import json
 
@@ -53,9 +55,11 @@ def reproduce(
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import table_called
 
+    if as_json and markdown:
+        raise ConfigError("--json and --markdown exclude each other")
     if table is None:
-        if as_json:
-            raise ConfigError("--json needs the name of a table")
+        if as_json or markdown:
+            raise ConfigError("--json and --markdown need the name of a table")
         _list_tables(runs)
         return
     chosen = table_called(table)
@@ -69,6 +73,8 @@ def reproduce(
     compared = comparison.compare(chosen, records_of(chosen, runs))
     if as_json:
         console.say(json.dumps(comparison.to_json(compared), indent=2, ensure_ascii=False))
+    elif markdown:
+        console.say(comparison.to_markdown(compared, _where(runs)))
     else:
         header, *rows = comparison.rows_of(compared)
         console.print_table(header, rows, chosen.title)

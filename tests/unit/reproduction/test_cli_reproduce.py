@@ -44,11 +44,13 @@ def test_the_shipped_numbers_stand_beside_the_published(run: Run) -> None:
     assert ["AggGen", "58.74", "[2]"] in rows and ["Transformer", "61.43 ± 0.23", "ours, n=3"] in rows
 
 
-def test_records_make_the_table_in_both_forms(run: Run, tmp_path: Path) -> None:
+def test_records_make_the_table_in_three_forms(run: Run, tmp_path: Path) -> None:
     write_record(tmp_path / "runs", TABLES["toy"], made_record(bleu=57.25))
     _, out, _ = run("reproduce", "toy", "--runs", "runs")
     assert cells(out)[3] == ["AggGen", "57.25", "60.00", "ours, n=1"]
     assert "plain/bleu: bleu|v1" in out and f"in {Path('runs') / 'records'}" in out
+    _, out, _ = run("reproduce", "toy", "--runs", "runs", "--markdown")
+    assert "| AggGen | 57.25 | 60.00 | ours, n=1 |" in out
     _, out, _ = run("reproduce", "toy", "--runs", "runs", "--json")
     assert json.loads(out)["rows"][2]["runs"][0]["scores"]["bleu"]["value"] == 57.25
 
@@ -64,7 +66,8 @@ def test_records_make_the_table_in_both_forms(run: Run, tmp_path: Path) -> None:
         (("toy", "--seeds", "1,x", "--runs", "runs"), "not '1,x'"),
         (("toy", "--seeds", "1", "--runs", "runs", "corpus.limit=9"), "the table itself decides corpus.limit"),
         (("toy", "--runs", "s3://bucket/runs"), "this can only be a folder of this machine"),
-        (("--json",), "--json needs the name of a table"),
+        (("toy", "--json", "--markdown"), "--json and --markdown exclude each other"),
+        (("--markdown",), "need the name of a table"),
     ],
 )
 def test_invalid_options_are_refused(run: Run, arguments: tuple[str, ...], message: str) -> None:
