@@ -187,7 +187,7 @@ class RecordConstraints:
 
     def _spellings(self, triple: Triple) -> tuple[Spelling, ...]:
         """Wordings of the value in words that can be written; none where it is not said as it stands."""
-        literal = next((way for way in self.known.checker.ways(triple) if way.how == "literal"), None)
+        literal = next((item for item in self.known.checker.wordings(triple) if item.how == "literal"), None)
         if literal is None:
             return ()
         said = [*spellings(triple.object), *self.known.checker.lexicon.variants.get(triple.object, ())]

@@ -166,7 +166,7 @@ def test_slot_errors_of_other_predicates_are_refused_where_asked_for(system: Run
     write("records.jsonl", [{**RECORDS[0], "triples": [["Ann", "birthPlace", "Rome"]]}, RECORDS[1]])
     code, _, err = system(*SCORE, "--protocol", "e2e", "--metrics", "ser")
     assert code == 2
-    assert err.startswith("error: record '1': 'birthPlace' is no slot of E2E")
+    assert err.startswith("error: record '1': 'birthPlace' is not a slot of E2E")
 
 
 @pytest.fixture(scope="module")

@@ -119,10 +119,10 @@ def test_each_triple_has_its_reason() -> None:
     assert not found.complete
     assert [check.why for check in found.checks] == [
         "100 % of its words",
-        "50 % of its words; not there: oslo",
-        "MIT stands for it",
+        "50 % of its words; missing: oslo",
+        "acronym MIT",
         "a phrase for area 'riverside'",
-        "0 % of its words; not there: thai",
+        "0 % of its words; missing: thai",
     ]
     assert verify(Record("r", triples[:1]), "New York").complete
 

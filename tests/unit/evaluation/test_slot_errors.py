@@ -152,9 +152,9 @@ def test_the_three_kinds(reading: Reading) -> None:
     for error in (*found.added, *found.wrong):
         assert error.span is not None
         assert text[slice(*error.span)] == error.phrase
-    assert str(found.missed[0]) == "area: the text does not say 'riverside'"
-    assert str(found.wrong[0]) == "food: 'Indian' says 'Indian', the record 'Italian'"
-    assert str(found.added[0]) == "eatType: 'pub' says 'pub', the record nothing"
+    assert str(found.missed[0]) == "area: 'riverside' is missing"
+    assert str(found.wrong[0]) == "food: 'Indian' means 'Indian', the record has 'Italian'"
+    assert str(found.added[0]) == "eatType: 'pub' means 'pub', the record has nothing"
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -238,7 +238,9 @@ def test_the_rate_is_a_share_of_all_values() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(RecordError, match=r"record 'r1': 'birthPlace' is no slot of E2E; its slots are name, eatType"):
+    with pytest.raises(
+        RecordError, match=r"record 'r1': 'birthPlace' is not a slot of E2E; its slots are name, eatType"
+    ):
         slot_errors(record(("birthPlace", "Rome")), "Zizzi")
     with pytest.raises(AggGenError, match="1 records but 0 texts"):
         slot_error_rate([record(("food", "Thai"))], [])

@@ -107,5 +107,5 @@ def test_values_of_two_systems_compare_whatever_was_found() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(AggGenError, match="3 records but 1 texts"):
         measure_system("plain", ["bleu"], RECORDS, ["a"])
-    with pytest.raises(RecordError, match="record 'b': 'birthPlace' is no slot of E2E"):
+    with pytest.raises(RecordError, match="record 'b': 'birthPlace' is not a slot of E2E"):
         measure_system("e2e", ["ser"], [FOREIGN], ["a"])

@@ -38,7 +38,7 @@ def test_the_facts_of_a_reference_say_their_own_triples_and_no_others(elements: 
             facts += 1
             assert found.whole, (fact, found)
             faults.update([found.faults] if found.faults else [])
-    assert set(faults) <= {("'gas' belongs to another fact",), ("'gas' is said twice",)}
+    assert set(faults) <= {("'gas' belongs to another fact",), ("'gas' is repeated",)}
     assert 0 < sum(faults.values()) < 0.003 * facts
 
 

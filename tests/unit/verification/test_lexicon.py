@@ -236,18 +236,18 @@ def test_the_same_texts_give_the_same_lexicon(elements: Learned) -> None:
         ([], "a file must be a JSON object, not list"),
         (None, "a file must be a JSON object, not NoneType"),
         ({"variant": {}}, "a file: unknown part 'variant'; it has variants, booleans, wordings"),
-        ({"variants": ["Peru"]}, "a file is not of the form that a lexicon has"),
-        ({"variants": {"Peru": "Peruvian"}}, "Peruvian is no list"),
-        ({"variants": {"Peru": [5]}}, "5 is no string"),
-        ({"variants": {"Peru": None}}, "a file is not of the form that a lexicon has"),
-        ({"booleans": {"friendly": ["yes"]}}, "a file is not of the form that a lexicon has"),
-        ({"booleans": {"friendly": {"yes": "kind"}}}, "kind is no list"),
-        ({"wordings": {"code": "ICAO"}}, "ICAO is no list"),
-        ({"templates": {"code": 5}}, "5 is no string"),
-        ({"templates": ["code"]}, "a file is not of the form that a lexicon has"),
-        ({"contexts": {"code": {"L1 code": "many"}}}, "a file is not of the form that a lexicon has"),
-        ({"value_words": "words"}, "words is no list"),
-        ({"lower": 5}, "a file is not of the form that a lexicon has"),
+        ({"variants": ["Peru"]}, "a file is not a valid lexicon"),
+        ({"variants": {"Peru": "Peruvian"}}, "Peruvian is not a list"),
+        ({"variants": {"Peru": [5]}}, "5 is not a string"),
+        ({"variants": {"Peru": None}}, "a file is not a valid lexicon"),
+        ({"booleans": {"friendly": ["yes"]}}, "a file is not a valid lexicon"),
+        ({"booleans": {"friendly": {"yes": "kind"}}}, "kind is not a list"),
+        ({"wordings": {"code": "ICAO"}}, "ICAO is not a list"),
+        ({"templates": {"code": 5}}, "5 is not a string"),
+        ({"templates": ["code"]}, "a file is not a valid lexicon"),
+        ({"contexts": {"code": {"L1 code": "many"}}}, "a file is not a valid lexicon"),
+        ({"value_words": "words"}, "words is not a list"),
+        ({"lower": 5}, "a file is not a valid lexicon"),
     ],
 )
 def test_what_is_no_lexicon_is_refused(data: object, message: str) -> None:
@@ -275,12 +275,12 @@ def test_a_users_wordings_are_read_or_refused(tmp_path: Path) -> None:
     path.write_text('{"Norway": ["Norge", "the fjords"]}', encoding="utf-8")
     assert read_wordings(path) == {"Norway": ("Norge", "the fjords")}
     for text, message in (
-        ("{}", "a value or more with its wordings"),
-        ("[]", "a value or more with its wordings"),
+        ("{}", "with at least one value"),
+        ("[]", "with at least one value"),
         ('{"Norway": "Norge"}', "must be a list of strings"),
         ('{"Norway": []}', "must be a list of strings"),
-        ('{"Norway": ["?!"]}', "holds no word"),
-        ('{"Norway": [5]}', "holds no word"),
+        ('{"Norway": ["?!"]}', "contains no word"),
+        ('{"Norway": [5]}', "contains no word"),
         ("{", "must be JSON like"),
     ):
         path.write_text(text, encoding="utf-8")

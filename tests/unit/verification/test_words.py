@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.verification.normal import MONTHS, Reading, letters, words
+from agggen.verification.normal import MONTHS, LetterIndex, letters, words
 
 TEXTS = st.text(
     st.sampled_from(
@@ -57,8 +57,8 @@ def test_words_stand_in_the_text_one_behind_the_other(text: str, initial: bool, 
 @given(st.lists(LATIN, min_size=1, max_size=6), st.lists(LATIN, max_size=3), st.lists(LATIN, max_size=3))
 def test_a_value_is_found_where_it_stands_and_nowhere_else(value, before, behind) -> None:
     text = " ".join([*before, *value, *behind])
-    reading = Reading(words(text))
-    places = list(reading.places(letters(words(" ".join(value)), 0), 0))
+    index = LetterIndex(words(text))
+    places = list(index.find(letters(words(" ".join(value)), 0), 0))
     assert (len(before), len(before) + len(value)) in places
     for first, last in places:
         assert "".join(forms(text)[first:last]) == "".join(forms(" ".join(value)))
