@@ -148,9 +148,9 @@ def test_records_in_csv_need_references_too(system: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--protocol", "wmt"), "there is no protocol 'wmt'"),
+        (("--protocol", "wmt"), "unknown protocol 'wmt'"),
         (("--metrics", "bleu,bleurt"), "no metric 'bleurt'"),
-        (("--metrics", ","), "no metric is named"),
+        (("--metrics", ","), "no metric is requested"),
         (("--json", "none/out.json"), "there is no folder none"),
         (("--json", "out.json"), "cannot read missing.txt"),
         (("--against", "missing.txt", "--json", "missing.txt"), "is one of the inputs"),

@@ -71,7 +71,7 @@ def test_the_rules_read_the_text() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(AggGenError, match="1 records, 1 plans, the facts of 0 texts"):
         text_adherence([RECORD], [PLAN], [])
-    with pytest.raises(PlanError, match="record 'r': the plan names 'price'"):
+    with pytest.raises(PlanError, match="record 'r': the plan has 'price'"):
         text_adherence([RECORD], [Plan.parse("[price]")], [["a"]])
     with pytest.raises(AggGenError, match="1 plans but 0 aligned texts"):
         adherence([PLAN], [], "x")

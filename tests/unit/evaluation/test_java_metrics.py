@@ -57,10 +57,13 @@ def test_separators_and_line_ends_in_texts_cannot_break_the_protocol(fake_java: 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("echo 'Could not reserve enough space' >&2; exit 1", "ended with 1; .* 2 GB of memory. It said: Could not"),
-        ("kill -9 $$", "was killed .SIGKILL.; it takes up to 2 GB"),
+        (
+            "echo 'Could not reserve enough space' >&2; exit 1",
+            "ended with 1; .* 2 GB of memory. Its error output: Could not",
+        ),
+        ("kill -9 $$", "was killed .SIGKILL.; it needs up to 2 GB"),
         (f'read -r line; echo "{COUNTS}"', "printed 1 lines for 2 texts"),
-        ('while read -r line; do echo "Exception in thread"; done', "something else than 23 counts a text: 'Exception"),
+        ('while read -r line; do echo "Exception in thread"; done', "did not print 23 counts per text but 'Exception"),
     ],
 )
 def test_a_process_that_fails_is_an_error_that_says_how(

@@ -161,20 +161,20 @@ def test_the_score_of_a_part_of_the_corpus() -> None:
         assert statistics.corpus(slice(1, None)).value == expected
         assert statistics.corpus([2, 1]).value == expected
         assert statistics.corpus([1]).signature.endswith("|texts:1of3")
-        with pytest.raises(AggGenError, match="no texts to score in the part"):
+        with pytest.raises(AggGenError, match="no texts to score in the requested part"):
             statistics.corpus([])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"protocol": "bleu"}, "no protocol 'bleu'; there are plain, e2e, webnlg-2017"),
+        ({"protocol": "bleu"}, "unknown protocol 'bleu'; known are plain, e2e, webnlg-2017"),
         ({"metrics": ["bleu", "nist"]}, "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
         ({"metrics": "bleu"}, "a list of names, not 'bleu'; plain has bleu, chrf, ter"),
-        ({"metrics": []}, "no metric is named; protocol plain has bleu"),
+        ({"metrics": []}, "no metric is requested; protocol plain has bleu"),
         ({"hypotheses": []}, "0 texts but references for 2"),
         ({"hypotheses": [], "references": []}, "no texts to score"),
-        ({"hypotheses": ["a"]}, "1 texts but references for 2; there must be as many"),
+        ({"hypotheses": ["a"]}, "1 texts but references for 2; the numbers must be equal"),
         ({"references": [["a"], []]}, r"text 2 \('b'\) has no reference"),
         ({"references": [["a"], ["", " "]]}, r"text 2 \('b'\) has no reference"),
         ({"references": ["a", "b"]}, "references of text 1 are of type str, not a list of strings"),

@@ -130,11 +130,11 @@ def test_the_number_of_inputs_is_that_of_the_test_set(found: Board, data_home: P
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (("elements", "test", 72, "plain", "elements"), "No published system's scores on elements test"),
-        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "No published system's scores on webnlg dev"),
+        (("elements", "test", 72, "plain", "elements"), "There are no published scores on elements test"),
+        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "There are no published scores on webnlg dev"),
         (("webnlg", "test-seen", 971, "plain", "webnlg"), "are by protocol webnlg-2017; these are by plain"),
         (("webnlg", "test-seen", 100, "webnlg-2017", "webnlg"), "of all 971 records; these are of 100"),
-        (("webnlg", "test-seen", 971, "webnlg-2017", None), "trained on webnlg; this one on something not known"),
+        (("webnlg", "test-seen", 971, "webnlg-2017", None), "trained on webnlg; this one on unknown data"),
         (("e2e-cleaned", "test", 1847, "e2e", "webnlg"), "trained on e2e or e2e-cleaned; this one on webnlg"),
         (("e2e", "test", 630, "e2e", "e2e-cleaned"), "trained on e2e; this one on e2e-cleaned"),
     ],

@@ -133,7 +133,7 @@ def test_bad_input_is_refused() -> None:
         paired_bootstrap(one, other)
     with pytest.raises(AggGenError, match="between 0 and 1, not 95"):
         confidence_interval(one, level=95)
-    with pytest.raises(AggGenError, match="at least one sample, not 0"):
+    with pytest.raises(AggGenError, match="at least one bootstrap sample, not 0"):
         confidence_interval(one, resamples=0)
 
 

@@ -43,11 +43,11 @@ def test_metrics_come_in_the_order_wanted_and_once() -> None:
 @pytest.mark.parametrize(
     ("protocol", "wanted", "message"),
     [
-        ("wmt", None, "no protocol 'wmt'; there are plain, e2e, webnlg-2017"),
+        ("wmt", None, "unknown protocol 'wmt'; known are plain, e2e, webnlg-2017"),
         ("plain", ["nist"], "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
         ("plain", ["ser"], "protocol plain has no metric 'ser'"),
         ("e2e", ["rouge"], "no metric 'rouge'; it has bleu, nist, meteor, rouge_l, cider, values_whole, .*, ser"),
-        ("plain", [], "no metric is named"),
+        ("plain", [], "no metric is requested"),
     ],
 )
 def test_unknown_metrics_are_refused(protocol: str, wanted: list[str] | None, message: str) -> None:
