@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_used_are_rejected_and_the_rest_is_read(tmp_path: Pa
         (
             "no record of WebNLG has the triples 'Gate is red'",
             "the plan has 1 groups for 2 facts",
-            "the plan names 'lock'; the triples are is, has",
+            "the plan has 'lock'; the triples are is, has",
             "2 triples but 1 predicates",
             "2 triples but 1 predicates",
             "fact 2 is empty",

@@ -104,7 +104,7 @@ def test_prepare_refuses_too_many_rejects(toy_home: Path, tmp_path: Path) -> Non
 
 
 def test_prepare_refuses_facts_that_nobody_has(toy_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="no facts 'srl'; there is 'release'"):
+    with pytest.raises(CorpusError, match="unknown facts 'srl'; use 'release'"):
         prepare("e2e", tmp_path / "out", ["dev"], facts="srl")
     with pytest.raises(CorpusError, match="the release has no facts for e2e test"):
         prepare("e2e", tmp_path / "out", ["test"], facts="release")
