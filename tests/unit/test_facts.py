@@ -105,7 +105,7 @@ def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None
     ("text", "facts", "message"),
     [
         ("a b", ["a", "b"], "do not concatenate"),
-        ("a b", ["a b", ""], "fact 2 .* nothing but white space"),
+        ("a b", ["a b", ""], "fact 2 .* is blank"),
         ("a b", [], "at least one"),
         (" ", [" "], "blank text has no facts"),
     ],

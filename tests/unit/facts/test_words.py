@@ -85,7 +85,7 @@ def test_offsets_are_those_of_the_whole_text() -> None:
     ("text", "sentences", "message"),
     [
         ("Ann sings.", [["Ann"], ["sang", "."]], "line 7: the word 'sang' of sentence 2 .* 'sings.'"),
-        ("Ann sings.", [["Ann", "sings"]], r"line 7: the words end before the text does, .* '\.'"),
+        ("Ann sings.", [["Ann", "sings"]], r"line 7: the words end before the text, .* '\.'"),
         ("Ann", [["Ann", "sings"]], "line 7: the word 'sings' of sentence 1 .* ''"),
         ("Ann", [["Ann", ""]], "line 7: the word ''"),
         ("1\u00bd m", [["11", "\u20442", "m"]], "line 7: the word '11'"),
