@@ -143,8 +143,8 @@ def test_shares_are_shares_and_every_triple_is_aligned(facts: list[str]) -> None
     [
         ([], {}, "record 'r': there are no facts"),
         (["a"], {"mode": "hard"}, "unknown pruning mode 'hard'; use 'paper' or 'release'"),
-        (["a"], {"max_size": 0}, "max_size is 0; a state holds at least one triple"),
-        (["a"], {"threshold": 50}, "threshold is 50; it is a share"),
+        (["a"], {"max_size": 0}, "max_size is 0; it must be at least 1"),
+        (["a"], {"threshold": 50}, "threshold is 50; it must be above 0"),
     ],
 )
 def test_bad_constraints_are_refused(facts: list[str], options: dict, message: str) -> None:

@@ -86,7 +86,7 @@ def test_tables_of_two_encoders_do_not_mix() -> None:
     [
         ((), r"must begin with \[unknown\]"),
         (("birthPlace",), r"must begin with \[unknown\]"),
-        ((UNKNOWN_PREDICATE, "a", "b", "a"), "lists a predicate twice"),
+        ((UNKNOWN_PREDICATE, "a", "b", "a"), "contains a predicate twice"),
     ],
 )
 def test_a_predicate_table_that_is_none_is_refused(table: tuple[str, ...], message: str) -> None:
@@ -143,7 +143,7 @@ def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
 
 @pytest.mark.parametrize("facts", [[], [""], ["  ", "\n"], ["\uffed"]])
 def test_a_text_without_words_is_refused_by_its_record(encoder: Encoder, facts: list[str]) -> None:
-    with pytest.raises(RecordError, match=r"record 'oda': the text .* holds no words"):
+    with pytest.raises(RecordError, match=r"record 'oda': the text .* contains no words"):
         encoder.example(record(), facts)
 
 
@@ -185,7 +185,7 @@ def test_the_corpus_s_own_facts_are_kept() -> None:
 
 
 def test_a_corpus_without_facts_needs_a_segmenter() -> None:
-    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
+    with pytest.raises(RecordError, match=r"record 'bare' has a reference without facts; set facts\.source"):
         segmented([record(), record(None, identifier="bare")], None)
 
 
