@@ -141,9 +141,9 @@ def test_counts_of_the_real_corpora(
 def test_most_texts_of_webnlg_1_6_have_a_human_plan(data_home: Path) -> None:
     for split, plans in (("train", 16932), ("dev", 2033)):
         records, _ = split_rejects(load("webnlg-1.6", split, data_home))
-        found = [(record, reference.plan) for record in records for reference in record.references if reference.plan]
-        assert len(found) == plans
-        for record, plan in found:
+        result = [(record, reference.plan) for record in records for reference in record.references if reference.plan]
+        assert len(result) == plans
+        for record, plan in result:
             assert sorted(plan.predicates) == sorted(record.predicates)
 
 

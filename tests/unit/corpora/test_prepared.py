@@ -81,8 +81,8 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
             }
         ],
     }
-    said = describe(path)
-    assert (said["format"], said["corpus"], said["split"]) == ("1", "mine", "dev")
+    expected = describe(path)
+    assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
 def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
     write_records(paths[0], RECORDS[:3], "mine", "dev")
     write_records(paths[1], RECORDS[:3], "other", "train")
     write_records(paths[2], RECORDS[:2], "mine", "dev")
-    first, same, other = map(fingerprint, paths)
-    assert first == same != other
+    first, same, second = map(fingerprint, paths)
+    assert first == same != second
     assert len(first) == 64
 
 

@@ -53,8 +53,8 @@ def test_what_the_commands_write_can_be_read(tmp_path: Path) -> None:
         {"id": "1", "reference": 0, "facts": [{"text": "One.", "predicates": ["a"]}]},
     ]
     gold = write(tmp_path / "aligned.jsonl", aligned)
-    found = read_alignments(gold, write(tmp_path / "found.jsonl", aligned[::-1]))
-    assert list(found.predicted) == list(found.gold) == [{"c d": 0}, {"a": 0}]
+    result = read_alignments(gold, write(tmp_path / "found.jsonl", aligned[::-1]))
+    assert list(result.predicted) == list(result.gold) == [{"c d": 0}, {"a": 0}]
 
 
 def test_alignments_are_matched_and_positions_count_empty_facts(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_several_texts_of_one_id_are_told_apart_by_their_words(tmp_path: Path) -
     gold = write(tmp_path / "gold.jsonl", texts)
     read = read_alignments(gold, write(tmp_path / "ours.jsonl", [{**texts[1], "facts": ["THREE ."]}, texts[0]]))
     assert read.gold == read.predicted
-    other = {"id": "x", "plan": "[c]", "facts": ["Another."]}
+    second = {"id": "x", "plan": "[c]", "facts": ["Another."]}
     with pytest.raises(CorpusError, match=r"line 2, id 'x': .* has 2 texts of this id, and .* none"):
-        read_alignments(gold, write(tmp_path / "ours.jsonl", [texts[0], other]))
+        read_alignments(gold, write(tmp_path / "ours.jsonl", [texts[0], second]))
 
 
 @pytest.mark.parametrize(

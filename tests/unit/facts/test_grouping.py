@@ -246,12 +246,12 @@ def test_the_example_of_the_paper() -> None:
         "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: on September 1st , 1969] , was a crew member on"
         " Apollo 8 .",
     ]
-    one = sentence(facts.replace(" | ", " "), *frames)
-    assert marked(one, "paper") == marked(one, "full") == facts
-    (root,) = build_tree(one, "paper")
-    assert root.predicate == one.words.words.index("was")
+    first = sentence(facts.replace(" | ", " "), *frames)
+    assert marked(first, "paper") == marked(first, "full") == facts
+    (root,) = build_tree(first, "paper")
+    assert root.predicate == first.words.words.index("was")
     ((child,),) = root.children.values()
-    assert child.predicate == one.words.words.index("retired")
+    assert child.predicate == first.words.words.index("retired")
 
 
 def test_an_unknown_level_is_refused() -> None:
@@ -285,21 +285,21 @@ def any_sentences(draw: st.DrawFn) -> Sentence:
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(one=any_sentences())
-def test_facts_of_any_frames_concatenate_to_the_text(level: Level, one: Sentence) -> None:
-    text = " ".join(one.words.words)
-    starts = fact_starts(one, level)
-    assert starts[:1] == ([0] if one.words.words else [])
+def test_facts_of_any_frames_concatenate_to_the_text(level: Level, first: Sentence) -> None:
+    text = " ".join(first.words.words)
+    starts = fact_starts(first, level)
+    assert starts[:1] == ([0] if first.words.words else [])
     assert starts == sorted(set(starts))
-    assert all(start < len(one.words.words) for start in starts)
-    facts = cut(text, [one.words.spans[start][0] for start in starts])
+    assert all(start < len(first.words.words) for start in starts)
+    facts = cut(text, [first.words.spans[start][0] for start in starts])
     assert "".join(facts) == text
     assert len(facts) == len(starts)
 
 
 @given(one=any_sentences())
-def test_facts_of_any_frames_say_something(one: Sentence) -> None:
-    words = one.words.words
-    starts = fact_starts(one)
+def test_facts_of_any_frames_say_something(first: Sentence) -> None:
+    words = first.words.words
+    starts = fact_starts(first)
     if any(word.isalnum() for word in words):
         for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
             assert any(word.isalnum() for word in words[start:end])
@@ -307,15 +307,15 @@ def test_facts_of_any_frames_say_something(one: Sentence) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(one=any_sentences(), order=st.randoms(use_true_random=False))
-def test_the_order_of_frames_does_not_matter(level: Level, one: Sentence, order: random.Random) -> None:
-    frames = list(one.frames)
+def test_the_order_of_frames_does_not_matter(level: Level, first: Sentence, order: random.Random) -> None:
+    frames = list(first.frames)
     order.shuffle(frames)
-    assert fact_starts(Sentence(one.words, tuple(frames)), level) == fact_starts(one, level)
+    assert fact_starts(Sentence(first.words, tuple(frames)), level) == fact_starts(first, level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @given(one=any_sentences())
-def test_any_tree_nests(level: Level, one: Sentence) -> None:
+def test_any_tree_nests(level: Level, first: Sentence) -> None:
     def check(nodes: list[Node], start: int, end: int) -> None:
         for node in nodes:
             assert start <= node.start <= node.predicate < node.end <= end
@@ -329,4 +329,4 @@ def test_any_tree_nests(level: Level, one: Sentence) -> None:
                 check(children, phrase.start, phrase.end)
             start = node.end
 
-    check(build_tree(one, level), 0, len(one.words.words))
+    check(build_tree(first, level), 0, len(first.words.words))

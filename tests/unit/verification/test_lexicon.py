@@ -21,7 +21,10 @@ KINDS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
 
 
 def told(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
-    triples = [Triple(subject, predicate, value), *(Triple(subject, name, said) for name, said in others.items())]
+    triples = [
+        Triple(subject, predicate, value),
+        *(Triple(subject, name, expected) for name, expected in others.items()),
+    ]
     return Record(f"{subject} {text[:20]}", tuple(triples), (Reference(text),))
 
 
@@ -112,14 +115,14 @@ def test_records_without_references_teach_nothing() -> None:
 
 
 def pubs() -> list[Record]:
-    said = {
+    expected = {
         "yes": ("{0} is a family friendly pub.", "{0}, family friendly, is by the river."),
         "no": ("{0} is not family friendly.", "{0} is a pub that isn't family friendly."),
     }
     return [
         told(f"The {city}", "familyFriendly", value, text.format(f"The {city}"))
         for city in CITIES
-        for value, texts in said.items()
+        for value, texts in expected.items()
         for text in texts
     ]
 
@@ -136,9 +139,9 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
         ("It isn\u2019t a family friendly pub.", "no"),
         ("It is non-family-friendly.", "no"),
     ):
-        other = {"yes": "no", "no": "yes"}[value]
+        second = {"yes": "no", "no": "yes"}[value]
         assert value_check(value, text, checker, "familyFriendly").how == "phrase"
-        assert not whole(other, text, checker, "familyFriendly")
+        assert not whole(second, text, checker, "familyFriendly")
 
 
 @pytest.mark.parametrize("word", ["symbol", "No", "Yes"])
@@ -176,7 +179,7 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
 
 
 @pytest.mark.parametrize(
-    ("triple", "said"),
+    ("triple", "expected"),
     [
         (Triple("Aromi", "eatType", "pub"), "The eat type of Aromi is pub."),
         (Triple("Aspirin", "interactsWith", "warfarin"), "Aspirin interacts with warfarin."),
@@ -186,8 +189,8 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
         (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
     ],
 )
-def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, said: str) -> None:
-    assert clause(triple) == said
+def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
+    assert clause(triple) == expected
 
 
 def test_a_clause_says_its_triple(elements: Learned) -> None:

@@ -124,7 +124,7 @@ def test_no_name_is_whole_with_a_word_less_or_in_another_order(name: list[str], 
 
 
 @pytest.mark.parametrize(
-    ("symbol", "text", "said"),
+    ("symbol", "text", "expected"),
     [
         ("In", "Indium was found in 1863.", False),
         ("In", "In 1863 indium was found.", False),
@@ -162,8 +162,8 @@ def test_no_name_is_whole_with_a_word_less_or_in_another_order(name: list[str], 
         ("Rf", "Rutherfordium has the symbol Rg.", False),
     ],
 )
-def test_a_symbol_is_no_ordinary_word(symbol: str, text: str, said: bool) -> None:
-    assert whole(symbol, text, predicate="symbol") is said
+def test_a_symbol_is_no_ordinary_word(symbol: str, text: str, expected: bool) -> None:
+    assert whole(symbol, text, predicate="symbol") is expected
 
 
 FRIENDLY = Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no": ("not family friendly",)}})
@@ -171,7 +171,7 @@ FRIENDLY = Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no
 
 @pytest.mark.parametrize("checker", [PLAIN, Checker(FRIENDLY)])
 @pytest.mark.parametrize(
-    ("value", "text", "said"),
+    ("value", "text", "expected"),
     [
         ("No", "It is not family friendly.", False),
         ("No", "It is no metal.", False),
@@ -181,12 +181,12 @@ FRIENDLY = Lexicon(booleans={"familyFriendly": {"yes": ("family friendly",), "no
         ("Yes", "The band is called Yes.", True),
     ],
 )
-def test_yes_and_no_of_other_predicates_are_words(checker: Checker, value: str, text: str, said: bool) -> None:
-    assert whole(value, text, checker, "symbol") is said
+def test_yes_and_no_of_other_predicates_are_words(checker: Checker, value: str, text: str, expected: bool) -> None:
+    assert whole(value, text, checker, "symbol") is expected
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "said"),
+    ("value", "text", "expected"),
     [
         ("yes", "It is family friendly.", True),
         ("yes", "It is a family-friendly pub.", True),
@@ -201,14 +201,14 @@ def test_yes_and_no_of_other_predicates_are_words(checker: Checker, value: str, 
         ("no", "It is not cheap. It is a very nice pub, family friendly.", False),
     ],
 )
-def test_truth_values_are_said_by_learned_phrases(value: str, text: str, said: bool) -> None:
-    found = value_check(value, text, Checker(FRIENDLY), "familyFriendly")
-    assert found.whole is said
-    assert (found.how == "phrase") is said
+def test_truth_values_are_said_by_learned_phrases(value: str, text: str, expected: bool) -> None:
+    result = value_check(value, text, Checker(FRIENDLY), "familyFriendly")
+    assert result.whole is expected
+    assert (result.how == "phrase") is expected
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "said"),
+    ("value", "text", "expected"),
     [
         ("United_States", "in the U.S.", True),
         ("United_States", "in the USA", True),
@@ -225,10 +225,10 @@ def test_truth_values_are_said_by_learned_phrases(value: str, text: str, said: b
         ("gas", "gasoline", False),
     ],
 )
-def test_other_spellings_by_rule(value: str, text: str, said: bool) -> None:
-    found = value_check(value, text)
-    assert found.whole is said
-    assert (found.how == "rule") is said
+def test_other_spellings_by_rule(value: str, text: str, expected: bool) -> None:
+    result = value_check(value, text)
+    assert result.whole is expected
+    assert (result.how == "rule") is expected
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_numbers_that_lost_their_unit_or_their_record(text: str, not_said: list[
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "said"), [("-", "Its sign is -.", True), ("🎉", "It is 🎉.", True), ("🎉", "It is -.", False)]
+    ("value", "text", "expected"), [("-", "Its sign is -.", True), ("🎉", "It is 🎉.", True), ("🎉", "It is -.", False)]
 )
-def test_a_value_of_signs_alone_is_compared_as_it_stands(value: str, text: str, said: bool) -> None:
-    assert whole(value, text) is said
+def test_a_value_of_signs_alone_is_compared_as_it_stands(value: str, text: str, expected: bool) -> None:
+    assert whole(value, text) is expected

@@ -174,17 +174,17 @@ def test_numbers_units_and_dates(value: str, text: str, expected: bool) -> None:
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7))
-def test_a_number_is_said_by_itself_only(one: int, other: int) -> None:
-    assert whole(f"{one}", f"It has {one:,} of them.")
-    assert whole(f"{one:,}", f"It has {other} of them.") is (one == other)
-    assert not whole(f"{one + 1}", f"It has -{one + 1} of them.")
+def test_a_number_is_said_by_itself_only(first: int, second: int) -> None:
+    assert whole(f"{first}", f"It has {first:,} of them.")
+    assert whole(f"{first:,}", f"It has {second} of them.") is (first == second)
+    assert not whole(f"{first + 1}", f"It has -{first + 1} of them.")
 
 
 @given(st.dates(date(1000, 1, 1)), st.dates(date(1000, 1, 1)))
-def test_a_date_is_said_by_itself_only(one: date, other: date) -> None:
-    for day in (one, other):
+def test_a_date_is_said_by_itself_only(first: date, second: date) -> None:
+    for day in (first, second):
         text = f"Born on {day.day} {day:%B} {day.year}."
-        assert whole(one.isoformat(), text) is (day == one)
+        assert whole(first.isoformat(), text) is (day == first)
 
 
 @pytest.mark.parametrize(
@@ -201,5 +201,5 @@ def test_a_date_is_said_by_itself_only(one: date, other: date) -> None:
     ],
 )
 def test_by_what_and_where_a_number_is_found(value: str, text: str, how: str, where: str | None) -> None:
-    found = value_check(value, text)
-    assert (found.how, found.span and text[slice(*found.span)]) == (how, where)
+    result = value_check(value, text)
+    assert (result.how, result.span and text[slice(*result.span)]) == (how, where)
