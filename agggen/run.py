@@ -1,12 +1,13 @@
-"""The training pipeline: segment, align, train the baseline, train the joint model, save a bundle.
+"""From records to a bundle: segment, align, train the baseline, train the joint model, save.
 
-The command line, the demo and the cluster jobs all use it; it has no dependencies beyond the library's. `prepare` turns
-records into examples, `fit` trains on them in one or several processes, `train` does both. A run has a folder:
+This is the one pipeline behind the command line, the demo and the cluster jobs; it needs nothing but torch and runs on
+any bare machine. `prepare` makes numbers of records, `fit` trains on them, alone or as one worker of several, `train`
+is the whole of it. A run owns a folder:
 
-    checkpoints/{baseline,joint}.safetensors    the trainer's state; a run with the same configuration resumes from it
+    checkpoints/{baseline,joint}.safetensors    the loop's whole state; a run with the same configuration continues
     bundle/                                     the model
 
-A finished run is not trained again.
+The folder of a finished run is not trained again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
-# The settings that determine the shapes of encoder and decoder.
+# What decides the shapes of encoder and decoder.
 _SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")
 
 P = ParamSpec("P")
@@ -375,24 +376,23 @@ def train(
     group: Group | None = None,
     keeper: Keeper | None = None,
 ) -> Bundle:
-    """Trains both stages and writes ``folder/bundle``; resumes an interrupted run with the same configuration.
+    """Trains both stages and writes ``folder/bundle``; continues where an earlier call of the same config was cut off.
 
     Args:
-        config: of the run.
-        train_records: with references.
-        dev_records: likewise.
-        folder: of the run.
+        config: the whole configuration.
+        train_records: with references; dev_records likewise.
+        folder: the run's folder.
         listen: makes the callbacks of a stage.
         sources: fingerprints to store in the bundle.
-        resolved: the configuration as plain data to store in the bundle (None: `config`).
-        group: the workers that make the same call (None: this process only); worker 0 writes the bundle.
-        keeper: of the checkpoints (None: in the run's folder).
+        resolved: the configuration as plain data to store in the bundle (the config itself where None).
+        group: the workers that make the same call (None: this process alone); worker 0 writes the bundle.
+        keeper: where checkpoints are kept (None: in the run's folder).
 
     Raises:
-        TrainingError: the run is already finished; see also `prepare` and `fit`.
+        TrainingError: the run is finished already; see `prepare` and `fit` too.
     """
     if (folder / "bundle").exists():
-        raise TrainingError(f"{folder / 'bundle'} exists: this run is finished; remove {folder} to train again")
+        raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train anew")
     data = prepare(config, train_records, dev_records)
     model, metrics = fit(config, data, keeper or FileKeeper(folder / "checkpoints"), listen, group)
     described = resolved if resolved is not None else json.loads(json.dumps(asdict(config)))

@@ -29,16 +29,10 @@ Row = tuple[int, dict[str, str]]
 
 
 def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: str = ",") -> Iterator[Row | Reject]:
-    """Yields the rows of a CSV file with a header, whose case is ignored. Empty lines are skipped.
-
-    Args:
-        stream: of the file.
-        name: of the file, for messages.
-        needed: required columns.
-        delimiter: between fields.
+    """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
 
     Raises:
-        CorpusError: the stream is empty, not UTF-8, or lacks a column of `needed`.
+        CorpusError: the stream is empty, is not UTF-8, or lacks one of the columns `needed`.
     """
     pending: list[Reject] = []
     first = last = 0

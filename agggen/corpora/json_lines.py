@@ -44,7 +44,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
 
 
 def read_values(stream: BinaryIO, name: str) -> Iterator[tuple[int, Any] | Reject]:
-    """Number and JSON value of each line, read one at a time; blank lines are skipped.
+    """The JSON value of each line and the line's number, one line held at a time; blank lines are skipped.
 
     Raises:
         CorpusError: the stream is empty or not UTF-8.

@@ -176,7 +176,7 @@ def test_an_unknown_key_of_a_preset_names_the_nearest_and_the_line(run: Run, fol
         ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
         ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
         ("corpus.name=runs", "error: the folder runs holds no prepared corpus (runs/train.parquet is missing)"),
-        ("facts.source=corpus", "has a reference without facts; set facts.source=embedded"),
+        ("facts.source=corpus", "has a reference without facts; have them cut (facts.source=embedded)"),
     ],
 )
 def test_a_corpus_that_cannot_be_trained_on_is_exit_code_2(run: Run, trained: Path, setting: str, message: str) -> None:

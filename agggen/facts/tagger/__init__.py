@@ -1,5 +1,5 @@
-"""A small semantic role tagger for the verbs of a sentence.
+"""A small semantic role tagger of our own: who did what to whom, for each verb of a sentence.
 
-Two LSTM layers over words, affixes and shapes, trained on PropBank EWT (CC BY-SA 4.0) by `agggen srl train`. The
-included weights are in ``agggen/facts/tagger_model``; `agggen.facts.embedded` is a frame source with them.
+Two layers of LSTM over words, affixes and shapes, trained on PropBank EWT (CC BY-SA 4.0) by `agggen srl train`. The
+shipped weights lie in ``agggen/facts/tagger_model``; `agggen.facts.embedded` makes a frame source of them.
 """

@@ -1,6 +1,6 @@
-"""Word features: lower-cased form, affixes and shape, so that unknown words have features, too.
+"""Words as numbers: a word is its lower-cased form, its edges and its shape, so that unknown names have features too.
 
-Each feature has a table of values from the training text; number 0 is an unknown value.
+Everything is a table that training text fills; number 0 of each table is "not known".
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import Any
 
 TABLES = ("word", "prefix", "suffix2", "suffix3", "shape")
 _LEAST = {"word": 2, "prefix": 3, "suffix2": 3, "suffix3": 3, "shape": 3}
-"""Minimum count of a value in the training text."""
+"""How often training text must show a value for it to be known."""
 _DIGITS = re.compile(r"\d+")
 _ADDRESS = re.compile(r".@|@.|://|www\.|\w\.(?:com|net|org|edu|gov)(?!\w)", re.IGNORECASE)
 
 
 def values(word: str) -> tuple[str, ...]:
-    """A word's value in each table of ``TABLES``."""
+    """A word's value in each of ``TABLES``."""
     low = _DIGITS.sub("0", unicodedata.normalize("NFC", word).lower())
     return low, low[:3], low[-2:], low[-3:], shape(word)
 
 
 def shape(word: str) -> str:
-    """Sequences of capitals, small letters and digits as X, x and 0, other characters unchanged: "Xx-X0"; at most 6."""
-    kinds: list[str] = []
+    """Runs of capitals, small letters and digits as X, x and 0, everything else as it is: "Xx-X0"; at most 6 long."""
+    found: list[str] = []
     for character in word[:24]:
         kind = "0" if character.isdigit() else character
         if character.isalpha():
             kind = "x" if character.islower() else "X"
-        if not kinds or kinds[-1] != kind:
-            kinds.append(kind)
-    return "".join(kinds[:6])
+        if not found or found[-1] != kind:
+            found.append(kind)
+    return "".join(found[:6])
 
 
 def is_address(word: str) -> bool:
-    """Whether a word looks like an e-mail or web address; the tables exclude these for privacy."""
+    """Whether a word looks like a mail or web address; someone's address is kept in no table."""
     return _ADDRESS.search(word) is not None
 
 
 class Features:
-    """The tables from values to numbers."""
+    """The tables: value to number, and how often the training text holds each word."""
 
     def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
         self.tables = {name: tuple(tables[name]) for name in TABLES}
@@ -51,7 +51,7 @@ class Features:
 
     @classmethod
     def count(cls, sentences: Iterable[Sequence[str]]) -> tuple[Features, list[int]]:
-        """Tables for the words of `sentences`, and the count of each known word by its number; [0] is 0."""
+        """Tables for the words of `sentences`, and how often each known word (by number) occurs; [0] is 0."""
         counts = {name: Counter[str]() for name in TABLES}
         for words in sentences:
             for word in words:
@@ -67,18 +67,18 @@ class Features:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The size of each table, including the unknown value."""
+        """How many numbers each table gives, "not known" among them."""
         return tuple(len(table) + 1 for table in self.tables.values())
 
     def numbers(self, word: str) -> tuple[int, ...]:
         """The word's number in each table."""
-        numbers = self._cache.get(word)
-        if numbers is None:
+        found = self._cache.get(word)
+        if found is None:
             pairs = zip(self._numbers, values(word), strict=True)
-            numbers = tuple(table.get(value, 0) for table, value in pairs)
+            found = tuple(numbers.get(value, 0) for numbers, value in pairs)
             if len(self._cache) < 200_000:
-                self._cache[word] = numbers
-        return numbers
+                self._cache[word] = found
+        return found
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(table) for name, table in self.tables.items()}

@@ -1,8 +1,10 @@
-"""A trained tagger, and its folder on disk.
+"""A tagger that is ready to use, and its folder on disk.
 
-tagger.json            format, sizes, roles, tables of word features, training settings, scores
-weights.safetensors    the parameters, as 16-bit floats
-manifest.json          SHA-256 of both; modified files are rejected
+    tagger.json            format, sizes, roles, tables of word features, how it was trained, scores
+    weights.safetensors    the parameters, as 16-bit floats
+    manifest.json          SHA-256 of both
+
+A file that differs from the manifest is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from agggen.tensors import save_tensors
 FORMAT = 1
 FILES = ("tagger.json", "weights.safetensors")
 BATCH_WORDS = 2048
-"""Words per batch, including padding."""
+"""Words of a batch, padding counted."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,15 @@ class RoleTagger:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Role, ...]]:
-        """The frames of each sentence of words, in the order of their predicates."""
+        """The frames of each sentence, given as its words, in the order of their predicates."""
         lengths = [len(words) for words in sentences]
-        tagged: list[tuple[Role, ...]] = [()] * len(sentences)
+        found: list[tuple[Role, ...]] = [()] * len(sentences)
         filled = [index for index, length in enumerate(lengths) if length]
         for group in groups([lengths[index] for index in filled], BATCH_WORDS):
             chosen = [filled[position] for position in group]
             for index, roles in zip(chosen, self._tag_batch([sentences[index] for index in chosen]), strict=True):
-                tagged[index] = roles
-        return tagged
+                found[index] = roles
+        return found
 
     @torch.inference_mode()
     def _tag_batch(self, sentences: Sequence[Sequence[str]]) -> list[tuple[Role, ...]]:
@@ -56,24 +58,24 @@ class RoleTagger:
         read = self.model.eval().read(words.features, words.lengths)
         inside = torch.arange(words.features.shape[1]) < words.lengths.unsqueeze(1)
         sentence, predicate = torch.nonzero((read.predicates > 0) & inside, as_tuple=True)
-        frames: list[list[Role]] = [[] for _ in sentences]
+        found: list[list[Role]] = [[] for _ in sentences]
         if len(sentence):
             scores = self.model.roles(read.states, words.lengths, sentence, predicate)
             lengths = words.lengths[sentence]
             names = tags_of(self.role_names)
             paths = best_frames(scores.numpy(), predicate.numpy(), lengths.numpy(), self.role_names)
             for row, place, path in zip(sentence.tolist(), predicate.tolist(), paths, strict=True):
-                frames[row].append(Role(place, tuple(names[number] for number in path)))
-        return [tuple(roles) for roles in frames]
+                found[row].append(Role(place, tuple(names[number] for number in path)))
+        return [tuple(roles) for roles in found]
 
 
 def save_tagger(path: Path | str, tagger: RoleTagger) -> str:
-    """Writes the tagger's files to the folder `path`, which is created if necessary; returns its fingerprint."""
+    """Writes the tagger's files into the folder `path` (made if need be; other files there stay); its fingerprint."""
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().half().contiguous() for name, value in tagger.model.state_dict().items()}
     save_tensors(path / "weights.safetensors", weights)
-    (path / "weights.safetensors").chmod(0o644)  # safetensors makes it readable by its owner only
+    (path / "weights.safetensors").chmod(0o644)  # safetensors lets nobody else read it
     described = {
         "format": FORMAT,
         "model": asdict(tagger.model.config),
@@ -88,28 +90,28 @@ def save_tagger(path: Path | str, tagger: RoleTagger) -> str:
 
 
 def tagger_fingerprint(path: Path | str) -> str:
-    """SHA-256 of the manifest, after verification of all files; identifies the tagger's content.
+    """SHA-256 of the manifest, after the check that all files are as it says: it names the tagger's exact content.
 
     Raises:
-        BundleError: a file is missing or modified.
+        BundleError: a file is missing or was changed.
     """
     path = Path(path)
     manifest = _read_json(path / "manifest.json")
     if not isinstance(manifest, dict):
-        raise BundleError(f"{path / 'manifest.json'} must be an object of file names and hashes")
+        raise BundleError(f"{path / 'manifest.json'} must hold an object of file names and hashes")
     for name in FILES:
         if not (path / name).is_file():
             raise BundleError(f"the role tagger {path} is incomplete: {name} is missing")
         if manifest.get(name) != _sha256(path / name):
-            raise BundleError(f"{path / name} is not what manifest.json says: one of them was modified; it is rejected")
+            raise BundleError(f"{path / name} is not what manifest.json says: one of them was changed; it is refused")
     return _sha256(path / "manifest.json")
 
 
 def load_tagger(path: Path | str) -> RoleTagger:
-    """Loads a tagger's folder after verification.
+    """Reads a tagger's folder after checking its hashes.
 
     Raises:
-        BundleError: a file is missing, modified, inconsistent with the others, or of another format.
+        BundleError: a file is missing, was changed, does not fit the others, or is of another format.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
