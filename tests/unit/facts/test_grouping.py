@@ -246,12 +246,12 @@ def test_the_example_of_the_paper() -> None:
         "[ARG0: William Anders] , [R-ARG0: who] [V: retired] [ARGM-TMP: on September 1st , 1969] , was a crew member on"
         " Apollo 8 .",
     ]
-    first = sentence(facts.replace(" | ", " "), *frames)
-    assert marked(first, "paper") == marked(first, "full") == facts
-    (root,) = build_tree(first, "paper")
-    assert root.predicate == first.words.words.index("was")
+    one = sentence(facts.replace(" | ", " "), *frames)
+    assert marked(one, "paper") == marked(one, "full") == facts
+    (root,) = build_tree(one, "paper")
+    assert root.predicate == one.words.words.index("was")
     ((child,),) = root.children.values()
-    assert child.predicate == first.words.words.index("retired")
+    assert child.predicate == one.words.words.index("retired")
 
 
 def test_an_unknown_level_is_refused() -> None:
@@ -284,38 +284,38 @@ def any_sentences(draw: st.DrawFn) -> Sentence:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(one=any_sentences())
-def test_facts_of_any_frames_concatenate_to_the_text(level: Level, first: Sentence) -> None:
-    text = " ".join(first.words.words)
-    starts = fact_starts(first, level)
-    assert starts[:1] == ([0] if first.words.words else [])
+@given(sentence=any_sentences())
+def test_facts_of_any_frames_concatenate_to_the_text(level: Level, sentence: Sentence) -> None:
+    text = " ".join(sentence.words.words)
+    starts = fact_starts(sentence, level)
+    assert starts[:1] == ([0] if sentence.words.words else [])
     assert starts == sorted(set(starts))
-    assert all(start < len(first.words.words) for start in starts)
-    facts = cut(text, [first.words.spans[start][0] for start in starts])
+    assert all(start < len(sentence.words.words) for start in starts)
+    facts = cut(text, [sentence.words.spans[start][0] for start in starts])
     assert "".join(facts) == text
     assert len(facts) == len(starts)
 
 
-@given(one=any_sentences())
-def test_facts_of_any_frames_say_something(first: Sentence) -> None:
-    words = first.words.words
-    starts = fact_starts(first)
+@given(sentence=any_sentences())
+def test_facts_of_any_frames_say_something(sentence: Sentence) -> None:
+    words = sentence.words.words
+    starts = fact_starts(sentence)
     if any(word.isalnum() for word in words):
         for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
             assert any(word.isalnum() for word in words[start:end])
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(one=any_sentences(), order=st.randoms(use_true_random=False))
-def test_the_order_of_frames_does_not_matter(level: Level, first: Sentence, order: random.Random) -> None:
-    frames = list(first.frames)
+@given(sentence=any_sentences(), order=st.randoms(use_true_random=False))
+def test_the_order_of_frames_does_not_matter(level: Level, sentence: Sentence, order: random.Random) -> None:
+    frames = list(sentence.frames)
     order.shuffle(frames)
-    assert fact_starts(Sentence(first.words, tuple(frames)), level) == fact_starts(first, level)
+    assert fact_starts(Sentence(sentence.words, tuple(frames)), level) == fact_starts(sentence, level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(one=any_sentences())
-def test_any_tree_nests(level: Level, first: Sentence) -> None:
+@given(sentence=any_sentences())
+def test_any_tree_nests(level: Level, sentence: Sentence) -> None:
     def check(nodes: list[Node], start: int, end: int) -> None:
         for node in nodes:
             assert start <= node.start <= node.predicate < node.end <= end
@@ -329,4 +329,4 @@ def test_any_tree_nests(level: Level, first: Sentence) -> None:
                 check(children, phrase.start, phrase.end)
             start = node.end
 
-    check(build_tree(first, level), 0, len(first.words.words))
+    check(build_tree(sentence, level), 0, len(sentence.words.words))
