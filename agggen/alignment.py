@@ -1,12 +1,12 @@
-"""The rule-based aligner: which fact of a text says which triple, and what that forbids the joint model to consider.
+"""The rule-based aligner of triples to facts, and the pruning of states that follows from it.
 
-``align`` is the aligner RB of the paper (AggGen, ACL 2021, section "Study of Alignment"): a triple belongs to the fact
-with the greatest token overlap with its predicate and object. ``hard_constraints`` turns overlaps into the pruning of
-section 3.3, in the paper's form or in the stricter one that the released system ran with.
+``align`` is the aligner RB of the paper (AggGen, ACL 2021, section "Study of Alignment"): a triple is aligned to the
+fact with the largest token overlap with its predicate and object. ``hard_constraints`` derives the pruning of section
+3.3, in the form of the paper or the stricter one of the released system.
 
-Tokens are compared in a normal form (``words``): accents folded, lower case, ``camelCase`` and ``snake_case`` split,
-numbers without thousands marks or trailing zeros, dates by year, month name and day, words cut to a stem of five
-letters (created/creator, publisher/published), and words that carry no content left out.
+Tokens are compared in a normal form (``words``): without accents and case, ``camelCase`` and ``snake_case`` split,
+numbers without thousands separators and trailing zeros, dates as year, month name and day, words truncated to a stem of
+five letters (created/creator, publisher/published), without function words.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _normal(word: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def words(text: str) -> tuple[str, ...]:
-    """The words of `text` in the normal form that overlaps are counted in, in text order, repeated words kept.
+    """The words of `text` in normal form, in text order, with repetitions.
 
     ``words("leaderName")`` and ``words("the leader's names")`` are both ``("leade", "name")``.
     """
@@ -95,37 +95,38 @@ def words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def triple_words(predicate: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The distinct words of a predicate, and those that its object adds; "yes" and "no" add none."""
+    """The distinct words of a predicate, and the further ones of its object; none for "yes" and "no"."""
     name = tuple(dict.fromkeys(words(predicate)))
-    said = () if value.strip().lower() in ("yes", "no") else words(value)
-    return name, tuple(word for word in dict.fromkeys(said) if word not in name)
+    value_words = () if value.strip().lower() in ("yes", "no") else words(value)
+    return name, tuple(word for word in dict.fromkeys(value_words) if word not in name)
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How much of each triple each fact says; J triples in the record's order, T facts in the text's order."""
+    """The alignment of J triples, in the record's order, to T facts, in text order."""
 
     overlap: tuple[tuple[float, ...], ...]
-    """(J, T): the share of the triple's predicate and object words that the fact holds, 0..1."""
+    """(J, T): the fraction of the triple's predicate and object words that the fact contains, in [0, 1]."""
     fact_of: tuple[int | None, ...]
-    """(J,): the fact that says the triple, counted from 0; None where nothing decides."""
+    """(J,): the index of the fact that expresses the triple; None if no fact shares a word with it."""
 
 
 def align(
     record: Record, facts: Sequence[str], rule: Literal["normal", "surface"] = "normal", complete: bool = True
 ) -> Alignment:
-    """Aligns every triple of `record` to the fact with the greatest overlap with its predicate and object.
+    """Aligns each triple of `record` to the fact with the largest overlap with its predicate and object.
 
     Args:
-        facts: the pieces of one text of the record, in text order.
-        rule: "normal" compares ``words``; predicate and object weigh the same, however many words they have; of
-            equally good facts the one that names more of the subject wins, then the first. "surface" is the rule that
-            the paper's numbers come from: lower-cased words between blanks, each counts one, the first of ties wins.
-        complete: give a triple of which no fact holds a word to the first fact that no other triple has, else to the
-            one that names most of the subject (as the paper does, whose aligner leaves out nothing). False leaves None.
+        record: J triples.
+        facts: the T segments of one text, in text order.
+        rule: "normal" compares ``words`` and weighs predicate and object equally; ties are resolved by the overlap with
+            the subject, then by the first fact. "surface" is the rule behind the paper's numbers: lower-cased words
+            between spaces, all with equal weight; the first fact of ties.
+        complete: whether a triple without overlap is aligned nevertheless, as in the paper: to the first fact without
+            triples, or else to the one with the largest overlap with the subject.
 
     Raises:
-        AggGenError: no facts, or an unknown rule.
+        AggGenError: there are no facts, or `rule` is unknown.
     """
     if not facts:
         raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
@@ -133,61 +134,61 @@ def align(
         return _align_surface(record, facts, complete)
     if rule != "normal":
         raise AggGenError(f"unknown alignment rule {rule!r}; use 'normal' or 'surface'")
-    held = [frozenset(words(fact)) for fact in facts]
+    fact_words = [frozenset(words(fact)) for fact in facts]
     overlap: list[tuple[float, ...]] = []
     fact_of: list[int | None] = []
     for triple in record.triples:
         name, value = triple_words(triple.predicate, triple.object)
-        named, valued = _shares(name, held), _shares(value, held)
-        both = [a + b for a, b in zip(named, valued, strict=True)]
-        overlap.append(_shares(name + value, held))
-        best = max(both)
-        ties = [fact for fact, share in enumerate(both) if share == best] if best else []
+        predicate_shares, object_shares = _shares(name, fact_words), _shares(value, fact_words)
+        scores = [a + b for a, b in zip(predicate_shares, object_shares, strict=True)]
+        overlap.append(_shares(name + value, fact_words))
+        best = max(scores)
+        ties = [fact for fact, share in enumerate(scores) if share == best] if best else []
         if len(ties) > 1:
-            subject = _shares(words(triple.subject), held)
-            ties.sort(key=lambda fact: -subject[fact])  # a stable sort: the first stays first
+            subject = _shares(words(triple.subject), fact_words)
+            ties.sort(key=lambda fact: -subject[fact])  # stable: the first fact wins ties
         fact_of.append(ties[0] if ties else None)
     if complete and None in fact_of:
-        _complete(record, held, fact_of)
+        _complete(record, fact_words, fact_of)
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
 def _align_surface(record: Record, facts: Sequence[str], complete: bool) -> Alignment:
-    held = [frozenset(fact.lower().split()) for fact in facts]
+    fact_words = [frozenset(fact.lower().split()) for fact in facts]
     overlap = [
-        _shares(tuple(set(f"{name} {triple.object}".lower().split())), held)
+        _shares(tuple(set(f"{name} {triple.object}".lower().split())), fact_words)
         for name, triple in zip(record.predicates, record.triples, strict=True)
     ]
     fact_of = [row.index(max(row)) if complete or max(row) else None for row in overlap]
     return Alignment(tuple(overlap), tuple(fact_of))
 
 
-def _shares(tokens: Sequence[str], held: Sequence[frozenset[str]]) -> tuple[float, ...]:
-    """(T,): the share of `tokens` that each fact holds; 0 where there are no tokens."""
-    return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in held)
+def _shares(tokens: Sequence[str], fact_words: Sequence[frozenset[str]]) -> tuple[float, ...]:
+    """(T,): the fraction of `tokens` that each fact contains; 0 if there are no tokens."""
+    return tuple(sum(token in fact for token in tokens) / max(1, len(tokens)) for fact in fact_words)
 
 
-def _complete(record: Record, held: Sequence[frozenset[str]], fact_of: list[int | None]) -> None:
+def _complete(record: Record, fact_words: Sequence[frozenset[str]], fact_of: list[int | None]) -> None:
     for index, fact in enumerate(fact_of):
         if fact is None:
-            free = [number for number in range(len(held)) if number not in fact_of]
-            subject = _shares(words(record.triples[index].subject), held)
+            free = [number for number in range(len(fact_words)) if number not in fact_of]
+            subject = _shares(words(record.triples[index].subject), fact_words)
             fact_of[index] = free[0] if free else subject.index(max(subject))
 
 
 @dataclass(frozen=True, slots=True)
 class HardAlignment:
-    """What the states of each fact must and must not contain (triples by index, facts by position).
+    """Constraints on the states of each fact (triples by index, facts by position).
 
-    A state of fact t is allowed when it contains all of ``required[t]``, none of ``forbidden[t]`` and at most
-    `max_size` triples. At least one state is allowed for every fact.
+    A state of fact t is allowed if it contains all of ``required[t]``, none of ``forbidden[t]`` and at most `max_size`
+    triples. At least one state is allowed for every fact.
     """
 
     required: tuple[frozenset[int], ...]
     forbidden: tuple[frozenset[int], ...]
     max_size: int
     fact_of: tuple[int | None, ...]
-    """(J,): the fact a triple is hard-aligned to, None where the evidence does not do."""
+    """(J,): the fact to which a triple is hard-aligned, None if the evidence is insufficient."""
 
 
 def hard_constraints(
@@ -199,27 +200,34 @@ def hard_constraints(
 ) -> HardAlignment:
     """Prunes the states of each fact by hard alignment.
 
-    "paper" (section 3.3): a triple is required in its best fact if that fact holds at least `threshold` of its
+    "paper" (section 3.3): a triple is required in its best fact if that fact contains at least `threshold` of its
     words. Nothing is forbidden.
 
-    "release" (what the released system did): each fact votes for at most two triples, the one with most predicate
-    words in it (if it is the only such one) and the one with most object words in it (if they are at least
-    `threshold` of the object's). A triple that just one fact voted for is required there and forbidden elsewhere.
-    States have at most 1 triple if the record has no more triples than facts, 2 if it has one more, else `max_size`.
+    "release" (the released system): each fact votes for at most two triples, the one with the most predicate words in
+    it (unless tied) and the one with the most object words in it (if these are at least `threshold` of the object's). A
+    triple with votes of exactly one fact is required there and forbidden elsewhere. States have at most 1 triple if the
+    record has no more triples than facts, 2 if it has one more, else `max_size`.
 
-    Never is a fact pruned to nothing: a fact for which every triple is forbidden gets them all back; where more
-    triples are required in one fact than the cap allows, the cap is raised up to `max_size`, and above that only
-    the best covered ones stay required (the others stay allowed).
+    Each fact keeps at least one state: if all triples are forbidden in a fact, none is; if more triples are required
+    than the limit allows, the limit is raised up to `max_size`, and beyond that only the triples with the largest
+    overlap stay required (the others are allowed).
+
+    Args:
+        record: J triples.
+        facts: the T segments of one text, in text order.
+        mode: as above.
+        threshold: fraction of words, in (0, 1].
+        max_size: the largest number of triples in a state.
 
     Raises:
-        AggGenError: no facts, an unknown mode, `max_size` below 1 or `threshold` outside 0..1.
+        AggGenError: there are no facts, `mode` is unknown, `max_size` is below 1 or `threshold` outside (0, 1].
     """
     if not facts:
         raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
     if max_size < 1:
-        raise AggGenError(f"max_size is {max_size}; a state holds at least one triple")
+        raise AggGenError(f"max_size is {max_size}; it must be at least 1")
     if not 0 < threshold <= 1:
-        raise AggGenError(f"threshold is {threshold}; it is a share of a triple's words, above 0 and at most 1")
+        raise AggGenError(f"threshold is {threshold}; it must be above 0 and at most 1")
     alignment = align(record, facts, complete=False)
     if mode == "paper":
         cap = max_size
@@ -237,27 +245,27 @@ def hard_constraints(
     required: list[frozenset[int]] = []
     forbidden: list[frozenset[int]] = []
     for fact in range(len(facts)):
-        own = [index for index, aligned in enumerate(fact_of) if aligned == fact]
-        best_covered = sorted(own, key=lambda index: (-alignment.overlap[index][fact], index))
+        aligned_triples = [index for index, aligned in enumerate(fact_of) if aligned == fact]
+        best_covered = sorted(aligned_triples, key=lambda index: (-alignment.overlap[index][fact], index))
         required.append(frozenset(best_covered[:max_size]))
-        others = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
-        forbidden.append(others if mode == "release" and len(others) < len(fact_of) else frozenset())
+        elsewhere = frozenset(i for i, aligned in enumerate(fact_of) if aligned is not None and aligned != fact)
+        forbidden.append(elsewhere if mode == "release" and len(elsewhere) < len(fact_of) else frozenset())
     return HardAlignment(tuple(required), tuple(forbidden), max(cap, *map(len, required)), fact_of)
 
 
 def _votes(record: Record, facts: Sequence[str], threshold: float) -> tuple[int | None, ...]:
-    """(J,): the one fact that voted for the triple by its predicate's or its object's words, else None."""
+    """(J,): the only fact that voted for the triple, by predicate or object words; None if none or several did."""
     parts = [triple_words(triple.predicate, triple.object) for triple in record.triples]
-    won: list[set[int]] = [set() for _ in parts]
+    votes: list[set[int]] = [set() for _ in parts]
     for fact, text in enumerate(facts):
-        held = frozenset(words(text))
-        named = [sum(word in held for word in name) for name, _ in parts]
-        if max(named) and named.count(max(named)) == 1:
-            won[named.index(max(named))].add(fact)
-        valued = [sum(word in held for word in value) for _, value in parts]
-        valued = [
-            count if count >= threshold * len(value) else 0 for count, (_, value) in zip(valued, parts, strict=True)
+        fact_words = frozenset(words(text))
+        predicate_counts = [sum(word in fact_words for word in name) for name, _ in parts]
+        if max(predicate_counts) and predicate_counts.count(max(predicate_counts)) == 1:
+            votes[predicate_counts.index(max(predicate_counts))].add(fact)
+        counts = [sum(word in fact_words for word in value) for _, value in parts]
+        object_counts = [
+            count if count >= threshold * len(value) else 0 for count, (_, value) in zip(counts, parts, strict=True)
         ]
-        if max(valued):
-            won[valued.index(max(valued))].add(fact)
-    return tuple(next(iter(votes)) if len(votes) == 1 else None for votes in won)
+        if max(object_counts):
+            votes[object_counts.index(max(object_counts))].add(fact)
+    return tuple(next(iter(voters)) if len(voters) == 1 else None for voters in votes)

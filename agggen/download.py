@@ -1,7 +1,7 @@
-"""Downloads a file over HTTP: to ``PATH.part`` first, checked by its sha256, resumed where a connection was cut.
+"""Downloads files over HTTP: to ``PATH.part`` first, with SHA-256 verification and resumption.
 
-A file under its final name is always whole. What a cut connection left of a pinned file is continued by an HTTP range
-request, also by a later run; of a file without a sha256 every attempt starts anew.
+A file under its final name is always complete. Interrupted downloads of a file with a known SHA-256 are resumed by HTTP
+range requests, also in a later run; without one, each attempt starts from the beginning.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from urllib.request import Request, urlopen
 from agggen.errors import AggGenError
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with (name, bytes there, bytes in all or None if not known) as a download goes on."""
+"""Called during a download with (name, received bytes, total bytes or None if unknown)."""
 
 _CHUNK = 1 << 16
 
 
 class DownloadError(AggGenError):
-    """A file cannot be had from its address, or is not the one that was pinned."""
+    """A file cannot be downloaded, or its SHA-256 is wrong."""
 
 
 def download(
@@ -43,17 +43,19 @@ def download(
     """Downloads `url` to `target`.
 
     Args:
-        sha256: what the file must have; None takes whatever is there.
+        url: an HTTP address.
+        target: the local path.
+        sha256: the expected digest; None accepts any file.
         name: of the file, for messages and progress; by default that of `target`.
-        advice: what else to do without network, for the message.
-        size: of the pinned file in bytes, so that the download of a longer one stops early.
-        attempts: requests for the file; each continues where the one before was cut.
-        timeout: seconds without a byte after which a connection counts as cut.
+        advice: an alternative without network, for the message.
+        size: the expected size in bytes, to stop the download of a longer file early.
+        progress: called during the download.
+        attempts: number of requests; each resumes the interrupted one before.
+        timeout: seconds without data after which a connection counts as interrupted.
         pause: seconds before the second attempt; doubled for each further one.
 
     Raises:
-        DownloadError: the server refuses, the network fails in all attempts, or the file has another sha256 (it is
-            deleted).
+        DownloadError: the server refuses, all attempts fail, or the SHA-256 differs (the file is deleted).
         OSError: `target` cannot be written.
     """
     name = name or target.name
@@ -61,7 +63,7 @@ def download(
     target.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, attempts + 1):
         if sha256 is None:
-            part.unlink(missing_ok=True)  # it may be of another state of the file
+            part.unlink(missing_ok=True)  # it may belong to another version of the file
         try:
             _transfer(url, part, name, size, progress or (lambda *_: None), timeout)
             break
@@ -69,21 +71,21 @@ def download(
             if error.code == 416 and part.exists() and attempt < attempts:
                 part.unlink()  # longer than the server's file
             elif attempt == attempts or (error.code < 500 and error.code != 429):
-                message = f"{without_secrets(url)} answers {error.code} {error.reason}; {name} was not fetched"
+                message = f"{without_secrets(url)} responded {error.code} {error.reason}; {name} was not downloaded"
                 raise DownloadError(message) from error
         except _Interrupted as interrupted:
             if attempt == attempts:
                 raise DownloadError(
                     f"cannot download {name} from {without_secrets(url)} ({interrupted}); check the network and run "
-                    f"again: what has arrived is kept{advice and f'. {advice}'}"
+                    f"again: received data is kept{advice and f'. {advice}'}"
                 ) from interrupted
         time.sleep(pause * 2 ** (attempt - 1))
-    if sha256 is not None and (found := file_sha256(part)) != sha256:
+    if sha256 is not None and (digest := file_sha256(part)) != sha256:
         length = part.stat().st_size
         part.unlink()
         raise DownloadError(
-            f"{name} from {without_secrets(url)} is not the pinned file ({length:,} bytes with sha256 {found[:12]}..., "
-            f"expected {sha256[:12]}...); it was deleted"
+            f"{name} from {without_secrets(url)} is not the expected file ({length:,} bytes with sha256 "
+            f"{digest[:12]}..., expected {sha256[:12]}...); it was deleted"
         )
     part.replace(target)
 
@@ -101,11 +103,11 @@ def without_secrets(url: str) -> str:
 
 
 class _Interrupted(Exception):
-    """The network failed or ended the transfer; another attempt may succeed."""
+    """The transfer was interrupted; another attempt may succeed."""
 
 
 def _transfer(url: str, part: Path, name: str, size: int | None, progress: Progress, timeout: float) -> None:
-    """Appends to `part` what it lacks."""
+    """Appends the missing bytes to `part`."""
     done = part.stat().st_size if part.exists() else 0
     if done == size:
         return
@@ -121,12 +123,12 @@ def _transfer(url: str, part: Path, name: str, size: int | None, progress: Progr
         if response.status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
             if response.status == 206:
                 part.unlink()
-                raise _Interrupted("the server answers another range than was asked for")
+                raise _Interrupted("the server sent a different range than requested")
             done = 0
         length = response.headers.get("Content-Length", "")
         total = done + int(length) if length.isdigit() else None
         with part.open("ab" if done else "wb") as stream:
-            # One byte more than pinned is enough to see that the file is another one.
+            # One byte beyond the expected size suffices to detect another file.
             while size is None or done <= size:
                 try:
                     chunk = response.read(_CHUNK if size is None else min(_CHUNK, size + 1 - done))

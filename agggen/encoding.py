@@ -1,4 +1,4 @@
-"""Records and texts as the model's numbers: a vocabulary, a predicate table, and the hard alignment of METHOD 4."""
+"""Encodes records and texts as examples: vocabulary, predicate table, and the hard alignment of METHOD 4."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Constraints = Literal["release", "paper", "none"]
 UNKNOWN_PREDICATE = "[unknown]"
-_TEXTS_AT_ONCE = 4096  # that a segmenter is given, and cuts again in halves when it fails on one of them
+_TEXTS_PER_CALL = 4096  # of a segmenter; when it fails, the texts are bisected
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Turns records into examples. Predicate id 0 stands for every predicate that the table lacks."""
+    """Turns records into examples. Predicate id 0 is used for all predicates that are not in the table."""
 
     vocabulary: Vocabulary
     predicates: tuple[str, ...]  # unique names as in Record.predicates; the first is UNKNOWN_PREDICATE
@@ -35,26 +35,26 @@ class Encoder:
         if not self.predicates or self.predicates[0] != UNKNOWN_PREDICATE:
             raise BundleError(f"a predicate table must begin with {UNKNOWN_PREDICATE}")
         if len(set(self.predicates)) != len(self.predicates):
-            raise BundleError("the predicate table lists a predicate twice")
+            raise BundleError("the predicate table contains a predicate twice")
         object.__setattr__(self, "_index", {name: index for index, name in enumerate(self.predicates)})
 
     @staticmethod
     def predicate_table(records: Iterable[Record]) -> tuple[str, ...]:
-        """All predicates of a corpus in alphabetical order, behind the unknown one."""
+        """The unknown predicate, then all predicates of a corpus in alphabetical order."""
         return (UNKNOWN_PREDICATE, *sorted({name for record in records for name in record.predicates}))
 
     def source(self, record: Record) -> tuple[Example, list[str]]:
-        """The record without a text, and its words that the vocabulary lacks (ids from ``len(vocabulary)`` on)."""
+        """The record without a text, and its out-of-vocabulary words (ids from ``len(vocabulary)`` on)."""
         encoded = self.vocabulary.encode_source(record)
         return self._source(record, encoded), encoded.extras
 
     def predicate_ids(self, record: Record) -> tuple[int, ...]:
-        """The places of the record's predicates in the predicate table; a third ``isPartOf`` has that of the first."""
+        """The ids of the record's predicates; a further ``isPartOf`` has the id of the first if its own is unknown."""
         triples = zip(record.predicates, record.triples, strict=True)
         return tuple(self._index.get(name, self._index.get(triple.predicate, 0)) for name, triple in triples)
 
     def unknown(self, record: Record) -> tuple[str, ...]:
-        """The record's predicates that training never saw."""
+        """The record's predicates that are not in the table."""
         return tuple(name for name, id_ in zip(record.predicates, self.predicate_ids(record), strict=True) if not id_)
 
     def _source(self, record: Record, encoded: EncodedSource) -> Example:
@@ -62,18 +62,19 @@ class Encoder:
         return Example(record.id, ids, triple, role, self.predicate_ids(record))
 
     def example(self, record: Record, facts: Sequence[str], constraints: Constraints = "none") -> Example:
-        """The record with a text given as facts that concatenate to it; facts in which no word starts are left out.
+        """The record with a text.
+
+        Args:
+            record: of the text.
+            facts: the segments of the text, which concatenate to it; those in which no word starts are dropped.
+            constraints: how the hard alignment prunes states.
 
         Raises:
-            RecordError: the text holds no words.
+            RecordError: the text contains no words.
         """
-        spans, position = [], 0
-        for fact in facts:
-            spans.append((position, position + len(fact)))
-            position += len(fact)
         encoded = self.vocabulary.encode_source(record)
         try:
-            target = self.vocabulary.encode_target("".join(facts), spans, encoded)
+            target = self.vocabulary.encode_target(facts, encoded)
         except RecordError as error:
             raise RecordError(f"record {record.id!r}: {error}") from error
         ids: list[list[int]] = [[] for _ in target.kept]
@@ -96,17 +97,18 @@ def segmented(
     rejects: list[Reject] | None = None,
     corpus: str = "",
 ) -> list[Record]:
-    """The records with facts in every reference: the corpus's own (segmenter None), or the segmenter's.
+    """The records with facts in every reference, from the segmenter or (segmenter None) from the corpus.
 
     Args:
-        records: of the corpus or split that is named `corpus`.
-        segmenter: cuts the texts.
-        rejects: gets the references that the segmenter cannot cut, which are left out; where it is None, they are an
-            error. A record is left out with its last reference.
+        records: of a corpus or split.
+        segmenter: of the texts.
+        rejects: list to which references are added that cannot be segmented; they are dropped, and records without any
+            other reference with them. If None, they raise an error.
+        corpus: name of the corpus or split, for `rejects`.
 
     Raises:
-        RecordError: no segmenter is given and a reference has no facts.
-        AggGenError: the segmenter's own, where `rejects` is None.
+        RecordError: there is no segmenter and a reference has no facts.
+        AggGenError: the segmenter's error, if `rejects` is None.
     """
     if segmenter is None:
         for record in records:
@@ -121,18 +123,18 @@ def segmented(
         facts, errors = dict(zip(texts, segmenter.segment(texts), strict=True)), dict[str, str]()
     else:
         facts, errors = {}, {}
-        different = list(dict.fromkeys(texts))
-        for start in range(0, len(different), _TEXTS_AT_ONCE):
-            some_facts, some_errors = segment_each(segmenter, different[start : start + _TEXTS_AT_ONCE])
-            facts |= some_facts
-            errors |= some_errors
+        distinct = list(dict.fromkeys(texts))
+        for start in range(0, len(distinct), _TEXTS_PER_CALL):
+            block_facts, block_errors = segment_each(segmenter, distinct[start : start + _TEXTS_PER_CALL])
+            facts |= block_facts
+            errors |= block_errors
     result: list[Record] = []
     for record in records:
         references = []
         for number, reference in enumerate(record.references, start=1):
             if reference.text in facts:
-                cut = tuple(map(Fact, facts[reference.text]))
-                references.append(Reference(reference.text, cut, reference.plan))
+                reference_facts = tuple(map(Fact, facts[reference.text]))
+                references.append(Reference(reference.text, reference_facts, reference.plan))
             elif rejects is not None:
                 reason = f"reference {number}: {errors[reference.text]}"
                 rejects.append(Reject(corpus, None, record.id, reason))
@@ -153,16 +155,17 @@ def training_examples(
     rejects: list[Reject] | None = None,
     corpus: str = "",
 ) -> Iterator[Example]:
-    """One example a reference; a text whose facts are not known is a single fact.
+    """One example per reference; a text without known facts is a single fact.
 
     Args:
-        records: of the corpus or split that is named `corpus`.
-        encoder: makes the examples.
+        records: of a corpus or split.
+        encoder: of the examples.
         constraints: how the hard alignment prunes states.
-        rejects: gets the references that hold no words; where it is None, they are an error.
+        rejects: list to which references without words are added; if None, they raise an error.
+        corpus: name of the corpus or split, for `rejects`.
 
     Raises:
-        RecordError: a text holds no words, where `rejects` is None.
+        RecordError: a text contains no words, and `rejects` is None.
     """
     for record in records:
         for reference in record.references:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from agggen.errors import PlanError, RecordError
 
 NO_SUBJECT = ""
-"""The subject of triples that are about nothing named: ``["", "eatType", "pub"]``."""
+"""The subject of triples without one: ``["", "eatType", "pub"]``."""
 
 State = tuple[str, ...]
 """An ordered group of distinct predicates that are verbalised in one fact."""
@@ -31,20 +31,20 @@ _PLAN_TOKEN = re.compile(r'[\[\]]|(?P<quoted>"(?:[^"\\]|\\.)*"?)|[^\s\[\]"]+')
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
-def _clean(value: object, what: str) -> str:
-    """`value` as a stripped, non-empty string without control characters, or a RecordError that names `what`."""
+def _clean(value: object, name: str) -> str:
+    """`value` as a stripped, non-empty string without control characters; `name` is for the error message."""
     if not isinstance(value, str):
-        raise RecordError(f"{what} must be a string, not {type(value).__name__} ({value!r:.60})")
+        raise RecordError(f"{name} must be a string, not {type(value).__name__} ({value!r:.60})")
     if match := _CONTROL.search(value):
-        raise RecordError(f"{what} holds the control character {match.group()!r} at position {match.start()}")
+        raise RecordError(f"{name} contains the control character {match.group()!r} at position {match.start()}")
     if not value.strip():
-        raise RecordError(f"{what} is empty")
+        raise RecordError(f"{name} is empty")
     return value.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact of the input: subject, predicate, object; only the subject may be empty (`NO_SUBJECT`)."""
+    """Subject, predicate and object; only the subject may be empty (`NO_SUBJECT`)."""
 
     subject: str
     predicate: str
@@ -52,16 +52,16 @@ class Triple:
 
     def __post_init__(self) -> None:
         if self.subject != NO_SUBJECT:
-            object.__setattr__(self, "subject", _clean(self.subject, 'the triple\'s subject ("" where there is none)'))
+            object.__setattr__(self, "subject", _clean(self.subject, 'the triple\'s subject ("" for none)'))
         for name in ("predicate", "object"):
             object.__setattr__(self, name, _clean(getattr(self, name), f"the triple's {name}"))
 
     @classmethod
     def of(cls, parts: Any) -> Triple:
-        """Reads ``[subject, predicate, object]`` or a mapping with these keys; ``""`` is no subject, null an error.
+        """Reads ``[subject, predicate, object]`` or a mapping with these keys; without a subject, it is ``""``.
 
         Raises:
-            RecordError: not three parts, a part that is no string, or an empty predicate or object.
+            RecordError: there are not three parts, a part is not a string, or predicate or object is empty.
         """
         if isinstance(parts, Mapping):
             missing = [key for key in ("subject", "predicate", "object") if key not in parts]
@@ -94,7 +94,7 @@ class Plan:
                 raise PlanError(f"group {number} of the plan is empty")
             for predicate in state:
                 if predicate in seen:
-                    raise PlanError(f"the plan names {predicate!r} twice; every predicate belongs to exactly one group")
+                    raise PlanError(f"the plan has {predicate!r} twice; every predicate belongs to exactly one group")
                 seen.add(predicate)
 
     @classmethod
@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """All predicates in the order in which the plan says them."""
+        """All predicates in the plan's order."""
         return tuple(predicate for state in self.states for predicate in state)
 
     def __str__(self) -> str:
@@ -119,11 +119,12 @@ class Plan:
 
 
 def parse_groups(text: str, empty: bool = False, repeats: bool = False) -> tuple[State, ...]:
-    """Reads the groups of a plan in its text form; a predicate with blanks, brackets or quotes is a JSON string.
+    """Reads the groups of a plan in its text form; a predicate with spaces, brackets or quotes is a JSON string.
 
     Args:
-        empty: a group may hold no predicate.
-        repeats: a predicate may be in several groups.
+        text: ``[a] [b c]``.
+        empty: whether groups may be empty.
+        repeats: whether a predicate may be in several groups.
 
     Raises:
         PlanError: names the column (counted from 1) at which the text stops being a plan.
@@ -171,9 +172,9 @@ def _quote(predicate: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A contiguous piece of a reference text; `predicates` are the triples it verbalises, None where not known.
+    """A segment of a reference text; `predicates` are the triples that it verbalises, None if unknown.
 
-    An empty `predicates` means that the fact is known to verbalise none of the record's triples.
+    Empty `predicates` mean that the fact is known to verbalise none of the record's triples.
     """
 
     text: str
@@ -182,10 +183,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A text for a record, with its facts and its plan where they are known.
+    """A text for a record, with its facts and plan if known.
 
-    The facts' texts concatenate to `text` byte for byte. The plan is the human order and grouping of the triples; it
-    may be known without facts (WebNLG 1.6: sentence splits).
+    The facts' texts concatenate exactly to `text`. The plan is the human order and grouping of the triples; it may be
+    known without facts (WebNLG 1.6: sentence splits).
     """
 
     text: str
@@ -208,7 +209,7 @@ class Record:
     references: tuple[Reference, ...] = ()
     category: str | None = None
     predicates: tuple[str, ...] = field(init=False)
-    """One unique name a triple, in the order of the triples (``isPartOf``, ``isPartOf_2``)."""
+    """One unique name per triple, in the order of the triples (``isPartOf``, ``isPartOf_2``)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", _clean(self.id, "the record's id"))
@@ -224,13 +225,13 @@ class Record:
 
     @classmethod
     def of(cls, data: object, default_id: str | None = None) -> Record:
-        """Reads ``{"id", "triples": [[s, p, o], ...], "references": [...], "category"}``; other keys are refused.
+        """Reads ``{"id", "triples": [[s, p, o], ...], "references": [...], "category"}``; other keys are errors.
 
-        A reference is a string, or ``{"text", "facts": [...], "plan": "[a] [b c]"}`` where a fact is a string or
+        A reference is a string or ``{"text", "facts": [...], "plan": "[a] [b c]"}``; a fact is a string or
         ``{"text", "predicates"}``.
 
         Raises:
-            RecordError: says which part is wrong and what it should be.
+            RecordError: a part is missing, unknown or of the wrong form; names it.
         """
         if not isinstance(data, Mapping):
             raise RecordError(f"a record must be an object with id and triples, not {type(data).__name__}")
@@ -256,7 +257,7 @@ class Record:
             ) from error
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form that :meth:`of` reads; parts that are not known are left out."""
+        """The JSON form, inverse of :meth:`of`; unknown parts are omitted."""
         data: dict[str, Any] = {"id": self.id, "triples": [[t.subject, t.predicate, t.object] for t in self.triples]}
         if self.references:
             data["references"] = [_reference_as_json(reference) for reference in self.references]
@@ -269,7 +270,7 @@ def _reference(item: object) -> Reference:
     if isinstance(item, str):
         return Reference(item)
     if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-        raise RecordError("a reference must be a text or an object with 'text'")
+        raise RecordError("a reference must be a string or an object with 'text'")
     facts = item.get("facts")
     plan = item.get("plan")
     if plan is not None and not isinstance(plan, str):
@@ -285,19 +286,19 @@ def _fact(item: object) -> Fact:
     if isinstance(item, str):
         return Fact(item)
     if not isinstance(item, Mapping) or not isinstance(item.get("text"), str):
-        raise RecordError("a fact must be a text or an object with 'text' and 'predicates'")
+        raise RecordError("a fact must be a string or an object with 'text' and 'predicates'")
     predicates = item.get("predicates")
     if predicates is not None and not all(isinstance(name, str) for name in _list(predicates, "predicates")):
         raise RecordError("the predicates of a fact must be strings")
     return Fact(item["text"], None if predicates is None else tuple(predicates))
 
 
-def _list(value: object, what: str) -> Sequence[Any]:
-    """`value` if it is a list (empty for None); a string would otherwise be read as a list of its characters."""
+def _list(value: object, name: str) -> Sequence[Any]:
+    """`value` if it is a list, empty for None; strings are rejected, since they are sequences, too."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise RecordError(f"'{what}' must be a list, not {type(value).__name__}")
+        raise RecordError(f"'{name}' must be a list, not {type(value).__name__}")
     return value
 
 
@@ -316,12 +317,12 @@ def _reference_as_json(reference: Reference) -> str | dict[str, Any]:
 
 
 def unique_predicates(predicates: Iterable[str]) -> tuple[str, ...]:
-    """Names that are all different: the second ``isPartOf`` becomes ``isPartOf_2``, and so on."""
+    """Makes names unique: the second ``isPartOf`` becomes ``isPartOf_2``, and so on."""
     names: list[str] = []
-    given = list(predicates)
-    for predicate in given:
+    originals = list(predicates)
+    for predicate in originals:
         name, count = predicate, 1
-        while name in names or (count > 1 and name in given):
+        while name in names or (count > 1 and name in originals):
             count += 1
             name = f"{predicate}_{count}"
         names.append(name)

@@ -53,13 +53,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """Which records to train on."""
+    """The training corpus and its splits."""
 
     name: str = "elements"
     train: str = "train"
     dev: str = "dev"
     test: str = "test"
-    limit: int = 0  # use only so many training records (0: all), for trials
+    limit: int = 0  # number of training records to use (0: all)
 
     def __post_init__(self) -> None:
         if self.limit < 0:
@@ -68,30 +68,30 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FactsConfig(FrameSettings):
-    """How texts are cut into facts, and which states the hard alignment rules out (METHOD 3a, 4)."""
+    """How texts are segmented into facts, and which states the hard alignment excludes (METHOD 3a, 4)."""
 
-    source: FactSource = "embedded"  # corpus: the facts that its references carry
+    source: FactSource = "embedded"  # corpus: the facts of its references
     constraints: Constraints = "release"
 
     def __post_init__(self) -> None:
-        _ = self.segmenter, self.for_new_texts  # refuses a source that lacks what it needs, and secrets in an address
+        _ = self.segmenter, self.for_new_texts  # validates the source's settings
 
     @property
     def segmenter(self) -> SegmenterConfig | None:
-        """What cuts the training texts; None where the corpus has their facts."""
+        """The segmenter of the training texts; None if the corpus has facts."""
         return None if self.source == "corpus" else self.with_source(self.source)
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """What cuts the texts that the trained model is given."""
+        """The segmenter of texts that are passed to the trained model."""
         return self.with_source(FOR_NEW_TEXTS[self.source])
 
 
 @dataclass(frozen=True)
 class TextConfig:
-    """The words that the model knows; others reach its texts by being copied from the record."""
+    """The vocabulary; other words can only be copied from the record."""
 
-    min_count: int = 2  # times that a word must occur in training
+    min_count: int = 2  # occurrences in training that a word needs
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class TrainingConfig:
     seed: int = 1
     device: str = "auto"
     precision: Literal["float32", "bfloat16"] = "float32"
-    threads: int = 0  # torch threads on CPU (0: torch's own choice)
-    start: str | None = None  # a bundle whose words, predicates and weights training begins with; null: none
+    threads: int = 0  # torch threads on CPU (0: torch's default)
+    start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: none
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 
@@ -113,7 +113,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that decides a run's result."""
+    """The complete configuration of a training run."""
 
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     facts: FactsConfig = field(default_factory=FactsConfig)
@@ -126,7 +126,7 @@ class RunConfig:
 def _with_threads(
     function: Callable[Concatenate[RunConfig, P], T],
 ) -> Callable[Concatenate[RunConfig, P], T]:
-    """While `function` runs, torch uses the threads that its configuration names; afterwards as many as before."""
+    """Sets torch's number of threads from the configuration while `function` runs."""
 
     @wraps(function)
     def with_threads(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -141,10 +141,10 @@ def _with_threads(
 
 
 def device_of(config: TrainingConfig) -> torch.device:
-    """The device that `config` asks for; auto is a GPU if there is one.
+    """The configured device; auto is a GPU if there is one.
 
     Raises:
-        ConfigError: the device does not exist here.
+        ConfigError: the device is not available.
     """
     name = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     try:
@@ -155,15 +155,15 @@ def device_of(config: TrainingConfig) -> torch.device:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Examples for training, and what turned records into them."""
+    """Training and development examples, with the encoder that made them."""
 
     encoder: Encoder
     train: list[Example]
     dev: list[Example]
-    segmenter: str  # the fingerprint of what cut the texts, or corpus
-    rejects: dict[str, list[Reject]] = field(default_factory=dict)  # references that were left out, by CORPUS/SPLIT
-    lexicon: Lexicon = field(default_factory=Lexicon)  # what the training texts teach of wordings
-    start: dict[str, Tensor] = field(default_factory=dict)  # weights to begin with, by name; the rest begins at random
+    segmenter: str  # the segmenter's fingerprint, or "corpus"
+    rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
+    lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
+    start: dict[str, Tensor] = field(default_factory=dict)  # initial weights by name; the others are random
 
 
 @_with_threads
@@ -174,24 +174,25 @@ def prepare(
     max_reject_share: float = 0.05,
     start: Bundle | None = None,
 ) -> Prepared:
-    """Segments, builds vocabulary and predicate table from the training records, aligns and encodes.
+    """Segments the texts, builds vocabulary and predicate table from the training records, aligns and encodes.
 
-    References that cannot be cut into facts, that hold no words, or whose record has more triples than can be planned
-    are left out and listed. Vocabulary and predicate table are those of ``training.start`` where it is set; its
-    transitions are taken too, unless the configuration wants other ones.
+    References that cannot be segmented, that contain no words, or whose record has too many triples to be planned are
+    rejected and listed. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle;
+    the weights of its transitions only if the configuration has the same transition model.
 
     Args:
-        config: the whole configuration.
-        train: with references; dev likewise.
-        max_reject_share: of a split's references that may be left out.
-        start: the bundle at ``training.start``, where it was loaded already.
+        config: of the run.
+        train: training records; those without references are skipped.
+        dev: development records, likewise.
+        max_reject_share: the fraction of a split's references that may be rejected.
+        start: the bundle at ``training.start``, if it is already loaded.
 
     Raises:
-        ConfigError: ``training.start`` has other sizes than ``model`` asks for, or other words than ``text``.
+        ConfigError: ``training.start`` has other sizes than ``model``, or another vocabulary setting than ``text``.
         BundleError: there is no bundle at ``training.start``.
-        CorpusError: more than `max_reject_share` of a split's references are left out.
-        TrainingError: no training or development record has a reference text, or all are left out.
-        RecordError: a record has no facts where the corpus should give them.
+        CorpusError: more than `max_reject_share` of a split's references are rejected.
+        TrainingError: no training or no development record has a reference text, or all are rejected.
+        RecordError: ``facts.source`` is corpus and a reference has no facts.
     """
     start = start or (load_bundle(config.training.start) if config.training.start else None)
     weights = _weights_of(start, config) if start else {}
@@ -205,8 +206,8 @@ def prepare(
     splits = [f"{config.corpus.name}/{split}" for split in (config.corpus.train, config.corpus.dev)]
     rejects: list[list[Reject]] = [[], []]
     train, dev = (
-        _cut(records, cut, split, some, max_reject_share)
-        for records, split, some in zip((train, dev), splits, rejects, strict=True)
+        _cut(records, cut, split, split_rejects, max_reject_share)
+        for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True)
     )
     if start:
         encoder = replace(start.encoder, max_group_size=config.model.max_group_size)
@@ -214,37 +215,39 @@ def prepare(
         vocabulary = Vocabulary.build(train, config.text.min_count)
         encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_group_size)
     examples: list[list[Example]] = []
-    for records, split, some in zip((train, dev), splits, rejects, strict=True):
-        examples.append(list(training_examples(records, encoder, config.facts.constraints, some, split)))
-        _check_share(len(examples[-1]), some, split, max_reject_share)
-    listed: dict[str, list[Reject]] = {}
-    for split, some in zip(splits, rejects, strict=True):
-        if some:
-            listed.setdefault(split, []).extend(some)
+    for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True):
+        examples.append(list(training_examples(records, encoder, config.facts.constraints, split_rejects, split)))
+        _check_share(len(examples[-1]), split_rejects, split, max_reject_share)
+    rejects_by_split: dict[str, list[Reject]] = {}
+    for split, split_rejects in zip(splits, rejects, strict=True):
+        if split_rejects:
+            rejects_by_split.setdefault(split, []).extend(split_rejects)
     return Prepared(
         encoder,
         examples[0],
         examples[1],
         cut.fingerprint if cut else "corpus",
-        listed,
+        rejects_by_split,
         learn(train),
         weights,
     )
 
 
 def _weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
-    """The weights of `start` that a model of `config` can begin with."""
-    wanted, there = asdict(config.model), asdict(start.model.config)
-    differing = [f"model.{name}" for name in _SHARED_SIZES if wanted[name] != there[name]]
+    """The weights of `start` with which a model of `config` can be initialised."""
+    requested, existing = asdict(config.model), asdict(start.model.config)
+    differing = [f"model.{name}" for name in _SHARED_SIZES if requested[name] != existing[name]]
     text = start.config.get("text")
     if isinstance(text, Mapping):
         differing += [f"text.{name}" for name, value in asdict(config.text).items() if text.get(name, value) != value]
     if differing:
         raise ConfigError(
             f"training.start {config.training.start} was trained with another {', '.join(differing)}; "
-            "what begins with its weights needs the same"
+            "set the same values to start from its weights"
         )
-    keeps_transitions = all(wanted[name] == there[name] for name in ("predicate_dim", "max_group_size", "transition"))
+    keeps_transitions = all(
+        requested[name] == existing[name] for name in ("predicate_dim", "max_group_size", "transition")
+    )
     return {
         name: tensor
         for name, tensor in start.model.state_dict().items()
@@ -255,8 +258,8 @@ def _weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
 def _cut(
     records: Sequence[Record], cut: FactSegmenter | None, split: str, rejects: list[Reject], limit: float
 ) -> list[Record]:
-    """The records that can be planned, with facts."""
-    small: list[Record] = []
+    """The records that are small enough to be planned, with facts in all references."""
+    plannable: list[Record] = []
     for record in records:
         try:
             check_size(record)
@@ -264,10 +267,10 @@ def _cut(
             reason = str(error).removeprefix(f"record {record.id!r} has ")
             rejects += [Reject(split, None, record.id, f"has {reason}") for _ in record.references]
         else:
-            small.append(record)
-    found = segmented(small, cut, rejects, split)
-    _check_share(sum(len(record.references) for record in found), rejects, split, limit)
-    return found
+            plannable.append(record)
+    with_facts = segmented(plannable, cut, rejects, split)
+    _check_share(sum(len(record.references) for record in with_facts), rejects, split, limit)
+    return with_facts
 
 
 def _check_share(texts: int, rejects: list[Reject], split: str, limit: float) -> None:
@@ -286,20 +289,21 @@ def fit(
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = 120.0,
 ) -> tuple[JointModel, dict[str, float]]:
-    """Trains both stages, from the checkpoints that `keeper` has of them, and returns the model with its dev losses.
+    """Trains both stages, resuming from `keeper`'s checkpoints; returns the model and its dev losses.
 
-    Every worker of `group` calls it with the same configuration, data and checkpoints, and gets the same model.
+    All workers of `group` must call it with the same configuration, data and checkpoints; they get the same model.
 
     Args:
-        config: the whole configuration.
+        config: of the run.
         data: from `prepare`.
-        keeper: keeps a checkpoint every `checkpoint_seconds`, after each epoch, and when training stops.
-        listen: makes the callbacks of a stage, of this worker.
-        group: the workers that divide each batch (None: this process alone).
-        stop: asked before each update.
+        keeper: saves a checkpoint every `checkpoint_seconds`, after each epoch, and when training stops.
+        listen: makes this worker's callbacks for a stage.
+        group: the workers that share each batch (None: this process only).
+        stop: called before each update; training stops if it returns True.
+        checkpoint_seconds: between checkpoints.
 
     Raises:
-        StoppedError: `stop` or a callback asked for it; the same call continues there.
+        StoppedError: training was stopped; the same call resumes it.
         TrainingError: see `Trainer.run` and `load_checkpoint`.
     """
     group = group or Alone()
@@ -333,7 +337,7 @@ def fit(
         if not progress.done:
             if group.rank == 0:
                 keeper.save(trainer)
-            raise StoppedError(f"{stage} was stopped after update {progress.step}; the same call continues there")
+            raise StoppedError(f"{stage} was stopped after update {progress.step}; the same call resumes there")
         metrics |= {f"{stage}.dev_loss": progress.best_dev_loss, f"{stage}.updates": float(progress.step)}
     return model, metrics
 
@@ -346,15 +350,15 @@ def bundle_of(
     sources: Mapping[str, str],
     resolved: Mapping[str, Any],
 ) -> Bundle:
-    """The bundle of a trained model; `sources` are fingerprints, `resolved` is the configuration as plain data."""
-    own = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
+    """The bundle of a trained model. `sources` are fingerprints, `resolved` is the configuration as plain data."""
+    own_sources = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
     return Bundle(
         model.cpu(),
         data.encoder,
         config.inference,
         dict(resolved),
         metrics,
-        {**sources, **own},
+        {**sources, **own_sources},
         config.facts.source,
         config.facts.for_new_texts,
         data.lexicon,

@@ -1,5 +1,5 @@
-"""Corpora: one reader a source behind one catalogue, prepared as Parquet.
+"""Corpora: readers for each format, a catalogue, downloads and the prepared Parquet form.
 
-`catalogue` names the corpora and prepares them, `fetch` downloads them, `prepared` is the Parquet form; `e2e`,
-`webnlg`, `json_lines`, `delimited` and `segmented` each read one format; `rejects` holds what could not be read.
+`catalogue` lists, loads and prepares the corpora, `fetch` downloads them, `prepared` is the Parquet form; `e2e`,
+`webnlg`, `json_lines`, `delimited` and `segmented` each read one format; `rejects` represents invalid records.
 """

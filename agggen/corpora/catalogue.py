@@ -1,6 +1,6 @@
-"""The corpora that agggen knows: what they are, where their files lie, how they are read and prepared.
+"""The catalogue of corpora: descriptions, files, readers, and preparation as Parquet.
 
-Files lie below the data home (``AGGGEN_DATA_HOME``, else ``~/.cache/agggen/data``), one folder a corpus.
+Files are below the data home (``AGGGEN_DATA_HOME``, by default ``~/.cache/agggen/data``), one folder per corpus.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Items = Iterator[Record | Reject]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus of the catalogue; `folder` is below the data home, None for a corpus that is part of agggen."""
+    """A corpus of the catalogue; `folder` is below the data home, None for a corpus that is included in agggen."""
 
     name: str
     title: str
     licence: str
     citation: str
     files: Mapping[str, str]
-    """The file or folder that a split is read from, below `folder`."""
+    """The file or folder of each split, below `folder`."""
     read: Callable[[Path, str], Items]
     folder: str | None
     copied_from: str = ""
-    """The folder that users copy themselves, where no licence allows more; empty for a corpus that is fetched."""
+    """The source that users must copy themselves for lack of a licence; empty for a corpus that can be downloaded."""
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class SplitCounts:
-    """What one prepared split holds; `without_facts` counts references left without facts, where facts were asked."""
+    """Counts of one prepared split; `without_facts` counts references without released facts, if requested."""
 
     records: int
     references: int
@@ -53,7 +53,7 @@ class SplitCounts:
 
 @dataclass(frozen=True, slots=True)
 class PrepareReport:
-    """What `prepare` wrote: ``OUT/{split}.parquet``, ``OUT/rejects.jsonl``, ``OUT/corpus.json``."""
+    """The result of `prepare`, which writes ``OUT/{split}.parquet``, ``OUT/rejects.jsonl`` and ``OUT/corpus.json``."""
 
     corpus: str
     out: Path
@@ -81,7 +81,7 @@ def _e2e_cleaned(path: Path, split: str) -> Items:
 def _webnlg(path: Path, split: str) -> Items:
     from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
 
-    # "test" is seen + unseen: an entry has the same id in both.
+    # "test" is seen + unseen; an entry has the same id in each of them.
     part = {"test-seen": True, "test-unseen": False}.get(split)
     for item in read_webnlg(path, split.split("-")[0]):
         if isinstance(item, Reject) or part is None or part == (item.category in SEEN_CATEGORIES):
@@ -91,7 +91,7 @@ def _webnlg(path: Path, split: str) -> Items:
 def _webnlg_plans(path: Path, split: str) -> Items:
     from agggen.corpora.annotated import read_annotated
 
-    home = path.parents[2]  # the entry's folder is three deep
+    home = path.parents[2]  # `folder` of this corpus has three levels
     return read_annotated(path, load("webnlg", "test-seen", home))
 
 
@@ -162,10 +162,10 @@ def list_corpora() -> tuple[Corpus, ...]:
 
 
 def get_corpus(name: str) -> Corpus:
-    """The corpus called `name`.
+    """The corpus with this name.
 
     Raises:
-        CorpusError: there is none; names the nearest.
+        CorpusError: there is none; names the most similar one.
     """
     names = [corpus.name for corpus in _CORPORA]
     if name in names:
@@ -176,18 +176,18 @@ def get_corpus(name: str) -> Corpus:
     )
 
 
-def data_home(given: Path | str | None = None) -> Path:
-    """The folder of the corpora: `given`, else ``AGGGEN_DATA_HOME``, else ``~/.cache/agggen/data``."""
-    chosen = given or os.environ.get("AGGGEN_DATA_HOME") or Path("~/.cache/agggen/data")
+def data_home(folder: Path | str | None = None) -> Path:
+    """The folder of the corpora: `folder`, or ``AGGGEN_DATA_HOME``, or ``~/.cache/agggen/data``."""
+    chosen = folder or os.environ.get("AGGGEN_DATA_HOME") or Path("~/.cache/agggen/data")
     return Path(chosen).expanduser()
 
 
 def load(name: str, split: str, home: Path | str | None = None) -> Items:
-    """The records of a split, with rejects in between.
+    """The records and rejects of a split, in file order.
 
     Raises:
-        CorpusError: no such corpus or split, or its files are not there (says how to get them); further ones while
-            iterating, as the reader says.
+        CorpusError: the corpus or split is unknown, or its files are missing (says how to get them); during iteration,
+            a file is invalid.
     """
     corpus = get_corpus(name)
     if split not in corpus.files:
@@ -198,8 +198,8 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
     if not path.exists():
         get = f"copy {corpus.copied_from} there" if corpus.copied_from else f"run `agggen corpora fetch {name}`"
         raise CorpusError(
-            f"{name} {split} is not there: {path} is missing; {get}, or set "
-            "AGGGEN_DATA_HOME to the folder that holds it"
+            f"{name} {split} is not available: {path} is missing; {get}, or set "
+            "AGGGEN_DATA_HOME to the folder that contains it"
         )
     return corpus.read(path, split)
 
@@ -212,14 +212,18 @@ def prepare(
     facts: str | None = None,
     max_reject_share: float = 1.0,
 ) -> PrepareReport:
-    """Reads the splits of a corpus (all by default) and writes them as Parquet, with rejects and counts beside them.
+    """Reads a corpus and writes it as Parquet, with its rejects and counts.
 
     Args:
-        facts: ``release`` attaches the segmentation published with the AggGen paper where the release has one.
-        max_reject_share: more rejects than this share (0..1) of a split are an error.
+        name: of the corpus.
+        out: the output folder.
+        splits: by default all.
+        home: the data home.
+        facts: ``release`` attaches the segmentation published with the AggGen paper to the splits that have one.
+        max_reject_share: the fraction of a split's records that may be rejected, in [0, 1].
 
     Raises:
-        CorpusError: as `load`; too many rejects; or no released facts for any of the splits.
+        CorpusError: as `load`; too many records are rejected; or none of the splits has released facts.
     """
     from agggen.corpora.prepared import fingerprint, write_records
     from agggen.corpora.segmented import attach_release_facts, has_release_facts, release_facts
@@ -227,7 +231,7 @@ def prepare(
     corpus = get_corpus(name)
     chosen = tuple(splits or corpus.splits)
     if facts not in (None, "release"):
-        raise CorpusError(f"no facts {facts!r}; there is 'release'")
+        raise CorpusError(f"unknown facts {facts!r}; use 'release'")
     if facts and not any(has_release_facts(name, split) for split in chosen):
         raise CorpusError(f"the release has no facts for {name} {', '.join(chosen)}")
     out = Path(out)

@@ -1,8 +1,8 @@
-"""CSV: rows as dictionaries with their line numbers, and the user's own records with one triple a row.
+"""CSV files: rows with their line numbers, and users' records with one triple per row.
 
-A user's file has the columns ``subject``, ``predicate``, ``object``; ``id`` groups rows into records (without it all
-rows of one subject form a record), ``text`` holds reference texts, ``category`` the record's category. An empty subject
-is none, and then an id is needed::
+A user's file has the columns ``subject``, ``predicate`` and ``object``; optional are ``id``, which groups rows into
+records (by default, rows with the same subject), ``text`` for reference texts, and ``category``. An empty subject means
+that there is none; then an id is required::
 
     id,subject,predicate,object,text
     1,Aromi,eatType,restaurant,Aromi is an English restaurant.
@@ -22,10 +22,10 @@ from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Reference, Triple
 
 NEEDED = ("subject", "predicate", "object")
-"""Columns that a user's file must have."""
+"""The required columns of a user's file."""
 
 Row = tuple[int, dict[str, str]]
-"""The number of a row's first line, and its fields by column name."""
+"""The number of a row's first line, and its fields by column."""
 
 
 def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: str = ",") -> Iterator[Row | Reject]:
@@ -54,7 +54,7 @@ def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: s
         try:
             row = next(reader, None)
         except csv.Error as error:
-            # An unclosed quote swallows lines up to the csv module's field limit (131,072 characters), so say which.
+            # An unclosed quote consumes lines up to the csv module's field limit (131,072 characters).
             where = f" (lines {first} to {last})" if last > first else ""
             pending.append(Reject(name, first, None, f"not valid CSV: {error}{where}"))
             row = []
@@ -76,32 +76,33 @@ def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: s
         else:
             yield first, dict(zip(header, row, strict=True))
     if header is None:
-        raise CorpusError(f"{name} holds no header; its first line must name {', '.join(needed)}")
+        raise CorpusError(f"{name} has no header; its first line must name {', '.join(needed)}")
 
 
 def identifier_of(row: Mapping[str, str]) -> str:
-    """The id of the record that a row belongs to: its own, or its subject where the file has no ids; may be empty."""
+    """The id of a row's record: its id, or its subject if the file has no ids; may be empty."""
     return (row["id"] if "id" in row else row["subject"]).strip()
 
 
 @dataclass(slots=True)
 class RowGroup:
-    """The rows of one record, taken in one after the other."""
+    """Accumulates the rows of one record."""
 
     identifier: str
     line: int = 0
-    """Of the first good row."""
+    """Of the first valid row."""
     triples: list[Triple] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     category: str | None = None
     plan: str | None = None
     bad: bool = False
-    """Whether a row was refused."""
+    """Whether a row is invalid."""
 
     def take(self, line: int, row: Mapping[str, str]) -> None:
-        """
+        """Adds a row.
+
         Raises:
-            RecordError: the row holds no triple, or has no id.
+            RecordError: the row has no valid triple or no id.
         """
         try:
             if not self.identifier:
@@ -111,7 +112,7 @@ class RowGroup:
             self.bad = True
             raise
         self.line = self.line or line
-        if triple not in self.triples:  # a row may repeat the triple to bring a further text
+        if triple not in self.triples:  # a row may repeat a triple to add a text
             self.triples.append(triple)
         if (text := row.get("text", "").strip()) and text not in self.texts:
             self.texts.append(text)
@@ -119,10 +120,10 @@ class RowGroup:
         self.plan = self.plan or row.get("plan", "").strip() or None
 
     def record(self) -> Record:
-        """The record of all rows; one bad row refuses it: a record must not silently lose a triple.
+        """The record of all rows. An invalid row invalidates the record, which would otherwise lack a triple.
 
         Raises:
-            AggGenError: there is none.
+            AggGenError: a row or the record is invalid.
         """
         if self.bad:
             raise RecordError("another row of this record was rejected")
@@ -131,9 +132,9 @@ class RowGroup:
 
 
 def read_csv(source: Source, name: str | None = None, delimiter: str = ",") -> Iterator[Record | Reject]:
-    """Reads the user's own records; rows of one record need not be contiguous, records come in order of appearance.
+    """Reads users' records. Rows of a record need not be contiguous; records are in the order of their first rows.
 
-    One bad row rejects its whole record.
+    A record with an invalid row is rejected.
 
     Raises:
         CorpusError: the file is missing, empty, not UTF-8, or lacks subject, predicate or object.

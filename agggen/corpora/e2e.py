@@ -1,12 +1,12 @@
-"""E2E NLG, original (Novikova et al. 2017) and cleaned (Dusek et al. 2019): meaning representations to records.
+"""Reads the E2E NLG corpus, original (Novikova et al. 2017) and cleaned (Dušek et al. 2019).
 
 ``name[The Vaults], eatType[pub], customer rating[5 out of 5]`` becomes triples with the name as subject:
-(The Vaults, eatType, pub), (The Vaults, customerRating, 5 out of 5). All texts of one meaning representation are the
-references of one record. In the cleaned set a slot may be missing or hold several values:
+(The Vaults, eatType, pub), (The Vaults, customerRating, 5 out of 5). The texts of a meaning representation are the
+references of one record. In the cleaned set a slot may be missing or have several values:
 
 - several values of a slot become several triples (eatType, eatType_2);
 - a second name becomes a triple (first name, name, second name);
-- a name alone becomes (name, name, name), so that its text is not lost (2 rows of the cleaned dev set);
+- a name without other slots becomes (name, name, name), to keep its text (2 rows of the cleaned dev set);
 - without a name the triples have no subject: ("", eatType, pub) (43 rows of train, 7 of dev, 3 of test).
 """
 
@@ -25,9 +25,9 @@ _SLOT = re.compile(r"\s*([^\[\],]+)\[([^\[\]]*)\]\s*(?:,|$)")
 
 
 def read_e2e(source: Source, split: str, corpus: str = "e2e", name: str | None = None) -> Iterator[Record | Reject]:
-    """Reads a csv with the columns mr and ref (others are ignored); rows of one MR need not be contiguous.
+    """Reads a CSV file with the columns mr and ref; others are ignored. Rows of one MR need not be contiguous.
 
-    Records come in order of first appearance, with ids ``e2e-train-00001``; references in file order.
+    Records are in the order of their first rows, with ids ``e2e-train-00001``, references in file order.
 
     Raises:
         CorpusError: the file is missing, empty, not UTF-8, or lacks mr or ref.
@@ -55,7 +55,7 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
     """The triples of one meaning representation.
 
     Raises:
-        RecordError: malformed (names the column), or a slot without a value.
+        RecordError: it is malformed (names the column), or a slot has no value.
     """
     slots: list[tuple[str, str]] = []
     position = 0
@@ -79,6 +79,6 @@ def parse_meaning(meaning: str) -> tuple[Triple, ...]:
 
 
 def _predicate(attribute: str) -> str:
-    """``customer rating`` as ``customerRating``, like the other slots of the corpus."""
-    first, *rest = attribute.split()
-    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+    """``customer rating`` in the form of the other slots: ``customerRating``."""
+    first, *others = attribute.split()
+    return first + "".join(word[:1].upper() + word[1:] for word in others)

@@ -1,19 +1,18 @@
-"""The embedded corpus `elements`: facts about the chemical elements, and texts with gold facts and plans.
+"""The included corpus `elements`: triples about the chemical elements, and texts with gold facts and plans.
 
-A record is a subset of one to seven facts of one element, with three references. Each reference carries its gold facts
-(which concatenate to the text), the predicates that each fact says, and the plan. The splits hold different elements.
+A record has one to seven triples of one element and three references. Each reference has gold facts with their
+predicates, and a plan. The splits have disjoint elements.
 
     split  elements  records  references  triples/record  facts/reference
     train        94     1128        3384            4.11             3.10
     dev          12       72         216            4.29             3.28
     test         12       72         216            4.54             3.27
 
-Two references of a record often differ in plan. In records of two triples and more their groupings agree to an NMI of
-.90 on average (.91 in dev), and to .93 (test) to .95 (dev) with the closer of the other two: what a planner measured
-against people can hope for.
+The plans of a record's references often differ. In records of at least two triples, their mean NMI is .90 (.91 in dev),
+and with the more similar of the other two .93 (test) to .95 (dev): an upper bound for planners.
 
-``elements.jsonl.gz`` beside this file holds all splits, one record a line. Facts and texts are ours: the facts were
-written from general knowledge, the texts by a random grammar, and the corpus drives the demo and the learning tests.
+``elements.jsonl.gz`` in this folder has all splits, one record per line. The triples were written from general
+knowledge, the texts by a random grammar. The demo and the learning tests use this corpus.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Downloads the files of a corpus: pinned URLs, each file checked by its sha256 (`agggen.download`).
+"""Downloads the files of a corpus from fixed URLs and verifies their SHA-256 (`agggen.download`).
 
 ``manifests/NAME.tsv`` lists path, bytes, sha256 and url.
 """
@@ -27,7 +27,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class FetchReport:
-    """Where the files are, how many were downloaded, and how many were there before."""
+    """The folder of the files, and the numbers of downloaded and of already present ones."""
 
     folder: Path
     downloaded: int
@@ -35,7 +35,7 @@ class FetchReport:
 
 
 def read_manifest(name: str) -> tuple[RemoteFile, ...]:
-    """The files of a corpus of the catalogue; none for one that is part of agggen or that users copy themselves."""
+    """The files of a corpus; none if it is included in agggen or must be copied by users."""
     corpus = get_corpus(name)
     if corpus.folder is None or corpus.copied_from:
         return ()
@@ -45,17 +45,17 @@ def read_manifest(name: str) -> tuple[RemoteFile, ...]:
 
 
 def fetch(name: str, home: Path | str | None = None, progress: Progress | None = None) -> FetchReport:
-    """Downloads the corpus `name` into the data home; files that are already right are left alone.
+    """Downloads a corpus into the data home; valid files are not downloaded again.
 
     Raises:
-        CorpusError: no such corpus, one that users copy themselves, no network, or a file that is not what the
-            manifest pins.
+        CorpusError: the corpus is unknown or must be copied by users, the network fails, or a file has the wrong
+            SHA-256.
     """
     corpus = get_corpus(name)
     folder = data_home(home) / (corpus.folder or "")
     if corpus.copied_from:
         raise CorpusError(
-            f"{name} is not fetched, because its release states no licence: copy {corpus.copied_from} to {folder}"
+            f"{name} cannot be downloaded, since its release states no licence: copy {corpus.copied_from} to {folder}"
         )
     return fetch_files(read_manifest(name), folder, progress)
 
@@ -68,7 +68,7 @@ def fetch_files(
     timeout: float = 30.0,
     pause: float = 1.0,
 ) -> FetchReport:
-    """Downloads the files of `manifest` below `folder`; `attempts`, `timeout` and `pause` as `download` has them.
+    """Downloads the files of `manifest` below `folder`; `attempts`, `timeout` and `pause` as in `download`.
 
     Raises:
         CorpusError: as `fetch`.
@@ -84,7 +84,7 @@ def fetch_files(
                 target,
                 file.sha256,
                 name=file.path,
-                advice="Without network, copy the corpus to the folder that AGGGEN_DATA_HOME names",
+                advice="Without network, copy the corpus to the folder AGGGEN_DATA_HOME",
                 size=file.bytes,
                 progress=progress,
                 attempts=attempts,

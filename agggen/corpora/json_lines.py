@@ -1,8 +1,8 @@
-"""The user's own records as JSON lines: one object a line, as `Record.of` reads it.
+"""Reads users' records from JSON lines, with one object of `Record.of` per line.
 
 ``{"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}``
 
-The subject is ``""`` where there is none; null is an error, as in every part of a triple.
+Without a subject, it is ``""``; null is an error in all parts of a triple.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from agggen.records import Record
 
 
 def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Reject]:
-    """Reads a path or an open binary stream; a record without an id gets its line number as id.
+    """Reads a path or an open binary stream; the default id of a record is its line number.
 
-    Blank lines are skipped. A line that is no JSON, no valid record, or repeats an id is a Reject.
+    Blank lines are skipped. A line that is not JSON or not a valid record, or that repeats an id, is a Reject.
 
     Raises:
         CorpusError: the file is missing, empty or not UTF-8.
@@ -63,16 +63,16 @@ def read_values(stream: BinaryIO, name: str) -> Iterator[tuple[int, Any] | Rejec
 
 
 def _parse(text: str) -> Any:
-    """The value; a ValueError says what is wrong with it."""
+    """The JSON value; the message of a ValueError is the reason of a reject."""
     try:
         value = json.loads(text)
-        if "\\u" in text:  # the only way to half a surrogate pair, which no file can hold
+        if "\\u" in text:  # may be half of a surrogate pair, which cannot be written as UTF-8
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON at column {error.colno}: {error.msg}") from error
     except UnicodeEncodeError as error:
         wrong = error.object[error.start]
-        raise ValueError(f"holds {wrong!r}, half of a surrogate pair and no Unicode character") from error
+        raise ValueError(f"contains {wrong!r}, half of a surrogate pair and not a Unicode character") from error
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error

@@ -1,4 +1,4 @@
-"""Lines of a file or stream, read with bounded memory: the ground on which the text readers stand."""
+"""Reads the lines of a file or stream with bounded memory; the basis of the text readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
 
 MAX_LINE_BYTES = 10_000_000
-"""A longer line is rejected without ever being held in memory as a whole."""
+"""Longer lines are rejected without being loaded into memory."""
 
 Source = Path | str | BinaryIO
 """A path, or an open binary stream (standard input)."""
@@ -19,10 +19,10 @@ Source = Path | str | BinaryIO
 
 @contextmanager
 def open_source(source: Source, name: str | None = None) -> Iterator[tuple[BinaryIO, str]]:
-    """The binary stream of `source` and the name by which errors call it; a stream that was given stays open.
+    """The binary stream of `source`, and its name for messages. A stream that is passed is not closed.
 
     Raises:
-        CorpusError: the file is missing, a folder, or may not be read.
+        CorpusError: the file is missing, a folder, or not readable.
     """
     if not isinstance(source, Path | str):
         yield source, name or str(getattr(source, "name", "<stream>"))
@@ -45,14 +45,14 @@ def read_lines(stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -> 
     while line := stream.readline(max_bytes + 1):
         number += 1
         if len(line) > max_bytes and not line.endswith(b"\n"):
-            while (more := stream.readline(1 << 20)) and not more.endswith(b"\n"):
+            while (remainder := stream.readline(1 << 20)) and not remainder.endswith(b"\n"):
                 pass
             yield Reject(name, number, None, f"the line is longer than {max_bytes:,} bytes")
             continue
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if b"\0" in line:
-            yield Reject(name, number, None, f"the line holds a NUL byte at position {line.index(0) + 1}")
+            yield Reject(name, number, None, f"the line contains a NUL byte at position {line.index(0) + 1}")
             continue
         try:
             text = line.decode("utf-8")

@@ -1,9 +1,9 @@
-"""Prepared corpora: records as Parquet, one file a split, lossless and written atomically.
+"""Prepared corpora: records as Parquet, one file per split, lossless and written atomically.
 
-Columns, one row a record::
+Columns, with one row per record::
 
     id          string
-    corpus      string                   the same on every row, so that splits can be concatenated and told apart
+    corpus      string                   the same in each row, to distinguish corpora and splits after concatenation
     split       string
     category    string | null
     triples     list<struct<subject: string, predicate: string, object: string>>
@@ -13,8 +13,8 @@ Columns, one row a record::
                   plan:  string | null   the notation [eatType] [near customerRating]
                 >>
 
-The file's key-value metadata holds ``agggen.format`` (the version of this layout), ``agggen.corpus``,
-``agggen.split`` and ``agggen.fingerprint`` (sha256 of the records' canonical JSON, one a line).
+The file's key-value metadata contains ``agggen.format`` (the version of this layout), ``agggen.corpus``,
+``agggen.split`` and ``agggen.fingerprint`` (SHA-256 of the records' canonical JSON lines).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.errors import CorpusError, RecordError
-from agggen.records import Fact, Plan, Record, Reference, Triple
+from agggen.records import Fact, Record
 
 FORMAT = "1"
 _FORMAT_KEY, _CORPUS_KEY, _SPLIT_KEY = b"agggen.format", b"agggen.corpus", b"agggen.split"
 _FINGERPRINT_KEY = b"agggen.fingerprint"
-_ROWS = 1024  # records held at once while reading and writing
+_ROWS = 1024  # records per block while reading and writing
 
 
 def schema() -> pa.Schema:
-    """The Parquet schema of a prepared split, as documented at the top of this module."""
+    """The Parquet schema of a prepared split (see the module's docstring)."""
     triple = pa.struct([pa.field(name, pa.string(), nullable=False) for name in ("subject", "predicate", "object")])
     fact = pa.struct(
         [pa.field("text", pa.string(), nullable=False), pa.field("predicates", pa.list_(pa.string()), nullable=True)]
@@ -64,20 +64,23 @@ def schema() -> pa.Schema:
 
 
 def write_records(path: Path | str, records: Iterable[Record], corpus: str, split: str) -> int:
-    """Writes `records` to `path` by a temporary file and an atomic rename; returns how many there were.
+    """Writes `records` to `path`, with a temporary file and an atomic rename; returns their number.
 
     Raises:
-        RecordError: a record holds text that is not Unicode (a lone surrogate); nothing is written then.
+        RecordError: a record contains a lone surrogate, which is not valid Unicode; `path` is not written.
     """
     return write_rows(path, (_row(record, corpus, split) for record in records), corpus, split)
 
 
 def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, split: str) -> int:
-    """As `write_records`, of records in the form that the file has, for who has checked them already.
+    """Like `write_records`, for validated rows.
 
     Args:
-        rows: with exactly the fields of `schema`, of records that `Record` takes as they are: names without white space
-            around them, plans as ``str(plan)`` writes them.
+        path: of the file.
+        rows: with exactly the fields of `schema`, in the normal form of `Record`: names without surrounding whitespace,
+            plans as written by ``str(plan)``.
+        corpus: its name.
+        split: likewise.
     """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -85,15 +88,15 @@ def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, sp
     count = 0
     try:
         with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
-            held: list[dict[str, Any]] = []
+            block: list[dict[str, Any]] = []
             for row in rows:
-                digest.update(_canonical(row))
-                held.append(row)
+                digest.update(_canonical(_as_json(row)))
+                block.append(row)
                 count += 1
-                if len(held) == _ROWS:
-                    writer.write_table(pa.Table.from_pylist(held, schema()))
-                    held = []
-            writer.write_table(pa.Table.from_pylist(held, schema()))
+                if len(block) == _ROWS:
+                    writer.write_table(pa.Table.from_pylist(block, schema()))
+                    block = []
+            writer.write_table(pa.Table.from_pylist(block, schema()))
             writer.add_key_value_metadata(
                 {
                     _FORMAT_KEY: FORMAT.encode(),
@@ -109,10 +112,10 @@ def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, sp
 
 
 def read_records(path: Path | str) -> list[Record]:
-    """The records of a prepared split, checked against the fingerprint in the file.
+    """The records of a prepared split, verified by the file's fingerprint.
 
     Raises:
-        CorpusError: the file is missing, no prepared split, of another format version, or was changed.
+        CorpusError: the file is missing, not a prepared split, of another format version, or modified.
     """
     path = Path(path)
     expected = fingerprint(path)
@@ -124,63 +127,60 @@ def read_records(path: Path | str) -> list[Record]:
                 raise CorpusError(f"{path} does not have the columns of a prepared corpus; prepare the corpus again")
             for batch in file.iter_batches(batch_size=_ROWS):
                 for row in batch.to_pylist():
-                    digest.update(_canonical(row))
-                    records.append(_record(row))
+                    data = _as_json(row)
+                    digest.update(_canonical(data))
+                    records.append(Record.of(data))
     except (pa.ArrowException, OSError, RecordError) as error:
         raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
     if digest.hexdigest() != expected:
-        raise CorpusError(f"{path} was changed after it was prepared (fingerprint mismatch); prepare the corpus again")
+        raise CorpusError(f"{path} was modified after preparation (fingerprint mismatch); prepare the corpus again")
     return records
 
 
 def fingerprint(path: Path | str) -> str:
-    """The sha256 of the records' content, as hexadecimal digits, from the file's metadata.
+    """The SHA-256 of the records, in hexadecimal, from the file's metadata.
 
     Raises:
-        CorpusError: the file is missing, no prepared split, or of another format version.
+        CorpusError: the file is missing, not a prepared split, or of another format version.
     """
     return describe(path)["fingerprint"]
 
 
 def describe(path: Path | str) -> dict[str, str]:
-    """What the file says of itself: format, corpus, split, fingerprint.
+    """The file's metadata: format, corpus, split, fingerprint.
 
     Raises:
-        CorpusError: the file is missing, no prepared split, or of another format version.
+        CorpusError: the file is missing, not a prepared split, or of another format version.
     """
     try:
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError as error:
         raise CorpusError(f"{path} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the latter two by types others registered
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # the latter two from extension types
         raise CorpusError(f"{path} is not a Parquet file ({error})") from error
     version = metadata.get(_FORMAT_KEY)
     if version is None or _FINGERPRINT_KEY not in metadata:
-        raise CorpusError(f"{path} is Parquet, but no prepared corpus; make one with: agggen corpora prepare")
+        raise CorpusError(f"{path} is Parquet, but not a prepared corpus; make one with: agggen corpora prepare")
     if version.decode() != FORMAT:
         raise CorpusError(f"{path} has format {version.decode()}, not {FORMAT}; prepare the corpus again")
     keys = {"format": _FORMAT_KEY, "corpus": _CORPUS_KEY, "split": _SPLIT_KEY, "fingerprint": _FINGERPRINT_KEY}
     return {name: metadata[key].decode() for name, key in keys.items()}
 
 
-def _canonical(row: dict[str, Any]) -> bytes:
-    """The line of a record's row that fingerprints are made of: the record's JSON form (`Record.as_dict`)."""
+def _as_json(row: dict[str, Any]) -> dict[str, Any]:
+    """A row in the JSON form of records (`Record.as_dict`)."""
     data: dict[str, Any] = {
         "id": row["id"],
         "triples": [[triple["subject"], triple["predicate"], triple["object"]] for triple in row["triples"]],
     }
     if row["references"]:
-        data["references"] = [_canonical_reference(reference) for reference in row["references"]]
+        data["references"] = [_reference_as_json(reference) for reference in row["references"]]
     if row["category"] is not None:
         data["category"] = row["category"]
-    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError as error:
-        raise RecordError(f"record {row['id']!r} holds {text[error.start]!r}, which is no Unicode character") from error
+    return data
 
 
-def _canonical_reference(reference: dict[str, Any]) -> str | dict[str, Any]:
+def _reference_as_json(reference: dict[str, Any]) -> str | dict[str, Any]:
     facts, plan = reference["facts"], reference["plan"]
     if facts is None and plan is None:
         return reference["text"]
@@ -190,6 +190,17 @@ def _canonical_reference(reference: dict[str, Any]) -> str | dict[str, Any]:
     if plan is not None:
         data["plan"] = plan
     return data
+
+
+def _canonical(data: dict[str, Any]) -> bytes:
+    """A record's line in the fingerprint."""
+    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise RecordError(
+            f"record {data['id']!r} contains {text[error.start]!r}, which is not a Unicode character"
+        ) from error
 
 
 def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:
@@ -212,25 +223,3 @@ def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:
 
 def _fact_row(fact: Fact) -> dict[str, Any]:
     return {"text": fact.text, "predicates": None if fact.predicates is None else list(fact.predicates)}
-
-
-def _record(row: dict[str, Any]) -> Record:
-    return Record(
-        row["id"],
-        tuple(Triple(t["subject"], t["predicate"], t["object"]) for t in row["triples"]),
-        tuple(_reference(reference) for reference in row["references"]),
-        row["category"],
-    )
-
-
-def _reference(row: dict[str, Any]) -> Reference:
-    facts, plan = row["facts"], row["plan"]
-    return Reference(
-        row["text"],
-        None if facts is None else tuple(_fact(fact) for fact in facts),
-        None if plan is None else Plan.parse(plan),
-    )
-
-
-def _fact(row: dict[str, Any]) -> Fact:
-    return Fact(row["text"], None if row["predicates"] is None else tuple(row["predicates"]))

@@ -1,7 +1,7 @@
-"""Bad records as data: one reject names the file, line, record id and reason, and the job goes on.
+"""Rejects: invalid records, with file, line, record id and reason.
 
-Readers yield records and rejects in one stream. What is wrong with a single record is a `Reject`; what is wrong with a
-file as a whole (missing, empty, not UTF-8, without a needed column) is a `CorpusError`.
+Readers yield records and rejects in one stream. An invalid record is a `Reject`; an invalid file (missing, empty, not
+UTF-8, without a required column) is a `CorpusError`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agggen.records import Record
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A record (or one reference of it) that could not be read; `line` counts from 1, None where it is not known."""
+    """An invalid record or reference; `line` counts from 1, None if unknown."""
 
     file: str
     line: int | None
@@ -43,12 +43,12 @@ def split_rejects(items: Iterable[Record | Reject]) -> tuple[list[Record], list[
 
 
 def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
-    """Writes one JSON object a line (file, line, id, reason), atomically; returns how many."""
+    """Writes the rejects as JSON lines (file, line, id, reason), atomically; returns their number."""
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     count = 0
     try:
-        # A reason may quote the very bytes that were wrong, so escapes keep the file valid UTF-8.
+        # A reason may quote invalid characters, so they are escaped.
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
             for reject in rejects:
                 stream.write(json.dumps(asdict(reject)) + "\n")
@@ -59,15 +59,22 @@ def write_rejects(path: Path | str, rejects: Iterable[Reject]) -> int:
     return count
 
 
-def check_reject_share(records: int, rejects: list[Reject], limit: float, what: str, noun: str = "records") -> None:
-    """Passes if rejects are at most the share `limit` (0..1) of all that was read.
+def check_reject_share(records: int, rejects: list[Reject], limit: float, source: str, noun: str = "records") -> None:
+    """Checks that at most the fraction `limit` of all items was rejected.
+
+    Args:
+        records: the number of valid items.
+        rejects: the others.
+        limit: in [0, 1].
+        source: of the items, for the message.
+        noun: what the items are.
 
     Raises:
-        CorpusError: names the numbers, the limit and the first reject.
+        CorpusError: the limit is exceeded; names the numbers and the first reject.
     """
     total = records + len(rejects)
     if rejects and len(rejects) / total > limit:
         raise CorpusError(
-            f"{what}: {len(rejects)} of {total} {noun} were rejected ({len(rejects) / total:.1%}, at most {limit:.1%} "
-            f"allowed); the first: {rejects[0]}"
+            f"{source}: {len(rejects)} of {total} {noun} were rejected ({len(rejects) / total:.1%}, at most "
+            f"{limit:.1%} allowed); the first: {rejects[0]}"
         )

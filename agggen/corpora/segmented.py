@@ -1,7 +1,7 @@
-"""Facts that someone has already cut: the segmentation and rule-based alignment published with the AggGen paper.
+"""The segmentation and rule-based alignment published with the AggGen paper.
 
-`attach_release_facts` carries the fact boundaries over to the raw reference texts of a corpus, so that facts
-concatenate to the raw text byte for byte. The release states no licence: it is read where a user has it, never shipped.
+`attach_release_facts` transfers the fact boundaries to the raw reference texts of a corpus, so that the facts
+concatenate exactly to the raw text. The release states no licence, so users must copy it themselves.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MARKS = {
     "'": "\u2018\u2019`",
     "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
 }  # quotes, dashes
-_SIMILAR = 0.85  # of the characters, where the segmenter dropped or moved some of the text
+_SIMILAR = 0.85  # minimum similarity of texts from which the segmenter dropped or moved words
 _SAME = str.maketrans({mark: plain for plain, marks in _MARKS.items() for mark in marks})
 _CLOSERS = ",.;:!?)]}%"
 _FILES = {
     ("webnlg", "train"): ("webnlg/webnlg_train_tgt.jsonl",),
     ("webnlg", "dev"): ("webnlg/webnlg_dev_tgt.jsonl",),
     ("webnlg", "test-seen"): tuple(f"webnlg/webnlg_test-seen_{number}_tgt.jsonl" for number in range(3)),
-    # Cleaning changed meaning representations, not texts: most original training texts are in the cleaned set.
+    # Cleaning changed meaning representations, not texts; the cleaned set has most of the original training texts.
     ("e2e", "train"): ("e2e_cleaned/e2e_train_tgt.facts_only.jsonl",),
     ("e2e", "dev"): ("e2e/e2e_dev_tgt.jsonl",),
     ("e2e-cleaned", "train"): ("e2e_cleaned/e2e_train_tgt.facts_only.jsonl",),
@@ -38,12 +38,12 @@ _FILES = {
 
 
 def has_release_facts(corpus: str, split: str) -> bool:
-    """Whether the release cuts the texts of this split into facts."""
+    """Whether the release has facts for this split."""
     return (corpus, split) in _FILES
 
 
 def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[str, ...]]:
-    """The released facts (tokenised) of each text of `split`; texts that the release left empty are skipped.
+    """The released facts (tokenised) of each text of `split`; empty texts are skipped.
 
     Raises:
         CorpusError: the release has no facts for this split, or its file is missing.
@@ -55,7 +55,7 @@ def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[
     facts: list[tuple[str, ...]] = []
     for name in _FILES[corpus, split]:
         if not (folder / name).exists():
-            raise CorpusError(f"{folder / name} is missing; the released facts are not fetched: copy data-alg there")
+            raise CorpusError(f"{folder / name} is missing; released facts cannot be downloaded: copy data-alg there")
         for _, columns in tab_separated(folder / name):
             texts = tuple(text.strip() for text in (columns if "facts_only" in name else columns[2:]) if text.strip())
             if texts:
@@ -64,14 +64,14 @@ def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[
 
 
 def attach_release_facts(records: Sequence[Record], facts: Sequence[Sequence[str]]) -> tuple[list[Record], int]:
-    """`records` with the facts of the released segmentation, and how many references found none.
+    """`records` with the facts of the release, and the number of references without any.
 
-    A text is looked up by its letters and digits alone (tokenisers move white space and swap quotes and dashes); the
-    few texts of which the segmenter dropped words by similarity. References without a match keep what they had.
+    Texts are matched by their letters and digits, since tokenisers change whitespace, quotes and dashes; the few texts
+    from which the segmenter dropped words are matched by similarity. References without a match are not changed.
     """
     by_letters = {letters("".join(item)): tuple(item) for item in facts}
-    wanted = {letters(reference.text) for record in records for reference in record.references}
-    unused = [key for key in by_letters if key not in wanted]
+    needed = {letters(reference.text) for record in records for reference in record.references}
+    unused = [key for key in by_letters if key not in needed]
     missing = 0
     result: list[Record] = []
     for record in records:
@@ -91,11 +91,10 @@ def attach_release_facts(records: Sequence[Record], facts: Sequence[Sequence[str
 
 
 def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
-    """Cuts the raw `text` where the tokenised `facts` are cut; the pieces concatenate to `text` exactly.
+    """Segments the raw `text` like the tokenised `facts`; the segments concatenate exactly to `text`.
 
-    White space at a boundary belongs to the piece before it, and the kind of a quote or dash does not matter. Where
-    the characters other than white space differ, the
-    boundaries are carried over a character alignment and moved to the start of a word.
+    Whitespace at a boundary belongs to the segment before it; kinds of quotes and dashes are ignored. If other
+    characters differ, boundaries are transferred by a character alignment and moved to the beginning of a word.
 
     Returns:
         The pieces, or None if the two are not the same text (less than 85 % of the characters alike).
@@ -120,13 +119,13 @@ def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _carry(ends: list[int], theirs: str, ours: str, space_after: list[bool]) -> list[int] | None:
-    """The positions in `ours` of boundaries in `theirs` (both without white space), or None if too different."""
+    """The positions in `ours` of the boundaries in `theirs` (both without whitespace); None if too different."""
     matcher = SequenceMatcher(None, theirs, ours, autojunk=False)
     if matcher.ratio() < _SIMILAR:
         return None
     carried: list[int] = []
     for end in ends:
-        # The last aligned character before the boundary; closing punctuation that was dropped stays with it.
+        # The last aligned character before the boundary; dropped closing punctuation belongs to it.
         block = max((b for b in matcher.get_matching_blocks() if b.a < end), key=lambda b: b.a, default=None)
         if block is None or not block.size:
             continue
@@ -141,7 +140,7 @@ def _carry(ends: list[int], theirs: str, ours: str, space_after: list[bool]) -> 
 
 
 def letters(text: str) -> str:
-    """The letters and digits of `text` in lower case: what a tokeniser leaves as it was."""
+    """The letters and digits of `text` in lower case, which tokenisers do not change."""
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
@@ -149,7 +148,7 @@ def aligned_reference(columns: Sequence[str]) -> Reference:
     """The tokenised text of a row ``tree, plan, fact, fact, ...`` with its facts and their predicates.
 
     Raises:
-        RecordError: a column is missing, or the plan has not one group a fact.
+        RecordError: a column is missing, or the numbers of groups and facts differ.
     """
     if len(columns) < 3:
         raise RecordError("needs a tree, a plan and at least one fact, separated by tabs")
@@ -168,10 +167,10 @@ def aligned_reference(columns: Sequence[str]) -> Reference:
 
 
 def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The columns of each line of a file, with its number from 1.
+    """The number (from 1) and columns of each line of a file.
 
     Raises:
-        CorpusError: the file is missing, empty, not UTF-8, or has a line that cannot be read.
+        CorpusError: the file is missing, empty or not UTF-8, or a line cannot be read.
     """
     with open_source(path) as (stream, name):
         for item in read_lines(stream, name):

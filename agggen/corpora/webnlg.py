@@ -1,8 +1,8 @@
-"""WebNLG 2017 and the enriched WebNLG 1.6: XML benchmark files to records.
+"""Reads the XML benchmark files of WebNLG 2017 and the enriched WebNLG 1.6.
 
-The triples are those of ``modifiedtripleset``, raw: underscores and quotes stay (text normalisation comes later).
-1.6 adds to each text the human order and sentence split (``sortedtripleset``), which becomes the reference's plan:
-one state a sentence. Where the annotation does not name every triple exactly once there is no plan.
+The triples are those of ``modifiedtripleset``, unchanged with underscores and quotes. In 1.6, each text has the human
+order and sentence split of its triples (``sortedtripleset``), from which the reference's plan is made, with one state
+per sentence. There is no plan if the annotation does not contain each triple exactly once.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _CHUNK = 1 << 16
 
 
 def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
-    """Reads one benchmark file, or all ``*.xml`` below a folder (by size, then name).
+    """Reads one benchmark file, or all ``*.xml`` files below a folder (by size, then name).
 
-    Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6; a rejected text has the id of its entry with
-    the text's ``lid`` appended.
+    Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6; the id of a rejected text is that of its entry
+    with the text's ``lid`` appended.
 
     Raises:
-        CorpusError: no file, XML that does not parse (names the line), or a document type declaration.
+        CorpusError: there is no file, or a file is not valid XML (names the line) or has a document type declaration.
     """
     path = Path(path)
     files = sorted(path.rglob("*.xml"), key=lambda file: (file.parent.name, file.name)) if path.is_dir() else [path]
     if not files:
-        raise CorpusError(f"the folder {path} holds no .xml file of WebNLG")
+        raise CorpusError(f"the folder {path} contains no .xml file of WebNLG")
     seen: set[str] = set()
     for file in files:
         root, lines = _parse(file)
@@ -60,7 +60,7 @@ def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
 
 
 def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
-    """The root element, and the line at which each entry starts (ElementTree alone does not keep lines)."""
+    """The root element, and the line of each entry (which ElementTree does not record)."""
     builder = TreeBuilder()
     lines: dict[Element, int] = {}
     parser = expat.ParserCreate(encoding="UTF-8")
@@ -72,8 +72,8 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
             lines[element] = parser.CurrentLineNumber
 
     def refuse(*_: object) -> None:
-        # Entities of a document type can expand to gigabytes or name local files; WebNLG needs neither.
-        raise CorpusError(f"{file}, line {parser.CurrentLineNumber}: a DOCTYPE is refused; remove the declaration")
+        # Entities of a document type may expand to gigabytes or refer to local files; WebNLG has none.
+        raise CorpusError(f"{file}, line {parser.CurrentLineNumber}: DOCTYPE is not allowed; remove the declaration")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = builder.end
@@ -85,8 +85,8 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
                 parser.Parse(chunk, False)
             parser.Parse(b"", True)
         except expat.ExpatError as error:
-            what = expat.ErrorString(error.code)
-            hint = "the file is empty" if stream.tell() == 0 else f"not well-formed XML ({what})"
+            message = expat.ErrorString(error.code)
+            hint = "the file is empty" if stream.tell() == 0 else f"not well-formed XML ({message})"
             raise CorpusError(f"{name}, line {error.lineno}, column {error.offset + 1}: {hint}") from error
     return builder.close(), lines
 
@@ -120,8 +120,8 @@ def _triple(text: str) -> Triple:
 
 
 def _plan(lex: Element, texts: list[str], triples: tuple[Triple, ...]) -> Plan | None:
-    """The sentences of ``sortedtripleset`` as states, or None where they do not name every triple exactly once."""
-    # A repeated predicate is told apart by the whole triple; white space differs between the two places.
+    """The sentences of ``sortedtripleset`` as states; None if they do not contain each triple exactly once."""
+    # Triples are compared as a whole, since predicates may repeat, and with normalised whitespace.
     names: dict[str, list[str]] = defaultdict(list)
     predicates = Record("plan", triples).predicates
     for text, predicate in zip(texts, predicates, strict=True):
@@ -130,10 +130,10 @@ def _plan(lex: Element, texts: list[str], triples: tuple[Triple, ...]) -> Plan |
     for sentence in lex.iterfind("sortedtripleset/sentence"):
         state: list[str] = []
         for element in sentence.iterfind("striple"):
-            left = names.get(" ".join((element.text or "").split()))
-            if not left:
+            candidates = names.get(" ".join((element.text or "").split()))
+            if not candidates:
                 return None
-            state.append(left.pop(0))
+            state.append(candidates.pop(0))
         if state:
             states.append(tuple(state))
     return Plan(tuple(states)) if sum(map(len, states)) == len(triples) else None

@@ -1,4 +1,4 @@
-"""Evaluation: text metrics, plans, alignments, slot errors. Every number says in a signature how it was computed."""
+"""Evaluation of texts, plans and alignments. Each score has a signature that states how it was computed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Adherence: does a text follow the plan it was written from?
+"""Adherence: whether a text follows the plan that it was generated from.
 
-The text is aligned to the record, and the facts in which it says the predicates are compared with the plan: which
-predicates share a fact, and which come before which. An aligner errs too: by the rules, 77 % of the paper's 274
-annotated texts follow the plans that people read out of them (group .83, order .91, said .99). So compare systems under
-one aligner and one segmentation of the texts, and read the numbers against that ceiling.
+The text is aligned to the record, and the facts of its predicates are compared with the plan: which predicates share a
+fact, and in which order. The aligner makes errors, too: by the rule-based aligner, 77 % of the paper's 274 annotated
+texts follow their annotated plans (group .83, order .91, said .99). Compare systems with the same aligner and
+segmentation only, and take these numbers as the ceiling.
 """
 
 from __future__ import annotations
@@ -18,44 +18,45 @@ from agggen.evaluation.segments import SegmentStatistics, share_statistics
 from agggen.records import Plan, Record
 
 
-def adherence(plans: Sequence[Plan], said: Sequence[Positions], aligner: str) -> dict[str, SegmentStatistics]:
-    """Compares each plan with the facts in which its text says the predicates.
+def adherence(plans: Sequence[Plan], fact_positions: Sequence[Positions], aligner: str) -> dict[str, SegmentStatistics]:
+    """Compares each plan with the facts to which its predicates are aligned.
 
-    All measures are shares, 0..1, over all texts; a predicate that the text does not say counts as wrong everywhere:
+    All measures are fractions in [0, 1] over all texts. A predicate without a fact counts as wrong in each of them:
 
-    - ``said``: predicates of the plans that the texts say at all;
-    - ``group``: predicates that share their fact with exactly those that share their group in the plan;
-    - ``order``: pairs of predicates from different groups that the text says in the plan's order, in different facts;
-      NaN where no plan has two groups;
-    - ``exact``: texts that say the plan's groups, all of them, in its order; empty facts between them do not matter.
+    - ``said``: predicates of the plans that are aligned to a fact;
+    - ``group``: predicates that share their fact with exactly the predicates of their group;
+    - ``order``: pairs of predicates of different groups whose facts are in the plan's order; NaN if no plan has two
+      groups;
+    - ``exact``: texts whose non-empty facts are exactly the plan's groups, in its order.
 
     Args:
-        said: the fact of each predicate, one mapping a text; predicates that the plan does not name are not looked at.
-        aligner: named in the signature.
+        plans: one per text.
+        fact_positions: the fact of each predicate, one mapping per text; other predicates than the plan's are ignored.
+        aligner: its name, for the signature.
 
     Raises:
-        AggGenError: different numbers of plans and texts, or none.
+        AggGenError: the numbers of plans and texts differ, or all plans are empty.
     """
-    if len(plans) != len(said):
-        raise AggGenError(f"{len(plans)} plans but {len(said)} aligned texts; there must be one text a plan")
+    if len(plans) != len(fact_positions):
+        raise AggGenError(f"{len(plans)} plans but {len(fact_positions)} aligned texts; the numbers must be equal")
     if not plans or not any(plan.predicates for plan in plans):
-        raise AggGenError("there are no plans that texts could follow")
+        raise AggGenError("there are no plans that texts could follow; at least one must have a predicate")
     counts: dict[str, list[tuple[float, float]]] = {name: [] for name in ("said", "group", "order", "exact")}
-    for plan, facts in zip(plans, said, strict=True):
-        place = {name: facts.get(name) for name in plan.predicates}
+    for plan, positions in zip(plans, fact_positions, strict=True):
+        fact_of = {predicate: positions.get(predicate) for predicate in plan.predicates}
         sharing: dict[int, set[str]] = {}
-        for name, fact in place.items():
+        for predicate, fact in fact_of.items():
             if fact is not None:
-                sharing.setdefault(fact, set()).add(name)
+                sharing.setdefault(fact, set()).add(predicate)
         groups = [set(state) for state in plan.states]
         pairs = [
-            (place[first], place[second])
+            (fact_of[first], fact_of[second])
             for earlier, later in combinations(plan.states, 2)
             for first in earlier
             for second in later
         ]
-        counts["said"].append((sum(map(len, sharing.values())), len(place)))
-        counts["group"].append((sum(len(group) for group in groups if group in sharing.values()), len(place)))
+        counts["said"].append((sum(map(len, sharing.values())), len(fact_of)))
+        counts["group"].append((sum(len(group) for group in groups if group in sharing.values()), len(fact_of)))
         counts["order"].append((sum(a is not None and b is not None and a < b for a, b in pairs), len(pairs)))
         counts["exact"].append(([sharing[fact] for fact in sorted(sharing)] == groups, 1))
     predicates = sum(len(plan.predicates) for plan in plans)
@@ -66,23 +67,24 @@ def adherence(plans: Sequence[Plan], said: Sequence[Positions], aligner: str) ->
 def text_adherence(
     records: Sequence[Record], plans: Sequence[Plan], facts: Sequence[Sequence[str]]
 ) -> dict[str, SegmentStatistics]:
-    """`adherence` of texts, given as their facts, to the plans they were written from.
-
-    The texts are aligned by rules, for which a triple of which no fact holds a word is not said.
+    """`adherence` of segmented texts to their plans, with the rule-based aligner.
 
     Args:
-        plans: one a record; may leave out predicates.
+        records: one per text.
+        plans: one per record; may omit predicates.
+        facts: the facts of each text. A triple that shares no word with any of them has no fact.
 
     Raises:
-        AggGenError: different numbers of records, plans and texts, or none; a text without facts.
-        PlanError: a plan names a predicate that its record does not have.
+        AggGenError: the numbers of records, plans and texts differ or are zero, or a text has no facts.
+        PlanError: a plan has a predicate that is not in its record.
     """
     if not len(records) == len(plans) == len(facts):
         numbers = f"{len(records)} records, {len(plans)} plans, the facts of {len(facts)} texts"
-        raise AggGenError(f"{numbers}; there must be one plan and one text a record")
-    said = []
-    for record, plan, pieces in zip(records, plans, facts, strict=True):
+        raise AggGenError(f"{numbers}; the numbers must be equal")
+    fact_positions = []
+    for record, plan, text_facts in zip(records, plans, facts, strict=True):
         if unknown := sorted(set(plan.predicates) - set(record.predicates)):
-            raise PlanError(f"record {record.id!r}: the plan names {unknown[0]!r}, which is no predicate of it")
-        said.append(dict(zip(record.predicates, align(record, pieces, complete=False).fact_of, strict=True)))
-    return adherence(plans, said, "rules")
+            raise PlanError(f"record {record.id!r}: the plan has {unknown[0]!r}, which is not one of its predicates")
+        alignment = align(record, text_facts, complete=False)
+        fact_positions.append(dict(zip(record.predicates, alignment.fact_of, strict=True)))
+    return adherence(plans, fact_positions, "rules")

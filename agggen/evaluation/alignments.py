@@ -1,7 +1,7 @@
-"""Alignments of triples to facts against human ones (paper, section "Study of Alignment").
+"""Alignments of triples to facts against human alignments (paper, section "Study of Alignment").
 
-The published table calls "recall" the share of triples that received any alignment, right or wrong, and "precision"
-the share of those that are right. ``accuracy`` is what recall usually means. Both are reported, under their own names.
+In the published table, "recall" is the fraction of triples that received an alignment, right or wrong, and "precision"
+the fraction of these that are right. The usual recall is reported as ``accuracy``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, ratio
 
 Positions = Mapping[str, int | None]
-"""Predicate -> position of its fact in the text, counted from 0; None or absent where it has none."""
+"""Predicate -> index of its fact in the text; None or absent if it has none."""
 
 
 def positions(facts: Iterable[Iterable[str]]) -> dict[str, int]:
-    """The fact of each predicate, given the predicates of each fact in text order.
+    """The fact index of each predicate, from the predicates of each fact in text order.
 
-    Of several facts that name one predicate the last counts, as in the published numbers.
+    If several facts have a predicate, the last one counts, as in the published numbers.
     """
     return {predicate: number for number, predicates in enumerate(facts) for predicate in predicates}
 
@@ -32,28 +32,32 @@ def alignment_scores(predicted: Sequence[Positions], gold: Sequence[Positions]) 
 
 
 def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Positions]) -> dict[str, SegmentStatistics]:
-    """Scores `predicted` against `gold`, one mapping a text, in percent as the paper prints them.
+    """Precision, recall, F1 and accuracy in percent, as the paper prints them.
 
-    Triples that gold leaves out are not counted, nor are texts of which gold aligns nothing.
+    Triples without a gold fact are not counted.
+
+    Args:
+        predicted: one mapping per text.
+        gold: likewise.
 
     Raises:
-        AggGenError: different numbers of texts, or no gold alignment at all.
+        AggGenError: the numbers of texts differ, or there is no gold alignment.
     """
     if len(predicted) != len(gold):
-        raise AggGenError(f"{len(predicted)} texts are aligned but {len(gold)} have gold alignments")
+        raise AggGenError(f"{len(predicted)} texts are aligned but {len(gold)} have gold alignments; align the same")
     counts = []
-    for ours, theirs in zip(predicted, gold, strict=True):
-        facts = [(ours.get(predicate), fact) for predicate, fact in theirs.items() if fact is not None]
+    for predicted_facts, gold_facts in zip(predicted, gold, strict=True):
+        facts = [(predicted_facts.get(predicate), fact) for predicate, fact in gold_facts.items() if fact is not None]
         if facts:
-            aligned = sum(found is not None for found, _ in facts)
-            counts.append((sum(found == fact for found, fact in facts), aligned, len(facts)))
+            aligned = sum(predicted_fact is not None for predicted_fact, _ in facts)
+            counts.append((sum(predicted_fact == fact for predicted_fact, fact in facts), aligned, len(facts)))
     if not counts:
-        raise AggGenError("the gold alignments align nothing")
-    rows = np.array(counts, dtype=float)  # right, aligned, all
+        raise AggGenError("the gold alignments are empty; at least one triple must have a fact")
+    rows = np.array(counts, dtype=float)  # (texts, 3): right, aligned, all
     remark = f"percent|triples:{int(rows[:, 2].sum())}"
     return {
-        name: SegmentStatistics(rows, formula, f"alignment|{what}|{remark}", None)
-        for name, (formula, what) in _MEASURES.items()
+        name: SegmentStatistics(rows, formula, f"alignment|{definition}|{remark}", None)
+        for name, (formula, definition) in _MEASURES.items()
     }
 
 

@@ -1,7 +1,7 @@
-"""ROUGE-L and CIDEr of the MS-COCO caption scorer, which the E2E challenge's scorer wraps, and its tokeniser.
+"""ROUGE-L, CIDEr and the PTB tokeniser of the MS-COCO caption scorer, which the E2E challenge's scorer wraps.
 
-The two metrics are pycocoevalcap's own; the tokeniser's jar is run here, because pycocoevalcap's way to run it writes
-into the installed package.
+The metrics are those of pycocoevalcap. The tokeniser's jar is started here, since pycocoevalcap's wrapper writes into
+the installed package.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from agggen.evaluation.segments import (
 
 
 def ptb_tokens(texts: Sequence[str]) -> list[str]:
-    """`texts` lower-cased and tokenised by CoreNLP 3.4.1, without punctuation; tokens joined by blanks.
+    """Lower-cases and tokenises `texts` with CoreNLP 3.4.1 and removes punctuation; tokens are joined by spaces.
 
     Raises:
-        AggGenError: no Java runtime, no jar, or its process failed.
+        AggGenError: there is no Java runtime or no jar, or the process failed.
     """
     package_version()
     from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
@@ -38,7 +38,7 @@ def ptb_tokens(texts: Sequence[str]) -> list[str]:
 
 
 def rouge_l_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """ROUGE-L of tokenised texts in percent: F (beta 1.2) of the best precision and best recall of any reference."""
+    """ROUGE-L of tokenised texts, in percent: F (beta 1.2) of the highest precision and recall over the references."""
     signature = _signature("rouge_l", references, "beta:1.2")
     from pycocoevalcap.rouge.rouge import Rouge
 
@@ -48,17 +48,17 @@ def rouge_l_statistics(hypotheses: Sequence[str], references: References) -> Seg
 
 
 def cider_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """CIDEr of tokenised texts, as printed: 10 is a perfect match. The idf comes from the references of the corpus.
+    """CIDEr-D of tokenised texts, from 0 to 10, with document frequencies from the references of the corpus.
 
-    (The E2E scorer's CIDEr is CIDEr-D: clipped counts, and a penalty for lengths that differ.)
+    CIDEr-D, the variant of the E2E scorer, clips counts and penalises differences in length.
     """
     signature = _signature("cider", references, f"df:corpus{len(references)}|n:4|sigma:6")
     from pycocoevalcap.cider.cider import Cider
 
     values = np.zeros(len(references))
-    if any(text.split() for group in references for text in group):  # without, there are no n-grams to weigh
-        found = Cider().compute_score(dict(enumerate(references)), {i: [text] for i, text in enumerate(hypotheses)})
-        values = np.array(found[1], dtype=float)
+    if any(text.split() for group in references for text in group):  # else there are no n-grams
+        scores = Cider().compute_score(dict(enumerate(references)), {i: [text] for i, text in enumerate(hypotheses)})
+        values = np.array(scores[1], dtype=float)
     return mean_statistics(values, signature)
 
 

@@ -1,7 +1,7 @@
-"""Diversity: how different are the texts and plans offered for one record, and a system's texts among themselves?
+"""Diversity of the n-best plans and texts of a record, and of all texts of a system.
 
-Plans by how many of the n best are different, texts by distinct-n (Li et al. 2016) and self-BLEU (Zhu et al. 2018).
-None of them asks whether a text is right: they stand beside the metrics that do, never alone.
+Distinct plans in n-best lists, distinct-n (Li et al. 2016) and self-BLEU (Zhu et al. 2018). None of them measures
+correctness, so report them together with metrics that do.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from agggen.records import Plan
 
 
 def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
-    """The mean number of different plans a record; the order inside a group makes no difference.
+    """The mean number of distinct plans per record; the order within a group is ignored.
 
     Args:
         n_best: the plans of each record.
 
     Raises:
-        AggGenError: there is no record, or one has no plan.
+        AggGenError: there are no records, or a record has no plan.
     """
     _check(n_best, "plan")
     counts = [len({tuple(map(frozenset, plan.states)) for plan in plans}) for plans in n_best]
-    most = max(map(len, n_best))
-    signature = f"diversity|different plans|order:of groups|n-best:{most}|records:{len(counts)}"
+    max_plans = max(map(len, n_best))
+    signature = f"diversity|different plans|order:of groups|n-best:{max_plans}|records:{len(counts)}"
     return share_statistics([(count, 1) for count in counts], signature)
 
 
 def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
-    """Distinct-n (Li et al. 2016): different n-grams among all n-grams of all texts, 0..1.
+    """Distinct-n (Li et al. 2016): the fraction of distinct n-grams among the n-grams of all texts, in [0, 1].
 
-    It falls with the amount of text: compare only sets of about the same size. Tokens are sacreBLEU's 13a,
-    lower-cased. NaN where no text has n tokens.
+    It decreases with the amount of text, so compare only sets of similar size. Tokens are sacreBLEU's 13a tokens,
+    lower-cased. NaN if no text has n tokens.
 
     Raises:
         AggGenError: there are no texts.
     """
     if not texts:
-        raise AggGenError("there are no texts to take n-grams of")
+        raise AggGenError("there are no texts to take n-grams of; at least one is needed")
     tokenise = Tokenizer13a()
     tokens = [tokenise(text.lower()).split() for text in texts]
     grams = [tuple(line[i : i + n]) for line in tokens for i in range(len(line) - n + 1)]
@@ -52,28 +52,33 @@ def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
 
 
 def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
-    """Self-BLEU (Zhu et al. 2018), percent: each text's sentence BLEU against the others of its record, the mean.
+    """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
 
-    100 is no diversity at all. Records with a single text are left out; NaN where there are no others.
+    100 means that all texts are equal. Records with a single text are ignored; NaN if there are no others.
+
+    Args:
+        n_best: the texts of each record.
 
     Raises:
-        AggGenError: there is no record, or one has no text.
+        AggGenError: there are no records, or a record has no text.
     """
     _check(n_best, "text")
     metric = BLEU(lowercase=True, effective_order=True)
     counts = []
     for texts in n_best:
-        others = [[*texts[:i], *texts[i + 1 :]] for i in range(len(texts))] if len(texts) > 1 else []
-        scores = [metric.sentence_score(text, rest).score for text, rest in zip(texts, others, strict=False)]
+        scores = [
+            metric.sentence_score(text, [*texts[:i], *texts[i + 1 :]]).score
+            for i, text in enumerate(texts if len(texts) > 1 else ())
+        ]
         counts.append((sum(scores), len(scores)))
     total = sum(count for _, count in counts)
     signature = str(metric.get_signature()) if total else "BLEU"
     return share_statistics(counts, f"self-BLEU|{signature}|texts:{total}")
 
 
-def _check(n_best: Sequence[Sequence[object]], what: str) -> None:
+def _check(n_best: Sequence[Sequence[object]], kind: str) -> None:
     if not n_best:
-        raise AggGenError(f"there are no {what}s to compare")
+        raise AggGenError(f"there are no {kind}s to compare; at least one is needed")
     for number, items in enumerate(n_best, start=1):
         if not items:
-            raise AggGenError(f"record {number} has no {what}")
+            raise AggGenError(f"record {number} has no {kind}")

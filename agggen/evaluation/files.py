@@ -1,7 +1,7 @@
-"""Files to be scored: records as JSON lines; texts one a line, or as JSON lines with ids.
+"""Reads files to be scored: records as JSON lines; texts as plain lines, or as JSON lines with ids.
 
-Unlike the readers of corpora these set nothing aside: a score over a part of the input is no score, so the first thing
-that is wrong ends the reading, with its file and line.
+Unlike the corpus readers, these do not skip invalid input, since a score over a part of it would be misleading: the
+first error is raised with its file and line.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from agggen.records import Record
 
 
 def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(line number from 1, object) of each line that is not blank.
+    """Line number (from 1) and object of each non-blank line.
 
     Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or a line is no JSON object; names the line.
+        CorpusError: the file is missing, empty or not UTF-8, or a line is not a JSON object; names the line.
     """
     with open_source(source) as (stream, name):
         for item in read_values(stream, name):
@@ -34,10 +34,10 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def read_scored_records(source: Path) -> list[Record]:
-    """The records of a JSON-lines file, each with references to score against.
+    """The records of a JSON-lines file, with their references.
 
     Raises:
-        CorpusError: the file cannot be read, or a line is no record, repeats an id, or has no reference text.
+        CorpusError: the file cannot be read, or a line is not a record, repeats an id, or has no reference text.
     """
     seen: dict[str, int] = {}
     records: list[Record] = []
@@ -49,30 +49,27 @@ def read_scored_records(source: Path) -> list[Record]:
         if record.id in seen:
             raise CorpusError(f"{source}, line {line}, record {record.id!r}: line {seen[record.id]} has the same id")
         if not record.references:
-            raise CorpusError(
-                f"{source}, line {line}, record {record.id!r}: there is no reference text to score against"
-            )
+            raise CorpusError(f"{source}, line {line}, record {record.id!r}: there is no reference text")
         seen[record.id] = line
         records.append(record)
     if not records:
-        raise CorpusError(f"{source} holds no record")
+        raise CorpusError(f"{source} contains no record")
     return records
 
 
 def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
-    """One text a record, in the order of the records.
+    """The text of each record, in the order of the records.
 
-    A file ``.jsonl`` has objects with "id" and "text" in any order, as `agggen generate` writes them and a report's
-    records.jsonl has them; any other has one text a line in the order of the records, and there a blank line is an
-    empty text.
+    A ``.jsonl`` file has objects with "id" and "text" in any order, like the output of `agggen generate` and a report's
+    records.jsonl. Any other file has one text per line in the order of the records; a blank line is an empty text.
 
     Args:
+        source: the file.
         ids: of the records.
-        records_name: where they come from, for messages.
+        records_name: the records' file, for messages.
 
     Raises:
-        CorpusError: the file is missing, empty or not UTF-8, or has not exactly one text for each record; names the
-            line.
+        CorpusError: the file is missing, empty or not UTF-8, or a record has no text or several; names the line.
     """
     if source.suffix.lower() == ".jsonl":
         return _texts_by_id(source, ids, records_name)
@@ -88,7 +85,7 @@ def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[s
 
 def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list[str]:
     known = set(ids)
-    found: dict[str, tuple[int, str]] = {}
+    texts: dict[str, tuple[int, str]] = {}
     for line, data in json_objects(source):
         name, text = data.get("id"), data.get("text")
         if isinstance(name, bool) or not isinstance(name, str | int) or not isinstance(text, str):
@@ -96,13 +93,13 @@ def _texts_by_id(source: Path, ids: Sequence[str], records_name: object) -> list
         name = str(name).strip()
         if name not in known:
             raise CorpusError(f"{source}, line {line}, id {name!r}: {records_name} has no such record")
-        if name in found:
-            raise CorpusError(f"{source}, line {line}, id {name!r}: line {found[name][0]} has the same id")
-        found[name] = line, text
-    if missing := [name for name in ids if name not in found]:
-        more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-        raise CorpusError(f"{source} has no text for record {missing[0]!r}{more} of {records_name}")
-    return [found[name][1] for name in ids]
+        if name in texts:
+            raise CorpusError(f"{source}, line {line}, id {name!r}: line {texts[name][0]} has the same id")
+        texts[name] = line, text
+    if missing := [name for name in ids if name not in texts]:
+        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise CorpusError(f"{source} has no text for record {missing[0]!r}{others} of {records_name}")
+    return [texts[name][1] for name in ids]
 
 
 def _lines(source: Path) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Runs the Java tools that the Python package pycocoevalcap ships: one process, lines in, as many lines out."""
+"""Runs the Java tools of the Python package pycocoevalcap: one process, which prints one line per input line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agggen.errors import AggGenError
 
 PACKAGE = "pycocoevalcap"
 _OPTIONS = ("-Dfile.encoding=UTF-8", "-XX:+UseSerialGC")
-"""UTF-8 whatever the locale; and one thread to collect garbage, which halves METEOR's memory."""
+"""UTF-8 in any locale; single-threaded garbage collection halves METEOR's memory."""
 
 
 def package_version() -> str:
     """The version of pycocoevalcap, for signatures.
 
     Raises:
-        AggGenError: it is not installed.
+        AggGenError: pycocoevalcap is not installed.
     """
     try:
         return metadata.version(PACKAGE)
@@ -31,56 +31,60 @@ def package_version() -> str:
         ) from error
 
 
-def run_lines(what: str, jar: str, options: Sequence[str], arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """What the tool prints for each of `lines`, which must hold no line ends.
+def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """The tool's output for each of `lines`.
 
     Args:
-        what: the tool's name in messages.
+        tool: its name, for messages.
         jar: its jar, relative to the package.
-        options: for Java, before the jar or class.
-        arguments: for the tool.
+        options: of Java, before the jar or class.
+        arguments: of the tool.
+        lines: its input, without line ends.
 
     Raises:
-        AggGenError: no `java`, no jar, or the process failed or printed another number of lines.
+        AggGenError: there is no `java` or no jar, or the process failed or printed a different number of lines.
     """
     version = package_version()
     path = Path(str(metadata.distribution(PACKAGE).locate_file(f"{PACKAGE}/{jar}")))
     if not path.is_file():
         raise AggGenError(
-            f"{what} needs {path}, which {PACKAGE} {version} lacks: pip install --force-reinstall {PACKAGE}==1.2"
+            f"{tool} needs {path}, which {PACKAGE} {version} lacks: pip install --force-reinstall {PACKAGE}==1.2"
         )
     java = shutil.which("java")
     if java is None:
         raise AggGenError(
-            f"{what} needs a Java runtime, and no `java` is on the PATH (on Debian: apt install default-jre-headless)"
+            f"{tool} needs a Java runtime, and no `java` is on the PATH (on Debian: apt install default-jre-headless)"
         )
     command = [java, *_OPTIONS, *options, str(path), *arguments]
-    code, printed, said = _run(what, command, "".join(f"{line}\n" for line in lines))
+    code, printed, stderr = _run(tool, command, "".join(f"{line}\n" for line in lines))
     if code or len(printed) != len(lines):
-        raise AggGenError(f"{what}: {_failure(code, len(printed), len(lines))}{f'. It said: {said}' if said else ''}")
+        details = f". Its error output: {stderr}" if stderr else ""
+        raise AggGenError(f"{tool}: {_failure(code, len(printed), len(lines))}{details}")
     return printed
 
 
-def _run(what: str, command: Sequence[str], text: str) -> tuple[int, list[str], str]:
-    """The exit status, the lines printed, and the end of what was said on the error stream."""
+def _run(tool: str, command: Sequence[str], text: str) -> tuple[int, list[str], str]:
+    """The exit status, the printed lines, and the last 500 characters of the error output."""
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
     except OSError as error:
-        raise AggGenError(f"{what}: {command[0]} could not be started: {error}") from error
+        raise AggGenError(f"{tool}: {command[0]} could not be started: {error}") from error
     with process:
         try:
-            printed, said = process.communicate(text.encode("utf-8", errors="replace"))  # feeds and reads at once
-        finally:  # after an interrupt too
+            printed, stderr = process.communicate(
+                text.encode("utf-8", errors="replace")
+            )  # writes and reads concurrently
+        finally:  # also after an interrupt
             process.kill()
             process.wait()
-    words = said.decode("utf-8", errors="replace").split()
+    words = stderr.decode("utf-8", errors="replace").split()
     return process.returncode, printed.decode("utf-8", errors="replace").split("\n")[:-1], " ".join(words)[-500:]
 
 
-def _failure(code: int, printed: int, wanted: int) -> str:
+def _failure(code: int, printed: int, expected: int) -> str:
     if code < 0:
-        return f"its Java process was killed ({signal.Signals(-code).name}); it takes up to 2 GB of memory"
+        return f"its Java process was killed ({signal.Signals(-code).name}); it needs up to 2 GB of memory"
     if code:
         return f"its Java process ended with {code}; it needs Java 8 or newer and up to 2 GB of memory"
-    return f"its Java process printed {printed} lines for {wanted} texts"
+    return f"its Java process printed {printed} lines for {expected} texts"

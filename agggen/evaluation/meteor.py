@@ -1,8 +1,8 @@
-"""METEOR 1.5 (Denkowski and Lavie 2014): its jar counts the matches, and the score is computed from them here.
+"""METEOR 1.5 (Denkowski and Lavie 2014): the jar counts the matches, this module computes the score.
 
-They equal the jar's own to the last digits, for each text and in total, in the logs of the WebNLG challenge. One Java
-process serves any number of texts; it takes some seconds to load its paraphrases, so score several systems as one
-corpus and take each one's score from its part of the statistics.
+Segment and corpus scores equal those of the jar to the last digit, in the logs of the WebNLG challenge. One Java
+process serves any number of texts. It takes seconds to load its paraphrases, so score several systems as one corpus and
+select each system's part of the statistics.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _SEPARATOR = "|||"
 
 
 def meteor_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """METEOR in percent, as `-l en -norm` computes it: it tokenises and lower-cases what it is given.
+    """METEOR with the options `-l en -norm`, in percent; it tokenises and lower-cases the texts.
 
     Raises:
-        AggGenError: no Java runtime, no jar, or its process failed.
+        AggGenError: there is no Java runtime or no jar, or the process failed.
     """
     lines = [_line(text, group) for text, group in zip(hypotheses, references, strict=True)]
     arguments = ("-", "-", "-stdio", "-l", "en", "-norm")
@@ -39,8 +39,8 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
     try:
         rows = np.array([line.split() for line in printed], dtype=float).reshape(len(lines), 23)
     except ValueError as error:
-        raise AggGenError(f"METEOR printed something else than 23 counts a text: {printed[0]!r:.80}") from error
-    # Chunks of a text that matches as a whole in one piece count for nothing.
+        raise AggGenError(f"METEOR did not print 23 counts per text but {printed[0]!r:.80}") from error
+    # A text that matches completely in a single chunk has no fragmentation.
     rows[(rows[:, 20] == 1) & (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]), 20] = 0
     signature = (
         f"meteor|tool:{PACKAGE}|version:{package_version()}|meteor:1.5|args:-l en -norm"
@@ -50,16 +50,16 @@ def meteor_statistics(hypotheses: Sequence[str], references: References) -> Segm
 
 
 def meteor_score(counts: np.ndarray) -> np.ndarray:
-    """The scores, (...), in percent, of the counts, (..., 23), that the jar prints.
+    """METEOR in percent (...) of the jar's counts (..., 23).
 
-    These are: words of the text and of the reference, function words of each; for each of the 4 stages the matched
-    content words of both, then function words; the chunks; all matched words of both.
+    The counts are: words and function words of text and reference; for each of the 4 stages the matched content words,
+    then the matched function words, of both; chunks; matched words of both.
     """
-    words, other, function, other_function = np.moveaxis(counts[..., :4], -1, 0)
+    words, reference_words, function_words, reference_function = np.moveaxis(counts[..., :4], -1, 0)
     stages = counts[..., 4:20].reshape(*counts.shape[:-1], 4, 4)
     matched = (_DELTA * stages[..., :2] + (1 - _DELTA) * stages[..., 2:]).swapaxes(-1, -2) @ _STAGES  # (..., 2)
-    precision = ratio(matched[..., 0], _DELTA * (words - function) + (1 - _DELTA) * function)
-    recall = ratio(matched[..., 1], _DELTA * (other - other_function) + (1 - _DELTA) * other_function)
+    precision = ratio(matched[..., 0], _DELTA * (words - function_words) + (1 - _DELTA) * function_words)
+    recall = ratio(matched[..., 1], _DELTA * (reference_words - reference_function) + (1 - _DELTA) * reference_function)
     mean = ratio(precision * recall, _ALPHA * precision + (1 - _ALPHA) * recall)
     fragments = ratio(counts[..., 20], (counts[..., 21] + counts[..., 22]) / 2)
     return 100 * mean * (1 - _GAMMA * fragments**_BETA)

@@ -1,7 +1,7 @@
-"""NIST and BLEU as mteval-v13a computes them in the E2E challenge's scorer (Doddington 2002; tuetschek/e2e-metrics).
+"""NIST and the tokeniser of mteval-v13a, as in the E2E challenge's scorer (Doddington 2002; tuetschek/e2e-metrics).
 
-NLTK's corpus_nist gives other figures: it matches each text against its single best reference of each order, where
-mteval clips counts by the maximum over all references, and its length penalty looks at those references' lengths.
+NLTK's corpus_nist differs: for each order it matches a text against its single best reference and uses the length of
+that reference, whereas mteval clips counts by their maximum over all references.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ NGram = tuple[str, ...]
 
 
 def mteval_tokens(text: str) -> str:
-    """`text` as mteval-v13a tokenises it, tokens joined by blanks: ASCII letters lower-cased, then 13a."""
+    """The tokens of mteval-v13a, joined by spaces: ASCII letters lower-cased, then sacreBLEU's 13a."""
     return str(Tokenizer13a()(one_line(text).translate(_LOWER)))
 
 
 def nist_statistics(hypotheses: Sequence[str], references: References) -> SegmentStatistics:
-    """NIST over 5-grams of texts that are tokenised with blanks; as printed, not a percentage.
+    """NIST over 5-grams of texts tokenised by spaces, in its own unit (not a percentage).
 
-    An n-gram weighs log2 of how often its first n - 1 words occur in all references for each time that it does. The
-    length that texts are held against is that of all references, over the mean number of references a text.
+    The weight of an n-gram is log2(count of its first n - 1 words / its count) over all references. The reference
+    length is the mean over references.
     """
     groups = [[text.split() for text in group] for group in references]
-    seen = Counter(ngram for group in groups for words in group for ngram in _ngrams(words))
+    reference_counts = Counter(ngram for group in groups for words in group for ngram in _ngrams(words))
     total = sum(len(words) for group in groups for words in group)
     rows = np.zeros((len(groups), 2 * ORDERS + 3))
     for row, text, group in zip(rows, hypotheses, groups, strict=True):
         words = text.split()
-        limit = _maximum(Counter(_ngrams(other)) for other in group)
+        limit = _maximum(Counter(_ngrams(reference)) for reference in group)
         for ngram, count in Counter(_ngrams(words)).items():
             if matched := min(count, limit.get(ngram, 0)):
-                context = seen[ngram[:-1]] if len(ngram) > 1 else total
-                row[len(ngram) - 1] += matched * math.log2(context / seen[ngram])
+                context = reference_counts[ngram[:-1]] if len(ngram) > 1 else total
+                row[len(ngram) - 1] += matched * math.log2(context / reference_counts[ngram])
         row[ORDERS : 2 * ORDERS] = [max(len(words) - order, 0) for order in range(ORDERS)]
         row[2 * ORDERS :] = sum(map(len, group)), len(group), 1
     signature = (
@@ -63,14 +63,14 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
 
 
 def _score(counts: np.ndarray) -> np.ndarray:
-    """(..., 13) -> (...): information and number of n-grams by order, words of references, references, texts."""
+    """(..., 13) -> (...). The counts: information and n-grams by order, words of the references, references, texts."""
     information = ratio(counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]).sum(-1)
     words, references, texts = np.moveaxis(counts[..., 2 * ORDERS :], -1, 0)
     return information * _penalty(ratio(counts[..., ORDERS] * references, words * texts))
 
 
 def _penalty(length: np.ndarray) -> np.ndarray:
-    """1 for texts as long as the references or longer, 1/2 at two thirds of their length, 0 for empty ones."""
+    """The brevity penalty of relative lengths: 1 from length 1, 1/2 at 2/3, 0 at 0."""
     with np.errstate(divide="ignore"):
         return np.exp(-_BETA * np.log(np.minimum(length, 1)) ** 2)
 
@@ -82,9 +82,9 @@ def _ngrams(words: Sequence[str]) -> Iterator[NGram]:
 
 
 def _maximum(counts: Iterable[Counter[NGram]]) -> dict[NGram, int]:
-    most: dict[NGram, int] = {}
-    for counted in counts:
-        for ngram, count in counted.items():
-            if count > most.get(ngram, 0):
-                most[ngram] = count
-    return most
+    maximum: dict[NGram, int] = {}
+    for counter in counts:
+        for ngram, count in counter.items():
+            if count > maximum.get(ngram, 0):
+                maximum[ngram] = count
+    return maximum

@@ -1,17 +1,17 @@
-"""Sets of text metrics by name, computed as published numbers were, so that scores compare.
+"""Evaluation protocols: sets of text metrics computed like published numbers, so that scores are comparable.
 
-`plain`: sacreBLEU's BLEU, chrF and TER, with case; for anything new.
+`plain`: sacreBLEU's BLEU, chrF and TER, case-sensitive; for new corpora.
 
-`e2e`: as tuetschek/e2e-metrics, the E2E challenge's scorer: mteval-v13a's BLEU and NIST, and METEOR, ROUGE-L and
-CIDEr over PTB tokens without punctuation. It tokenises whatever it is given, so texts may be raw or tokenised, but
-references must be of the same kind: the paper's E2E rows were measured against the release's tokenised references.
+`e2e`: tuetschek/e2e-metrics, the E2E challenge's scorer: BLEU and NIST of mteval-v13a; METEOR, ROUGE-L and CIDEr over
+PTB tokens without punctuation. It tokenises all input, so texts may be raw or tokenised, but references must be
+likewise: the paper's E2E rows were measured against the tokenised references of its release.
 
-`webnlg-2017`: as the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu, in which
-references that a text lacks, beside the one that has most, count as blank ones; tercom's TER; METEOR 1.5. Raw texts
-get the challenge's tokens. The paper's own outputs and references were tokenised by Stanza: with `tokenised` its
-printed numbers come out; without, they get the challenge's tokens too, and compare with raw texts and with its systems.
+`webnlg-2017`: the WebNLG challenge and the paper: up to 3 references, lower-cased; Moses multi-bleu, which pads missing
+references with empty ones; TER of tercom; METEOR 1.5. Raw texts are tokenised like the challenge's. The paper's outputs
+and references were tokenised by Stanza: `tokenised` reproduces its printed numbers; without it, they are re-tokenised
+and comparable with raw texts and with the challenge's systems.
 
-Scores are in percent, except NIST and CIDEr, which are as printed.
+Scores are in percent, except NIST and CIDEr, which have their own units.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def score_texts(
     metrics: Sequence[str] | None = None,
     tokenised: bool = False,
 ) -> dict[str, Score]:
-    """The scores of a corpus by metric; see ``measure``."""
+    """Corpus scores by metric; arguments and errors as in ``measure``."""
     return {
-        name: found.corpus() for name, found in measure(protocol, hypotheses, references, metrics, tokenised).items()
+        name: statistics.corpus()
+        for name, statistics in measure(protocol, hypotheses, references, metrics, tokenised).items()
     }
 
 
@@ -72,40 +73,41 @@ def measure(
     metrics: Sequence[str] | None = None,
     tokenised: bool = False,
 ) -> dict[str, SegmentStatistics]:
-    """What the protocol's metrics count in each text: for scores of all kinds and for tests, from one run.
+    """Segment statistics by metric, for corpus and segment scores and significance tests.
 
     Args:
         protocol: one of ``PROTOCOLS``.
-        references: for each text, one or more; blank ones do not count.
-        metrics: some of the protocol's metrics, in the order wanted; all by default.
-        tokenised: texts and references are tokenised, with blanks between tokens. The protocol then leaves their
-            tokens as they are; e2e tokenises in any case.
+        hypotheses: the texts.
+        references: at least one per text; blank ones are ignored.
+        metrics: names of metrics of the protocol; all by default.
+        tokenised: texts and references are already tokenised, with spaces between tokens, and are not tokenised again
+            (except by e2e).
 
     Raises:
-        AggGenError: unknown names, texts that cannot be scored (see ``present_references``), or, for METEOR, ROUGE-L
-            and CIDEr, no Java runtime or no pycocoevalcap.
+        AggGenError: a name is unknown, a text cannot be scored (see ``present_references``), or the Java runtime or
+            pycocoevalcap, needed for METEOR, ROUGE-L and CIDEr, is missing.
     """
     names = known_metrics(protocol, metrics)
     groups = present_references(hypotheses, references)
-    ways = _PREPARE[protocol](list(hypotheses), groups, tokenised, names)
-    return {name: ways[name]() for name in names}
+    functions = _PREPARE[protocol](list(hypotheses), groups, tokenised, names)
+    return {name: functions[name]() for name in names}
 
 
 def challenge_tokens(text: str) -> str:
-    """`text` lower-cased, without diacritics, split at every sign: the tokens of the WebNLG challenge's scorer.
+    """The tokens of the WebNLG challenge's scorer: lower-cased, without diacritics, split at each punctuation mark.
 
-    The challenge took unidecode for the diacritics; here, Latin letters and quotes are covered. All 4,894 references
-    of its test set come out equal.
+    The challenge removed diacritics with unidecode. This function covers Latin letters and quotes and gives the same
+    tokens for all 4,894 references of the test set.
     """
     plain = unicodedata.normalize("NFKD", text.lower())
     plain = "".join(sign for sign in plain if not unicodedata.combining(sign)).translate(_LETTERS)
     return " ".join(_NOT_WORD.sub(r" \1 ", plain).split())
 
 
-_Ways = dict[str, Callable[[], SegmentStatistics]]
+_Metrics = dict[str, Callable[[], SegmentStatistics]]
 
 
-def _plain(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Ways:
+def _plain(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
     return {
         "bleu": lambda: bleu_statistics(texts, groups, tokenised=tokenised),
         "chrf": lambda: chrf_statistics(texts, groups),
@@ -113,29 +115,29 @@ def _plain(texts: list[str], groups: list[list[str]], tokenised: bool, names: Se
     }
 
 
-def _e2e(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Ways:
-    ways: _Ways = {}
+def _e2e(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
+    metrics: _Metrics = {}
     if {"bleu", "nist"} & set(names):
-        words, others = _flat(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
-        ways["bleu"] = lambda: bleu_statistics(words, others, tokenised=True).noted("texts:lc-ascii+13a")
-        ways["nist"] = lambda: nist_statistics(words, others).noted("texts:lc-ascii+13a")
+        words, references = _flat(lambda flat: [mteval_tokens(text) for text in flat], texts, groups)
+        metrics["bleu"] = lambda: bleu_statistics(words, references, tokenised=True).noted("texts:lc-ascii+13a")
+        metrics["nist"] = lambda: nist_statistics(words, references).noted("texts:lc-ascii+13a")
     if {"meteor", "rouge_l", "cider"} & set(names):
-        tokens, other_tokens = _flat(ptb_tokens, texts, groups)
-        ways["meteor"] = lambda: meteor_statistics(tokens, other_tokens).noted("texts:ptb-nopunct")
-        ways["rouge_l"] = lambda: rouge_l_statistics(tokens, other_tokens).noted("texts:ptb-nopunct")
-        ways["cider"] = lambda: cider_statistics(tokens, other_tokens).noted("texts:ptb-nopunct")
-    return ways
+        tokens, token_references = _flat(ptb_tokens, texts, groups)
+        metrics["meteor"] = lambda: meteor_statistics(tokens, token_references).noted("texts:ptb-nopunct")
+        metrics["rouge_l"] = lambda: rouge_l_statistics(tokens, token_references).noted("texts:ptb-nopunct")
+        metrics["cider"] = lambda: cider_statistics(tokens, token_references).noted("texts:ptb-nopunct")
+    return metrics
 
 
-def _webnlg(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Ways:
+def _webnlg(texts: list[str], groups: list[list[str]], tokenised: bool, names: Sequence[str]) -> _Metrics:
     tokens = str.lower if tokenised else challenge_tokens
     three = [group[:_WEBNLG_REFERENCES] for group in groups]
-    words, others = _flat(lambda flat: [tokens(text) for text in flat], texts, three)
+    words, reference_words = _flat(lambda flat: [tokens(text) for text in flat], texts, three)
     remark = f"refs:max{_WEBNLG_REFERENCES}|texts:{'lc' if tokenised else 'lc+webnlg-challenge'}"
     return {
-        "bleu": lambda: multi_bleu_statistics(words, others).noted(remark),
-        "meteor": lambda: meteor_statistics(words, others).noted(remark),
-        "ter": lambda: tercom_statistics(words, others).noted(remark),
+        "bleu": lambda: multi_bleu_statistics(words, reference_words).noted(remark),
+        "meteor": lambda: meteor_statistics(words, reference_words).noted(remark),
+        "ter": lambda: tercom_statistics(words, reference_words).noted(remark),
     }
 
 
@@ -143,20 +145,20 @@ _PREPARE = {"plain": _plain, "e2e": _e2e, "webnlg-2017": _webnlg}
 
 
 def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]:
-    """The metrics to compute: `metrics`, or all that the protocol has.
+    """`metrics`, or by default all metrics of the protocol.
 
     Raises:
-        AggGenError: the protocol or a metric is unknown, or none is named.
+        AggGenError: the protocol or a metric is unknown, or `metrics` is empty.
     """
     if protocol not in PROTOCOLS:
-        raise AggGenError(f"there is no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
+        raise AggGenError(f"unknown protocol {protocol!r}; known are {', '.join(PROTOCOLS)}")
     known = PROTOCOLS[protocol]
     if metrics is None:
         return known
     if not metrics:
-        raise AggGenError(f"no metric is named; protocol {protocol} has {', '.join(known)}")
+        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
     if isinstance(metrics, str):
-        raise AggGenError(f"metrics are a list of names, not {metrics!r}; {protocol} has {', '.join(known)}")
+        raise AggGenError(f"metrics must be a list of names, not {metrics!r}; {protocol} has {', '.join(known)}")
     for name in metrics:
         if name not in known:
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
@@ -166,6 +168,6 @@ def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]
 def _flat(
     change: Callable[[list[str]], list[str]], texts: list[str], groups: list[list[str]]
 ) -> tuple[list[str], list[list[str]]]:
-    """`change` applied to all texts and references in one call."""
+    """Applies `change` to all texts and references in one call."""
     changed = iter(change([*texts, *(text for group in groups for text in group)]))
     return [next(changed) for _ in texts], [[next(changed) for _ in group] for group in groups]

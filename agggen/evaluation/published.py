@@ -1,8 +1,8 @@
-"""Scores of published systems: facts with their sources, kept apart by corpus, split, training data and protocol.
+"""Scores of published systems with their sources, by corpus, split, training data and protocol.
 
-The numbers are what the sources print, in the units of `agggen.evaluation.protocols` (percent). They are means over
-several training runs or checkpoints where ``runs`` says so. Rows of the AggGen paper and of the shared tasks were
-checked against those systems' own outputs with the official scorers; what could not be checked is marked as cited.
+The numbers are as printed in the sources, in the units of `agggen.evaluation.protocols` (percent); ``runs`` is the
+number of training runs or checkpoints of a mean. Rows of the AggGen paper and of the shared tasks were verified with
+the official scorers on the outputs of those systems; the others are marked as cited.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ class Published:
 
     system: str
     scores: dict[str, float]
-    """By the names of `agggen.evaluation.protocols` and of the slot error rate, in their units."""
+    """By metric of `agggen.evaluation.protocols` or ``ser...``, in its unit."""
     source: str
     runs: int = 1
-    """Over how many runs or checkpoints the scores are means; 1 also where the source does not say."""
+    """Number of runs or checkpoints over which the scores are means; 1 if the source does not state it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Published systems whose numbers compare with each other: one test set, one protocol."""
+    """Published systems with comparable numbers: the same test set and protocol."""
 
     corpus: str
     split: str
     inputs: int
-    """Records of the test set: another number of them is another test set."""
+    """Number of records of the test set."""
     trained_on: str
-    """The corpus of the catalogue on which the systems learned."""
+    """The systems' training corpus, as named in the catalogue."""
     protocol: str
     how: str
     """How the published numbers were computed."""
@@ -50,11 +50,11 @@ _E2E_METRICS = ("bleu", "nist", "meteor", "rouge_l", "cider", "ser.add", "ser.mi
 
 
 def _rows(names: tuple[str, ...], source: str, runs: int, table: str) -> Iterator[Published]:
-    """Rows of a table written as ``system | value | value``; - stands for a number that was not published."""
+    """Rows of a table written as ``system | value | value``; - for a value that was not published."""
     for line in table.strip().splitlines():
         system, *cells = (part.strip() for part in line.split("|"))
         scores = {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell != "-"}
-        if names == _WEBNLG_METRICS:  # their sources print shares
+        if names == _WEBNLG_METRICS:  # the sources print fractions
             scores |= {name: round(100 * scores[name], 1) for name in ("meteor", "ter") if name in scores}
         yield Published(system, scores, source, runs)
 
@@ -272,9 +272,9 @@ PLANNING = tuple(
         """,
     )
 )
-"""Plans beside people's on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_scores`.
+"""Agreement with human plans on the corpus `webnlg-plans`, by the names and in the units of `plans.plan_scores`.
 
-For the people it calls them ``human_...``; their tau leaves out the inputs of which the system's plan is one group.
+Scores among people are its ``human_...``; their tau skips the inputs for which the system's plan is a single group.
 """
 
 ALIGNMENT = tuple(
@@ -288,30 +288,32 @@ ALIGNMENT = tuple(
         """,
     )
 )
-"""Alignments beside people's on the corpus `webnlg-plans`, by the names of `alignment_statistics`, in percent.
+"""Agreement with human alignments on the corpus `webnlg-plans`, by the names of `alignment_statistics`, in percent.
 
-Viterbi's are of 273 of the 274 texts: the release has no alignment of one.
+The Viterbi scores are over 273 of the 274 texts, since the release lacks the alignment of one text.
 """
 
 
 def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: str | None) -> tuple[Board | None, str]:
-    """The published numbers that compare with an evaluation, or None and why there are none.
+    """The published numbers that are comparable with an evaluation, or None and the reason.
 
     Args:
-        corpus: as the catalogue names it; `split` likewise.
-        inputs: how many records were evaluated.
-        trained_on: the corpus that the evaluated model learned from, all of it; None where that is not known.
+        corpus: its name in the catalogue.
+        split: likewise.
+        inputs: the number of evaluated records.
+        protocol: of the evaluation.
+        trained_on: the corpus on whose complete training split the model was trained; None if unknown.
     """
     boards = [board for board in BOARDS if (board.corpus, board.split) == (corpus, split)]
     if not boards:
-        return None, f"No published system's scores on {corpus} {split} are on file."
+        return None, f"There are no published scores on {corpus} {split}."
     if protocol != boards[0].protocol:
         return None, f"The published scores are by protocol {boards[0].protocol}; these are by {protocol}."
-    whole = boards[0].inputs
-    if inputs != whole:
-        return None, f"The published scores are of all {whole:,} records; these are of {inputs:,}."
+    expected_inputs = boards[0].inputs
+    if inputs != expected_inputs:
+        return None, f"The published scores are of all {expected_inputs:,} records; these are of {inputs:,}."
     for board in boards:
         if board.trained_on == trained_on:
             return board, ""
     known = " or ".join(board.trained_on for board in boards)
-    return None, f"The published systems were trained on {known}; this one on {trained_on or 'something not known'}."
+    return None, f"The published systems were trained on {known}; this one on {trained_on or 'unknown data'}."

@@ -1,7 +1,7 @@
-"""What a metric counts in each text, from which the scores of a corpus, of a part of it and of samples of it follow.
+"""Segment statistics of a metric: counts per text, from which scores of corpora, subsets and bootstrap samples follow.
 
-A metric does its slow work once, one row of counts a text; its formula turns any sum of rows into a score. So a
-thousand bootstrap samples cost a thousand sums, and the seen and the unseen half of a test set need no second run.
+A metric computes one row of counts per text; its formula maps sums of rows to scores. Thus a bootstrap sample costs one
+sum, and the seen and unseen parts of a test set need no second run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ References = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SegmentScores:
-    """One score a text, in the unit of the corpus score, and what exactly was computed."""
+    """One score per text, in the unit of the corpus score."""
 
     values: np.ndarray
     """(texts,)"""
@@ -33,38 +33,41 @@ class SegmentStatistics:
     rows: np.ndarray
     """(texts, counts)"""
     formula: Callable[[np.ndarray], np.ndarray]
-    """(..., counts) sums of rows -> (...) scores."""
+    """Sums of rows (..., counts) -> scores (...)."""
     signature: str
     single: SegmentScores | None
-    """The score of each text alone, where the measure has one."""
+    """The score of each single text; None if the measure is not defined for one."""
 
     def corpus(self, only: Sequence[int] | slice | None = None) -> Score:
-        """The score of the corpus, or of the texts that `only` picks: a test set's seen half, say.
+        """The score of the corpus, or of a part of it.
 
-        What was learned from all references stays: the weights of NIST's n-grams and the idf of CIDEr's.
+        Statistics over all references are not recomputed for a part: NIST's weights, CIDEr's document frequencies.
+
+        Args:
+            only: indices of the part's texts.
 
         Raises:
-            AggGenError: no text is picked.
+            AggGenError: the part is empty.
         """
         if only is None:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
         picked = self.rows[only if isinstance(only, slice) else np.asarray(only, dtype=int)]
         if not len(picked):
-            raise AggGenError("there are no texts to score in the part that was asked for")
+            raise AggGenError("there are no texts to score in the requested part")
         return Score(float(self.formula(picked.sum(0))), f"{self.signature}|texts:{len(picked)}of{len(self.rows)}")
 
     def noted(self, remark: str) -> SegmentStatistics:
-        """The same with a remark in the signatures, on how the texts were made ready."""
+        """A copy with a remark in the signatures, on how the texts were preprocessed."""
         single = self.single and SegmentScores(self.single.values, f"{self.single.signature}|{remark}")
         return SegmentStatistics(self.rows, self.formula, f"{self.signature}|{remark}", single)
 
     def samples(self, weights: np.ndarray) -> np.ndarray:
-        """The scores, (samples,), of samples that hold text i `weights[s, i]` times."""
+        """The scores (samples,) of samples that contain text i `weights[s, i]` times; `weights` is (samples, texts)."""
         return self.formula(weights @ self.rows)
 
 
 def mean_statistics(values: np.ndarray, signature: str) -> SegmentStatistics:
-    """The counts of a metric whose corpus score is the mean of its texts' scores."""
+    """Statistics of a metric whose corpus score is the mean of `values` (texts,)."""
     rows = np.stack([values, np.ones(len(values))], axis=1)
     return SegmentStatistics(
         rows, lambda sums: ratio(sums[..., 0], sums[..., 1]), signature, SegmentScores(values, signature)
@@ -72,17 +75,18 @@ def mean_statistics(values: np.ndarray, signature: str) -> SegmentStatistics:
 
 
 def rate_statistics(counts: Sequence[float], totals: Sequence[float], signature: str) -> SegmentStatistics:
-    """The counts of a metric whose corpus score is the sum of `counts` in percent of the sum of `totals`."""
+    """Statistics of a metric whose corpus score is 100 * sum(`counts`) / sum(`totals`)."""
     rows = np.stack([100 * np.asarray(counts, dtype=float), np.asarray(totals, dtype=float)], axis=1)
     single = SegmentScores(ratio(rows[:, 0], rows[:, 1]), signature)
     return SegmentStatistics(rows, lambda sums: ratio(sums[..., 0], sums[..., 1]), signature, single)
 
 
 def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> SegmentStatistics:
-    """The counts of a metric whose corpus score is a quotient of two sums; NaN where the second sum is 0.
+    """Statistics of a metric whose corpus score is the quotient of two sums; NaN if the second sum is 0.
 
     Args:
-        counts: what each text adds to both sums.
+        counts: numerator and denominator of each text.
+        signature: of the metric.
     """
 
     def formula(sums: np.ndarray) -> np.ndarray:
@@ -92,25 +96,23 @@ def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> S
     return SegmentStatistics(np.array(counts, dtype=float).reshape(-1, 2), formula, signature, None)
 
 
-def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """`part` / `whole`, and 0 where `whole` is 0."""
-    part, whole = np.broadcast_arrays(np.asarray(part, dtype=float), np.asarray(whole, dtype=float))
-    return np.divide(part, whole, out=np.zeros(part.shape), where=whole != 0)
+def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """`numerator` / `denominator`, elementwise; 0 where `denominator` is 0."""
+    top, bottom = np.broadcast_arrays(np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float))
+    return np.divide(top, bottom, out=np.zeros(top.shape), where=bottom != 0)
 
 
 def present_references(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """The references of each text without the blank ones, after a check of both.
-
-    An empty hypothesis is fine: it scores what it scores.
+    """Validates texts and references and returns the non-blank references of each text. Texts may be empty.
 
     Raises:
-        AggGenError: no texts; not as many lists of references as texts; a text without a reference; something that
-            is no string.
+        AggGenError: there are no texts, the numbers of texts and reference lists differ, a text has no reference, or a
+            text or reference is not a string.
     """
     if len(hypotheses) != len(references):
-        raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; there must be as many")
+        raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
     if not hypotheses:
-        raise AggGenError("there are no texts to score")
+        raise AggGenError("there are no texts to score; at least one is needed")
     present = []
     for number, (text, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
         if not isinstance(text, str):
@@ -124,16 +126,16 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
             raise AggGenError(f"a reference of text {number} is of type {type(wrong).__name__}, not a string")
         present.append([item for item in group if item.strip()])
         if not present[-1]:
-            raise AggGenError(f"text {number} ({text!r:.60}) has no reference to be scored against")
+            raise AggGenError(f"text {number} ({text!r:.60}) has no reference")
     return present
 
 
 def count_of_references(references: Sequence[Sequence[object]]) -> str:
-    """For signatures: the number of references where it is the same for all texts, else `var`."""
+    """For signatures: the number of references if it is the same for all texts, else `var`."""
     counts = {len(group) for group in references}
     return str(counts.pop()) if len(counts) == 1 else "var"
 
 
 def one_line(text: str) -> str:
-    """`text` with blanks for line ends of any kind, for tools that read one text a line."""
+    """`text` with spaces for line ends of any kind, for tools that read one text per line."""
     return " ".join(text.splitlines())

@@ -1,7 +1,7 @@
-"""How sure a score and a difference of two systems is, from what was counted in each text.
+"""Bootstrap confidence intervals and paired significance tests from segment statistics.
 
-Corpus scores are recomputed for each sample from the sums of its texts' counts (Koehn 2004; Riezler and Maxwell 2005),
-so 1,000 samples take a moment. What a metric learned from all references (NIST's weights, CIDEr's idf) stays fixed.
+The corpus score of each sample is recomputed from the sum of its texts' counts (Koehn 2004; Riezler and Maxwell 2005).
+Statistics over all references (NIST's weights, CIDEr's document frequencies) are not resampled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.score import method
 
 RESAMPLES = 1000
 SEED = 12345
-_CELLS = 1 << 22  # weights held at a time
+_CELLS = 1 << 22  # weights in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Comparison:
     first: float
     second: float
     p_value: float
-    """How often a difference at least this large, of either sign, would arise if the systems were equal."""
+    """Two-sided: the probability of a difference at least this large if the systems were equal."""
     signature: str
     low: float
     high: float
@@ -54,7 +54,13 @@ class Comparison:
 def confidence_interval(
     statistics: SegmentStatistics, level: float = 0.95, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Interval:
-    """The percentile interval of the corpus score over texts drawn with replacement.
+    """The percentile bootstrap interval of the corpus score.
+
+    Args:
+        statistics: of the metric.
+        level: of confidence, in (0, 1).
+        resamples: number of bootstrap samples.
+        seed: of the random generator.
 
     Raises:
         AggGenError: `level` is not between 0 and 1, or `resamples` is not positive.
@@ -76,28 +82,29 @@ def paired_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Comparison:
-    """Both systems on the same samples of texts: the interval of their difference, and a two-sided test.
+    """Paired bootstrap: the interval of the difference of two systems, and a two-sided test.
 
-    The test asks how often the samples' difference lies as far from their mean as the observed one lies from 0.
+    The p-value is the fraction of samples whose difference is as far from the samples' mean as the observed difference
+    is from 0.
 
     Raises:
-        AggGenError: as ``confidence_interval``, or the statistics are not of the same metric and texts.
+        AggGenError: as ``confidence_interval``, or the statistics are of different metrics or texts.
     """
     _check(level, resamples)
-    value, other = _pair(first, second)
-    drawn = _bootstrap(len(first.rows), resamples, seed)
-    differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in drawn])
-    p_value = _share(np.abs(differences - differences.mean()), abs(value - other))
+    first_value, second_value = _pair(first, second)
+    samples = _bootstrap(len(first.rows), resamples, seed)
+    differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
+    p_value = _share(np.abs(differences - differences.mean()), abs(first_value - second_value))
     low, high = _percentiles(differences, level)
     remark = f"|test:paired-bootstrap|level:{level:g}|resamples:{resamples}|seed:{seed}"
-    return Comparison(value, other, p_value, first.signature + remark, low, high)
+    return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
 
 
 def _check(level: float, resamples: int) -> None:
     if not 0 < level < 1:
-        raise AggGenError(f"a confidence level is between 0 and 1, not {level}")
+        raise AggGenError(f"the confidence level must be between 0 and 1, not {level}")
     if resamples < 1:
-        raise AggGenError(f"there must be at least one sample, not {resamples}")
+        raise AggGenError(f"there must be at least one bootstrap sample, not {resamples}")
 
 
 def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, float]:
@@ -109,7 +116,7 @@ def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, f
 
 
 def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each text is in each sample, (some samples, texts)."""
+    """The count of each text in each sample, (samples, texts), in blocks of samples."""
     rng = np.random.default_rng(seed)
     for count in _batches(size, resamples):
         yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
@@ -122,7 +129,7 @@ def _batches(size: int, total: int) -> Iterator[int]:
 
 
 def _share(values: np.ndarray, threshold: float) -> float:
-    """The share of values that reach `threshold`, the observed case counted in, so that it is never 0."""
+    """The fraction of values that reach `threshold`, with add-one smoothing so that it is never 0."""
     return float((np.count_nonzero(values >= threshold - 1e-9) + 1) / (len(values) + 1))
 
 

@@ -1,4 +1,4 @@
-"""A system's texts measured by a protocol and by what they say of values, with intervals and beside another system."""
+"""Scores a system's texts by a protocol's metrics and the value measures, with confidence intervals and comparisons."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from agggen.records import Record
 from agggen.verification.e2e import Reading, slot_error_rate, slot_errors, slot_of
 
 SER = "ser"
-"""The slot error rate, which protocol e2e has where all predicates are E2E's."""
+"""The slot error rate; part of protocol e2e if all predicates are slots of E2E."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """One metric of one system; what was not asked for is None."""
+    """One metric of a system; interval and comparison are None unless requested."""
 
     statistics: SegmentStatistics
     interval: Interval | None = None
     comparison: Comparison | None = None
-    """With the other system, which is `second`."""
+    """The other system is its `second`."""
 
 
-def metrics_of(protocol: str, wanted: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
-    """The metrics to compute: those that are wanted, or all that the protocol has for such records.
+def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence[Record]) -> tuple[str, ...]:
+    """The requested metrics without duplicates; by default all metrics that the protocol has for the records.
 
     Raises:
-        AggGenError: the protocol or a metric is unknown, or none is wanted.
+        AggGenError: the protocol or a metric is unknown, or `requested` is empty.
     """
     general = (*known_metrics(protocol, None), *VALUES)
     known = (*general, SER) if protocol == "e2e" else general
-    if wanted is None:
+    if requested is None:
         return known if SER not in known or foreign_predicate(records) is None else general
-    if not wanted:
-        raise AggGenError(f"no metric is named; protocol {protocol} has {', '.join(known)}")
-    for name in wanted:
+    if not requested:
+        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
+    for name in requested:
         if name not in known:
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(requested))
 
 
 def foreign_predicate(records: Sequence[Record]) -> str | None:
-    """The first predicate that is no slot of E2E and the record that has it, in words; None where all are slots."""
+    """The first predicate that is not a slot of E2E and its record, as text for messages; None if all are slots."""
     for record in records:
         for triple in record.triples:
             if slot_of(triple.predicate) is None:
@@ -63,31 +63,34 @@ def measure_system(
     tokenised: bool = False,
     confidence: bool = False,
 ) -> dict[str, Measured]:
-    """Measures one text a record; the slot error rate comes as ``ser.add``, ``ser.miss``, ``ser.wrong``, ``ser.ser``.
+    """Scores the text of each record. The slot error rate is ``ser.add``, ``ser.miss``, ``ser.wrong`` and ``ser.ser``.
 
-    Values are checked without a lexicon, for no model is known that has one.
+    Values are checked without a lexicon, since the model is not known.
 
     Args:
-        metrics: of `metrics_of`.
+        protocol: one of `agggen.evaluation.protocols.PROTOCOLS`.
+        metrics: the result of `metrics_of`.
+        records: with references.
+        texts: one per record.
         against: another system's texts, for a paired comparison.
         tokenised: see `agggen.evaluation.protocols.measure`.
-        confidence: bootstrap an interval for each score.
+        confidence: whether to bootstrap an interval for each score.
 
     Raises:
-        AggGenError: not one text a record; a record without references; a metric lacks what it runs on.
-        RecordError: slot errors are wanted of a record with other predicates than E2E's.
+        AggGenError: the numbers of records and texts differ, a record has no reference, or a metric's tool is missing.
+        RecordError: slot errors are requested and a predicate is not a slot of E2E.
     """
-    ours = _statistics(protocol, metrics, records, texts, tokenised)
-    theirs: Mapping[str, SegmentStatistics] = {}
+    first = _statistics(protocol, metrics, records, texts, tokenised)
+    second: Mapping[str, SegmentStatistics] = {}
     if against is not None:
-        theirs = _statistics(protocol, metrics, records, against, tokenised)
+        second = _statistics(protocol, metrics, records, against, tokenised)
     return {
         name: Measured(
-            found,
-            confidence_interval(found) if confidence else None,
-            paired_bootstrap(found, theirs[name]) if theirs else None,
+            statistics,
+            confidence_interval(statistics) if confidence else None,
+            paired_bootstrap(statistics, second[name]) if second else None,
         )
-        for name, found in ours.items()
+        for name, statistics in first.items()
     }
 
 
@@ -95,34 +98,34 @@ def _statistics(
     protocol: str, metrics: Sequence[str], records: Sequence[Record], texts: Sequence[str], tokenised: bool
 ) -> dict[str, SegmentStatistics]:
     if len(records) != len(texts):
-        raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text a record")
-    worded = [name for name in metrics if name in PROTOCOLS[protocol]]
-    found: dict[str, SegmentStatistics] = {}
-    if worded:
+        raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text per record")
+    text_metrics = [name for name in metrics if name in PROTOCOLS[protocol]]
+    statistics: dict[str, SegmentStatistics] = {}
+    if text_metrics:
         references = [[reference.text for reference in record.references] for record in records]
-        found = measure(protocol, texts, references, worded, tokenised)
+        statistics = measure(protocol, texts, references, text_metrics, tokenised)
     if any(name in VALUES for name in metrics):
         values = read_values(records, texts).statistics
-        found |= {name: values[name] for name in metrics if name in VALUES}
-    return found | slot_statistics(records, texts) if SER in metrics else found
+        statistics |= {name: values[name] for name in metrics if name in VALUES}
+    return statistics | slot_statistics(records, texts) if SER in metrics else statistics
 
 
 def slot_statistics(
     records: Sequence[Record], texts: Sequence[str], reading: Reading = "published"
 ) -> dict[str, SegmentStatistics]:
-    """`slot_error_rate` by text: what intervals and comparisons need.
+    """`slot_error_rate` with its counts per text, for intervals and comparisons.
 
     Raises:
-        AggGenError: not one text a record, or no records.
-        RecordError: a record has a predicate that is no slot of E2E.
+        AggGenError: the numbers of records and texts differ, or are zero.
+        RecordError: a record has a predicate that is not a slot of E2E.
     """
     rates = slot_error_rate(records, texts, reading)
     errors = [slot_errors(record, text, reading) for record, text in zip(records, texts, strict=True)]
-    slots = [found.slots for found in errors]
+    slots = [text_errors.slots for text_errors in errors]
     counts = {
-        "ser.add": [len(found.added) for found in errors],
-        "ser.miss": [len(found.missed) for found in errors],
-        "ser.wrong": [len(found.wrong) for found in errors],
-        "ser.ser": [len(found.all) for found in errors],
+        "ser.add": [len(text_errors.added) for text_errors in errors],
+        "ser.miss": [len(text_errors.missed) for text_errors in errors],
+        "ser.wrong": [len(text_errors.wrong) for text_errors in errors],
+        "ser.ser": [len(text_errors.all) for text_errors in errors],
     }
     return {name: rate_statistics(counts[name], slots, rate.signature) for name, rate in rates.items()}

@@ -1,10 +1,10 @@
-"""Translation edit rate as tercom 0.7.25 computes it, the scorer of the WebNLG challenge (Snover et al. 2006).
+"""Translation edit rate of tercom 0.7.25, the scorer of the WebNLG challenge (Snover et al. 2006).
 
-Edits are insertions, deletions, substitutions and shifts of a run of words. The search for shifts is greedy, so the
-order of trying is part of the definition: with this one, the edits and even the number of shifts tried equal tercom's
-own logs on 5,586 texts. sacreBLEU's TER tries in another order, which changes one edit in some thousands, and takes
-many times as long: it fills a table of distances for each shift it tries. Here a bit-parallel distance (Hyyro 2003)
-does, and the table is left for the few shifts that tercom's pruning touches.
+Edits are insertions, deletions, substitutions and shifts of word sequences. The search for shifts is greedy, so the
+result depends on its order: with this order, edits and tried shifts equal tercom's logs on 5,586 texts. sacreBLEU's TER
+searches in a different order, which changes one edit in several thousand, and is several times slower, since it fills a
+table of distances for each shift. Here, a bit-parallel distance (Hyyrö 2003) replaces the table, except for the few
+shifts that are affected by tercom's pruning.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import NamedTuple
 MAX_SHIFT_WORDS = 10
 MAX_SHIFT_DISTANCE = 50
 BEAM = 20
-"""Paths this much worse than the best of their column are pruned, so distances up to it are exact."""
+"""Paths with this many more edits than the best of their column are pruned; distances up to it are exact."""
 
 _UNREACHED = 1 << 30
 _SUBSTITUTE, _INSERT, _DELETE = range(3)
 
 
 def edits(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
-    """The number of edits from `hypothesis` to `reference`, both in words."""
+    """The number of edits, shifts included, from `hypothesis` to `reference`, both sequences of words."""
     return _Search(list(reference)).edits(list(hypothesis))
 
 
 class Distance:
-    """Levenshtein distance of any words to one reference, both in words.
+    """Levenshtein distance from sequences of words to one reference.
 
-    A column of the table of distances is two bit vectors, of where it rises and where it falls by one.
+    A column of the distance table is represented by two bit vectors: where it increases and decreases by one.
     """
 
     def __init__(self, reference: Sequence[str]) -> None:
@@ -62,15 +62,15 @@ class Distance:
 class _Alignment(NamedTuple):
     distance: int
     wrong: list[bool]
-    """Whether a word of the hypothesis is inserted or substituted."""
+    """For each word of the hypothesis: whether it is inserted or substituted."""
     missed: list[bool]
-    """Whether a word of the reference is deleted or substituted."""
+    """For each word of the reference: whether it is deleted or substituted."""
     position: list[int]
-    """The word of the hypothesis at, or else before, which a word of the reference stands; -1 is before the first."""
+    """For each word of the reference: the aligned word of the hypothesis, or the last one before it; -1 if none."""
 
 
 class _Search:
-    """All that is needed of one reference."""
+    """The search for edits to one reference, with its index of word sequences."""
 
     def __init__(self, reference: list[str]) -> None:
         self.reference = reference
@@ -93,31 +93,31 @@ class _Search:
             shifted += 1
 
     def _best_shift(self, words: list[str], alignment: _Alignment) -> list[str] | None:
-        """The words after the shift that saves most, if any saves at least its own cost of one edit.
+        """The words after the best shift, if it saves at least its own cost of one edit.
 
-        Long shifts come first. A shift of n words can save 2 n edits: once that is reached, no shorter one is tried.
+        Longer shifts are tried first. A shift of n words saves at most 2 n edits; then the search stops.
         """
         before = alignment.distance
-        least, best = before, None
+        min_cost, best = before, None
         for length, shifts in reversed(self._shifts(words, alignment)):
             for start, target in shifts:
-                saved = before - least
+                saved = before - min_cost
                 if saved > 2 * length or (best is not None and saved == 2 * length):
                     return best
                 moved = _shift(words, start, start + length, target)
                 cost = self.distance(moved) + 1
-                if cost > BEAM + 1 and (cost < least or (best is None and cost == least)):
+                if cost > BEAM + 1 and (cost < min_cost or (best is None and cost == min_cost)):
                     cost = _table(moved, self.reference)[0] + 1
-                if cost < least or (best is None and cost == least):
-                    least, best = cost, moved
+                if cost < min_cost or (best is None and cost == min_cost):
+                    min_cost, best = cost, moved
         return best
 
     def _shifts(self, words: list[str], alignment: _Alignment) -> list[tuple[int, list[tuple[int, int]]]]:
-        """Each length with its shifts: (first word, word after which to put the run; -1 is the very beginning).
+        """The candidate shifts by length: (first word, word after which to insert; -1 for the beginning).
 
-        A run moves if it stands in the reference too, elsewhere, and both places hold an error.
+        A sequence is a candidate if it also occurs in the reference, at another position, with errors at both.
         """
-        found: list[list[tuple[int, int]]] = [[] for _ in range(MAX_SHIFT_WORDS)]
+        shifts: list[list[tuple[int, int]]] = [[] for _ in range(MAX_SHIFT_WORDS)]
         position = alignment.position
         for start in range(len(words)):
             for end in range(start + 1, min(start + MAX_SHIFT_WORDS, len(words)) + 1):
@@ -135,10 +135,10 @@ class _Search:
                 ]
                 for place in elsewhere:
                     if any(alignment.missed[place : place + end - start]):
-                        found[end - start - 1] += [(start, t) for t in _targets(start, end, place, position)]
+                        shifts[end - start - 1] += [(start, t) for t in _targets(start, end, place, position)]
                 if not elsewhere:
                     break
-        return list(enumerate(found, start=1))
+        return list(enumerate(shifts, start=1))
 
 
 def _near(start: int, position: int) -> bool:
@@ -146,7 +146,7 @@ def _near(start: int, position: int) -> bool:
 
 
 def _targets(start: int, end: int, place: int, position: list[int]) -> list[int]:
-    """Where to put words[start:end], which stand in the reference at `place`: after the words aligned around there."""
+    """Targets for words[start:end], which occur in the reference at `place`: after the words aligned there."""
     targets = [-1] if place == 0 else []
     for offset in range(-1 if place else 0, end - start):
         target = position[place + offset]
@@ -156,7 +156,7 @@ def _targets(start: int, end: int, place: int, position: list[int]) -> list[int]
 
 
 def _shift(words: list[str], start: int, end: int, target: int) -> list[str]:
-    """`words` with words[start:end] after the word `target`; within itself, it moves to the right by the difference."""
+    """Moves words[start:end] after the word `target`; a target inside the sequence moves it right by the offset."""
     run = words[start:end]
     if target < start:
         return words[: target + 1] + run + words[target + 1 : start] + words[end:]
@@ -184,10 +184,10 @@ def _align(words: list[str], reference: list[str]) -> _Alignment:
 
 
 def _table(words: list[str], reference: list[str]) -> tuple[int, list[list[int]]]:
-    """The distance, and for each number of words and of reference words the last operation on the way there.
+    """The distance, and the last operation for each prefix of the words and of the reference.
 
-    Of operations that cost the same, substitution (or a match) goes before insertion before deletion. From a cell
-    that is more than BEAM worse than the best substitution into its column no path goes on.
+    Of operations with equal cost, substitution (or match) precedes insertion, insertion precedes deletion. Cells more
+    than BEAM worse than the best substitution into their column are pruned.
     """
     size = len(reference)
     column = [0] + [_UNREACHED] * size

@@ -1,4 +1,4 @@
-"""What texts say of their records' values, as measures: by the strict check and, beside it, by the lenient one."""
+"""Measures of faithfulness from the strict and the lenient check of values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agggen.verification.lenient import THRESHOLD, Mentions, mentioned_values
 from agggen.verification.results import TextCheck
 
 VALUES: Mapping[str, str] = {
-    "values_whole": "percent of the triples whose values the texts say whole (strict)",
-    "values_lenient": f"percent of the triples whose values the texts mention (lenient: {100 * THRESHOLD:g} % of the "
+    "values_whole": "percentage of triples whose value the text expresses whole (strict)",
+    "values_lenient": f"percentage of triples whose value the text mentions (lenient: {100 * THRESHOLD:g} % of its "
     "words)",
-    "texts_without_faults": "percent of the texts without a fault (strict)",
-    "invented": "invented values per 100 texts: numbers, names and value words that no triple has (strict)",
+    "texts_without_faults": "percentage of texts without a fault (strict)",
+    "invented": "hallucinated numbers, names and value words, which are in no triple, per 100 texts (strict)",
 }
-"""The measures, and what each one counts."""
+"""The measures and their definitions."""
 
 FULFILLED = "share of texts that have no fault and whose facts each say the values of their group whole (strict)"
 """The signature of ``fulfilled``."""
@@ -26,41 +26,43 @@ FULFILLED = "share of texts that have no fault and whose facts each say the valu
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReadValues:
-    """Both checks of each text, and the measures."""
+    """The results of both checks, and the measures."""
 
     checks: Sequence[TextCheck]
-    """Strict."""
+    """The strict check of each text."""
     mentions: Sequence[Mentions]
-    """Lenient."""
+    """The lenient check of each text."""
     statistics: Mapping[str, SegmentStatistics]
     """By the names of `VALUES`."""
 
 
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
-    """Checks one text a record.
+    """Applies both checks to the text of each record.
 
     Args:
-        checker: a model's own; by default one without a lexicon, which takes values by rule alone.
+        records: one per text.
+        texts: the texts.
+        checker: the model's; by default one without a lexicon, which matches values by rule only.
 
     Raises:
-        AggGenError: not one text a record, or no records.
+        AggGenError: the numbers of records and texts differ, or are zero.
     """
-    whole, checks = whole_values(checker or Checker(), records, texts)
+    strict, checks = whole_values(checker or Checker(), records, texts)
     lenient, mentions = mentioned_values(records, texts)
-    _, lexicon, *_ = whole.signature.split("|")
+    _, lexicon, *_ = strict.signature.split("|")
     triples = [len(record.triples) for record in records]
-    one = [1] * len(records)
+    ones = [1] * len(records)
     missing = [len(check.missing) for check in checks]
-    unmentioned = [len(found.missing) for found in mentions]
-    said = [total - absent for total, absent in zip(triples, missing, strict=True)]
+    unmentioned = [len(check.missing) for check in mentions]
+    complete = [total - absent for total, absent in zip(triples, missing, strict=True)]
     mentioned = [total - absent for total, absent in zip(triples, unmentioned, strict=True)]
     faultless = [not check.faults for check in checks]
     invented = [len(check.invented) for check in checks]
-    texts_of = f"{lexicon}|texts:{len(texts)}"
+    suffix = f"{lexicon}|texts:{len(texts)}"
     statistics = {
-        "values_whole": rate_statistics(said, triples, whole.signature),
+        "values_whole": rate_statistics(complete, triples, strict.signature),
         "values_lenient": rate_statistics(mentioned, triples, lenient.signature),
-        "texts_without_faults": rate_statistics(faultless, one, f"texts without faults (strict)|{texts_of}"),
-        "invented": rate_statistics(invented, one, f"invented values per 100 texts (strict)|{texts_of}"),
+        "texts_without_faults": rate_statistics(faultless, ones, f"texts without faults (strict)|{suffix}"),
+        "invented": rate_statistics(invented, ones, f"invented values per 100 texts (strict)|{suffix}"),
     }
     return ReadValues(checks, mentions, statistics)

@@ -1,7 +1,7 @@
-"""Facts: contiguous pieces of a text that each say one event, "who did what to whom" (paper, section 3.1).
+"""Facts: contiguous segments of a text, one per event, "who did what to whom" (paper, section 3.1).
 
-A segmenter cuts texts into facts that concatenate back to the text byte for byte; white space at a boundary belongs
-to the fact before it. ``agggen.facts.config.segmenter`` gives one by name.
+A segmenter splits texts into facts that concatenate exactly to the text; whitespace at a boundary belongs to the fact
+before it. ``agggen.facts.config.segmenter`` returns a segmenter by name.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from agggen.errors import AggGenError
 
 @runtime_checkable
 class FactSegmenter(Protocol):
-    """Cuts texts into facts. Two segmenters with one fingerprint cut every text alike."""
+    """Segments texts into facts. Segmenters with the same fingerprint give the same results."""
 
     name: str
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the rules or the model behind the segmenter change."""
+        """Identifies the segmenter's rules and model."""
         ...
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The facts of each text, in order; a blank text has none."""
+        """The facts of each text; none for a blank text."""
         ...
 
 
 def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
-    """`facts` if they are a segmentation of `text`.
+    """Checks that `facts` are a segmentation of `text`, and returns them.
 
     Raises:
-        AggGenError: they do not concatenate to the text, one of them is blank, or a text with words has none.
+        AggGenError: they do not concatenate to the text, one of them is blank, or a non-blank text has none.
     """
     if not text.strip():
         if facts:
@@ -45,33 +45,33 @@ def check_facts(text: str, facts: Sequence[str]) -> tuple[str, ...]:
         raise AggGenError(f"the facts do not concatenate to the text {text!r:.80}")
     for number, fact in enumerate(facts, start=1):
         if not fact.strip():
-            raise AggGenError(f"fact {number} of the text {text!r:.80} holds nothing but white space")
+            raise AggGenError(f"fact {number} of the text {text!r:.80} is blank")
     return tuple(facts)
 
 
 def segment_each(segmenter: FactSegmenter, texts: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """The facts of each different text that the segmenter can cut, and for each of the others why it cannot.
+    """The facts of each distinct text, and the error message of each text on which the segmenter fails.
 
-    Where it fails on texts, for whatever reason, it is asked for halves of them until it is known on which.
+    After a failure, the texts are bisected to find those that cause it.
     """
     if not texts:
         return {}, {}
     try:
-        found = segmenter.segment(texts)
-        return {text: check_facts(text, facts) for text, facts in zip(texts, found, strict=True)}, {}
+        segmented = segmenter.segment(texts)
+        return {text: check_facts(text, facts) for text, facts in zip(texts, segmented, strict=True)}, {}
     except Exception as error:
         if len(texts) == 1:
             return {}, {texts[0]: f"{type(error).__name__}: {error}" if str(error) else type(error).__name__}
     half = len(texts) // 2
     facts, errors = segment_each(segmenter, texts[:half])
-    more_facts, more_errors = segment_each(segmenter, texts[half:])
-    return facts | more_facts, errors | more_errors
+    right_facts, right_errors = segment_each(segmenter, texts[half:])
+    return facts | right_facts, errors | right_errors
 
 
 def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
-    """`text` cut before each of the offsets `starts`; white space before a cut stays with the piece before it.
+    """Splits `text` at the offsets `starts`; whitespace at a boundary belongs to the segment before it.
 
-    Offsets that would leave a blank piece are dropped; a blank text has no pieces.
+    Offsets that would make a blank segment are ignored; a blank text has no segments.
     """
     if not text.strip():
         return ()
@@ -87,5 +87,5 @@ def cut(text: str, starts: Iterable[int]) -> tuple[str, ...]:
 
 
 def rules_fingerprint(name: str, *rules: str) -> str:
-    """A fingerprint of a segmenter that is nothing but its rules: ``clauses-1f0c...``."""
+    """The fingerprint of a segmenter that is defined by rules: ``clauses-1f0c...``."""
     return f"{name}-{hashlib.sha256(chr(0).join(rules).encode()).hexdigest()[:16]}"

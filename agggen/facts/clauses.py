@@ -1,12 +1,12 @@
-"""One fact a clause, by rules and without a model: the fallback where no semantic role labels are at hand.
+"""Segmentation into clauses by rules, without a model: the fallback without semantic role labels.
 
-Within a sentence (``agggen.facts.sentences``) a new fact starts where a word opens a clause (a relative pronoun, a
-conjunction before a verb or before a subject with a verb, a participle with its complement, ...) and the fact before
-it already has a verb of its own. So "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published
-in 1990" keeps the noun with its relative clause, like the facts that the paper derives from semantic roles.
+Within a sentence (``agggen.facts.sentences``) a new fact starts at a word that begins a clause (a relative pronoun, a
+conjunction before a verb or before a subject with a verb, a participle with its complement, ...) if the fact before it
+already has a verb. Thus "Bolt, who was drawn by Gary Cohn, | is a comic character | and was published in 1990" keeps
+the noun with its relative clause, like the facts that the paper derives from semantic roles.
 
-Boundaries against those of the paper's released facts, on the development texts that the rules were written on:
-WebNLG P .91 R .80 (2.25 facts a text, the release 2.42), E2E P .91 R .76 (2.60, the release 2.92).
+Precision and recall of boundaries against the paper's released facts, on the development texts from which the rules
+were written: WebNLG P .91 R .80 (2.25 facts per text, the release 2.42), E2E P .91 R .76 (2.60, the release 2.92).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _VERB, _PARTICIPLE, _GERUND, _SUBJECT, _RELATIVE, _CONJUNCTION, _AFTER_COMMA, _A
 _WORD = re.compile(r"\S+")
 _EDGE = ".,;:!?\"'()[]\u201c\u201d\u2018\u2019"
 _REACH = 9
-"""How many words after "and" are searched for the verb of the clause that it may open."""
+"""Number of words after "and" in which the verb of a coordinated clause is searched for."""
 VERSION = "1"
 
 
 class ClauseSegmenter:
-    """A segmenter with one fact a clause, by surface rules for English."""
+    """A segmenter with one fact per clause, by surface rules for English."""
 
     name = "clauses"
 
@@ -70,7 +70,7 @@ class ClauseSegmenter:
         return rules_fingerprint(self.name, SentenceSegmenter().fingerprint, VERSION, *_RULES)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The clauses of each text; the white space between two belongs to the first."""
+        """The clauses of each text; whitespace between two belongs to the first."""
         return [cut(text, _starts(text)) for text in texts]
 
 
@@ -98,13 +98,13 @@ def _clause_starts(text: str, begin: int, end: int) -> Iterator[int]:
 
 
 def _is_participle(words: Sequence[str], index: int) -> bool:
-    """Whether a word is a participle with a complement ("built in 1990"), which makes a fact of its own."""
+    """Whether a word is a participle with a complement ("built in 1990"), which forms a fact."""
     following = words[index + 1].lower() if index + 1 < len(words) else ""
     return words[index] in _PARTICIPLE and following in _PREPOSITION
 
 
 def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
-    """Whether the word at `index` starts a clause, given that the fact so far has its verb."""
+    """Whether the word at `index` begins a clause, given that the current fact has a verb."""
     word, low, before = words[index], words[index].lower(), words[index - 1].lower()
     after_comma = raw[index - 1].endswith((",", ";", ":", " -", "\u2013")) or raw[index - 1] in ("-", "\u2013", "--")
     if raw[index - 1].endswith(";"):
@@ -131,7 +131,7 @@ def _opens_clause(raw: Sequence[str], words: Sequence[str], index: int) -> bool:
 
 
 def _opens_coordinate(words: Sequence[str], index: int) -> bool:
-    """Whether the words from `index`, which follow "and", are a clause or a verb phrase, rather than one more name."""
+    """Whether the words from `index`, after "and", are a clause or verb phrase, not another noun."""
     low = words[index].lower()
     if _is_verb(words, index) or low in _RELATIVE or words[index] in _PARTICIPLE or words[index] in _GERUND:
         return True

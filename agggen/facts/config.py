@@ -1,4 +1,4 @@
-"""Which segmenter cuts texts into facts, by name and settings: the same keys wherever texts are cut.
+"""Configuration and construction of segmenters by name.
 
 segmenter("clauses").segment(["Bolt is a comic character."])
 segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("srl.tar.gz", sha256="6f1c...")))
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 SegmenterName = Literal["embedded", "allennlp", "precomputed", "clauses", "sentences"]
 FactSource = Literal["corpus", SegmenterName]
-"""``corpus``: the facts that a corpus carries."""
+"""``corpus``: the facts of the corpus."""
 
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
 RULES: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
-"""Those that know nothing but rules: always there, and as fast as looking up what they found before."""
+"""Rule-based segmenters: always available, and too fast to need a cache."""
 FOR_NEW_TEXTS: Mapping[FactSource, SegmenterName] = MappingProxyType(
     {
-        "corpus": "embedded",  # knows its own texts only
+        "corpus": "embedded",  # only has the facts of its own texts
         "precomputed": "embedded",  # likewise
         "embedded": "embedded",
         "allennlp": "allennlp",
@@ -38,45 +38,45 @@ FOR_NEW_TEXTS: Mapping[FactSource, SegmenterName] = MappingProxyType(
         "sentences": "sentences",
     }
 )
-"""What cuts the texts that a trained model is given, by what its training facts came from."""
+"""The segmenter of new texts, by the source of the training facts."""
 
 
 _ALLENNLP = "agggen_platform.srl.source:AllenNLPFrames"
-"""The frame source that runs AllenNLP's archives. It starts processes and downloads, so it is not the library's."""
+"""The frame source that runs AllenNLP's archives; in the platform, since it starts processes and downloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllenNLPConfig:
-    """Which archive, and how it is run."""
+    """An AllenNLP archive and how to run it."""
 
     archive: str
-    """A path (``model.tar.gz`` or the folder it unpacks to), ``http(s)://`` or ``s3://``."""
+    """A path (``model.tar.gz`` or its unpacked folder), ``http(s)://`` or ``s3://`` address."""
     sha256: str | None = None
-    """What the archive must have. A remote one needs it, or `trust`."""
+    """The archive's digest. A remote archive needs it, or `trust`."""
     trust: bool = False
-    """Load a remote archive whatever is in it. Loading an archive runs code of its author."""
+    """Whether to load a remote archive without a digest. Loading an archive executes its author's code."""
     bert: str | None = None
-    """A folder with the config.json and vocab.txt of the BERT model that a ``srl_bert`` archive names."""
+    """A folder with config.json and vocab.txt of the BERT model of a ``srl_bert`` archive."""
     online: bool = False
-    """Whether the model may fetch what it lacks from the Hugging Face hub."""
+    """Whether the model may download missing files from the Hugging Face hub."""
     spacy: str | None = None
-    """A folder of a spaCy model, for spaCy of the environment, that finds the predicates; else a frame source does."""
+    """A folder of a spaCy model, for the environment's spaCy, that finds the predicates; by default a frame source."""
     environment: str | None = None
-    """AllenNLP's environment. [default: AGGGEN_SRL_ENV, else where `agggen srl setup` makes it]"""
+    """AllenNLP's environment. [default: AGGGEN_SRL_ENV, or the folder of `agggen srl setup`]"""
     device: str = "cpu"
-    """``cpu``, or ``cuda:0`` and so on if torch 1.12 knows the GPU."""
+    """``cpu``, or ``cuda:0`` etc. if torch 1.12 supports the GPU."""
     threads: int | None = None
-    """Of the worker. [default: torch's]"""
+    """Threads of the worker. [default: torch's]"""
     batch_size: int = 64
-    """Sentences that the worker gets at once."""
+    """Sentences per request to the worker."""
     timeout: float = 900.0
-    """Seconds within which the worker must answer a batch, and be ready after its start."""
+    """Seconds within which the worker must start, and process a batch."""
     restarts: int = 3
-    """How many times in a row the worker may die before the source gives up."""
+    """Consecutive crashes of the worker before the source fails."""
 
     def __post_init__(self) -> None:
         if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
-            raise ConfigError(f"device is cpu, or cuda: with the number of a GPU, not {self.device!r}")
+            raise ConfigError(f"device must be cpu, or cuda: with the number of a GPU, not {self.device!r}")
         for name in ("batch_size", "timeout"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be more than 0, not {getattr(self, name)}")
@@ -85,7 +85,7 @@ class AllenNLPConfig:
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether the archive's address may tell a secret: it has a user, a password or a query."""
+        """Whether the archive's address may contain a secret: a user, a password or a query."""
         parts = urlsplit(self.archive)
         return bool(parts.scheme and ("@" in parts.netloc or parts.query))
 
@@ -103,14 +103,14 @@ class AllenNLPConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSettings:
-    """What the sources that cut by semantic roles are told."""
+    """Settings of segmentation by semantic role frames."""
 
     level: Level = "full"
-    """How trees become facts (``agggen.facts.tree``); paper: as the paper's appendix B, without our additions."""
+    """How trees become facts (``agggen.facts.tree``); paper: exactly as in the paper's appendix B."""
     precomputed: str | None = None
-    """The file of frames that the source ``precomputed`` reads."""
+    """The file of the source ``precomputed``."""
     allennlp: AllenNLPConfig | None = None
-    """What the source ``allennlp`` runs."""
+    """The archive of the source ``allennlp``."""
 
     def with_source(self, source: SegmenterName) -> SegmenterConfig:
         """The segmenter `source` with these settings."""
@@ -122,14 +122,14 @@ class SegmenterConfig(FrameSettings):
     """A segmenter.
 
     Raises:
-        ConfigError: an unknown source, or one without what it needs.
+        ConfigError: the source is unknown, or a setting that it requires is missing.
     """
 
     source: SegmenterName = "embedded"
 
     def __post_init__(self) -> None:
         if self.source not in SEGMENTERS:
-            raise ConfigError(f"unknown fact segmenter {self.source!r}; there are {', '.join(SEGMENTERS)}")
+            raise ConfigError(f"unknown fact segmenter {self.source!r}; known are {', '.join(SEGMENTERS)}")
         if self.source == "precomputed" and self.precomputed is None:
             raise ConfigError("the facts source precomputed needs its file of frames: facts.precomputed=FILE")
         if self.source == "allennlp" and self.allennlp is None:
@@ -140,8 +140,8 @@ class SegmenterConfig(FrameSettings):
 
         if self.allennlp is not None and self.allennlp.holds_secrets:
             raise ConfigError(
-                "the archive's address holds a user, a password or a query, which may be secret; settings are kept in "
-                "bundles and logs, so fetch it first (agggen srl check --archive ADDRESS) and give the file's path"
+                "the archive's address contains a user, a password or a query, which may be secret; settings are "
+                "stored in bundles and logs, so fetch it first (agggen srl check --archive ADDRESS) and pass the path"
             )
 
     @property
@@ -155,15 +155,15 @@ class SegmenterConfig(FrameSettings):
 
 
 def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
-    """The segmenter of this configuration, or of this name (one of ``SEGMENTERS``).
+    """The segmenter of a configuration, or of a name (one of ``SEGMENTERS``).
 
     Raises:
-        ConfigError: there is none of this name, or it lacks what it needs; AllenNLP without agggen's platform.
-        AggGenError: the archive is remote, and neither pinned nor trusted.
+        ConfigError: the name is unknown, a required setting is missing, or ``allennlp`` is used without the platform.
+        AggGenError: the archive is remote, without a digest and not trusted.
         CorpusError: the precomputed frames cannot be read.
     """
     if isinstance(config, str):
-        config = SegmenterConfig(source=config)  # type: ignore[arg-type] # refuses other names
+        config = SegmenterConfig(source=config)  # type: ignore[arg-type] # validates the name
     if config.source == "clauses":
         from agggen.facts.clauses import ClauseSegmenter
 

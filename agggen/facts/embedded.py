@@ -1,4 +1,4 @@
-"""Frames from the role tagger that ships with agggen: no service, no download, a few hundred sentences a second.
+"""Frames from the included role tagger: without a service or download, several hundred sentences per second.
 
 The tagger (``agggen.facts.tagger``) was trained on PropBank EWT; its weights are CC BY-SA 4.0, see
 ``agggen/facts/tagger_model/README.md``.
@@ -20,11 +20,10 @@ SHIPPED = Path(__file__).with_name("tagger_model")
 
 
 class EmbeddedFrames:
-    """A frame source that tags with the role tagger in `folder`, by default the shipped one.
+    """A frame source with the role tagger in `folder`, by default the included one.
 
-    The folder is read, and checked against its manifest, when it is first needed; one process reads it once.
-    Sentences are tagged together, those of like length in one batch, so one call with many is far faster than many
-    calls. In a very long sentence nothing is cut off.
+    The folder is loaded and verified by its manifest at the first use, once per process. Sentences are batched by
+    length, so pass many of them in one call. Long sentences are not truncated.
     """
 
     name = "embedded"
@@ -34,27 +33,27 @@ class EmbeddedFrames:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Named after the tagger's files: other weights, another fingerprint.
+        """Identifies the tagger's files.
 
         Raises:
-            BundleError: a file of the tagger is missing or was changed.
+            BundleError: a file of the tagger is missing or modified.
         """
         from agggen.facts.tagger.store import tagger_fingerprint
 
         return f"{self.name}-{tagger_fingerprint(self.folder)[:16]}"
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in the order of their predicates; a sentence without verb has none.
+        """The frames of each sentence, in the order of their predicates; none for a sentence without verbs.
 
         Raises:
-            BundleError: a file of the tagger is missing or was changed.
+            BundleError: a file of the tagger is missing or modified.
         """
         tagged = _tagger(self.folder).tag([sentence.words for sentence in sentences])
-        found = ([frame_of_tags(role.tags) for role in roles] for roles in tagged)
-        return [tuple(frame for frame in frames if frame is not None) for frames in found]
+        sentence_frames = ([frame_of_tags(role.tags) for role in roles] for roles in tagged)
+        return [tuple(frame for frame in frames if frame is not None) for frames in sentence_frames]
 
     def __reduce__(self) -> tuple[type[EmbeddedFrames], tuple[Path]]:
-        """Workers are sent the place of the tagger, not its weights."""
+        """Pickles the tagger's path, not its weights."""
         return type(self), (self.folder,)
 
 

@@ -1,4 +1,4 @@
-"""Facts from semantic role frames: the paper's segmentation (section 3.1 and appendix B), whatever finds the frames."""
+"""Segmentation by semantic role frames from any source (paper, section 3.1 and appendix B)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 
 
 class FrameSegmenter:
-    """A segmenter with one fact a frame; a sentence without frames is one fact.
+    """A segmenter with one fact per frame; a sentence without frames is one fact.
 
-    A `FrameSource` is asked for the frames of the words that ``agggen.facts.words`` finds, all different sentences of a
-    call at once; a `SentenceSource` brings words of its own.
+    A `FrameSource` gets the words of ``agggen.facts.words``, with all distinct sentences in one call; a
+    `SentenceSource` has its own words.
+
+    Args:
+        source: of the frames.
+        level: see ``agggen.facts.tree`` and ``agggen.facts.grouping``.
+
+    Raises:
+        ConfigError: the level is unknown.
     """
 
     def __init__(self, source: FrameSource | SentenceSource, level: Level = "full") -> None:
-        """Levels are those of ``agggen.facts.tree`` and ``agggen.facts.grouping``.
-
-        Raises:
-            ConfigError: an unknown level.
-        """
         if level not in LEVELS:
-            raise ConfigError(f"unknown level {level!r} of segmentation by frames; there are {', '.join(LEVELS)}")
+            raise ConfigError(f"unknown level {level!r} of segmentation by frames; known are {', '.join(LEVELS)}")
         self.source = source
         self.level = level
         self.name = source.name
@@ -44,13 +46,13 @@ class FrameSegmenter:
         return rules_fingerprint(self.name, *rules)
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The facts of each text; the white space between two belongs to the first.
+        """The facts of each text; whitespace between two facts belongs to the first.
 
         Raises:
-            AggGenError: the source has no frames for a text, or answers with other than one tuple a sentence.
+            AggGenError: the source has no frames for a text, or returns a wrong number of results.
         """
-        found = zip(texts, self.sentences(texts), strict=True)
-        return [cut(text, _offsets(sentences, self.level)) for text, sentences in found]
+        pairs = zip(texts, self.sentences(texts), strict=True)
+        return [cut(text, _offsets(sentences, self.level)) for text, sentences in pairs]
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
         """The sentences of each text with the source's frames.
@@ -64,22 +66,22 @@ class FrameSegmenter:
                 raise AggGenError(f"{self.source.name} labelled {len(labelled)} of {len(texts)} texts")
             return labelled
         split = [split_sentences(text) for text in texts]
-        # Texts repeat each other's sentences, and frames follow from the words alone.
-        different = {sentence.words: sentence for sentences in split for sentence in sentences}
-        frames = self.source.frames(list(different.values())) if different else []
-        if len(frames) != len(different):
-            raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(different)} sentences")
-        of = dict(zip(different, frames, strict=True))
-        return [tuple(Sentence(sentence, of[sentence.words]) for sentence in sentences) for sentences in split]
+        # Sentences recur in many texts, and frames depend on the words only.
+        distinct = {sentence.words: sentence for sentences in split for sentence in sentences}
+        frames = self.source.frames(list(distinct.values())) if distinct else []
+        if len(frames) != len(distinct):
+            raise AggGenError(f"{self.source.name} labelled {len(frames)} of {len(distinct)} sentences")
+        frames_of = dict(zip(distinct, frames, strict=True))
+        return [tuple(Sentence(sentence, frames_of[sentence.words]) for sentence in sentences) for sentences in split]
 
 
 def _brings_words(source: FrameSource | SentenceSource) -> TypeIs[SentenceSource]:
-    """Whether a source has words of its own. (isinstance would ask for its fingerprint, which may take a download.)"""
+    """Whether a source has its own words. (isinstance would evaluate its fingerprint, which may need a download.)"""
     return hasattr(type(source), "sentences")
 
 
 def _offsets(sentences: Sequence[Sentence], level: Level) -> Iterator[int]:
-    """The characters of the text at which the facts of its sentences begin."""
+    """The offsets at which the facts of the sentences begin."""
     for sentence in sentences:
         for word in fact_starts(sentence, level):
             yield sentence.words.spans[word][0]

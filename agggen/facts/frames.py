@@ -1,9 +1,9 @@
-"""Semantic role frames: who did what to whom, over words that know their place in the text.
+"""Semantic role frames, over words with their offsets in the text.
 
-A frame is a predicate with its arguments, each a run of words under a PropBank role: ``ARG0`` .. ``ARG5``, ``ARGM-LOC``
-and its like, ``R-ARG0`` for a relative pronoun that stands for an argument, ``C-ARG0`` for the rest of an argument that
-other words interrupt. A `FrameSource` finds the frames of words; `parse_allennlp` reads what AllenNLP's
-``SemanticRoleLabelerPredictor`` prints.
+A frame is a predicate with its arguments, contiguous words with a PropBank role: ``ARG0`` .. ``ARG5``, ``ARGM-LOC``
+etc., ``R-ARG0`` for a relative pronoun that refers to an argument, ``C-ARG0`` for the continuation of a discontinuous
+one. A `FrameSource` returns the frames of words; `parse_allennlp` reads the output of AllenNLP's
+``SemanticRoleLabelerPredictor``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agggen.errors import AggGenError
 
 
 class Phrase(NamedTuple):
-    """The words [start, end) of a sentence and the role that they play in a frame; the role ``V`` is the predicate."""
+    """The words [start, end) of a sentence with their role in a frame; the role ``V`` is the predicate."""
 
     role: str
     start: int
@@ -24,12 +24,12 @@ class Phrase(NamedTuple):
 
     @property
     def is_predicate(self) -> bool:
-        """Whether this is the predicate, or the rest of one in two parts ("take ... off")."""
+        """Whether this is the predicate, or the second part of one ("take ... off")."""
         return self.role in ("V", "C-V")
 
     @property
     def is_core(self) -> bool:
-        """Whether the role is a numbered one, which the predicate itself asks for."""
+        """Whether the role is a numbered one, a core argument of the predicate."""
         return self.role.startswith("ARG") and not self.role.startswith("ARGM")
 
 
@@ -38,13 +38,13 @@ class Frame:
     """A predicate with its arguments.
 
     Raises:
-        AggGenError: phrases that are empty, overlap or are out of order, or none that is the predicate's.
+        AggGenError: phrases are empty, overlap or are out of order, or none contains the predicate.
     """
 
     predicate: int
-    """The word that is the predicate; the first if it has several."""
+    """The (first) word of the predicate."""
     phrases: tuple[Phrase, ...]
-    """In text order and without overlap, the predicate's own included; what one role says in pieces is several."""
+    """In text order and without overlap, the predicate included; a discontinuous argument has several."""
 
     def __post_init__(self) -> None:
         reached = 0
@@ -53,7 +53,7 @@ class Frame:
                 raise AggGenError(f"phrase {phrase} of a frame is empty, or begins before word {reached}")
             reached = phrase.end
         if not any(phrase.is_predicate and phrase.start <= self.predicate < phrase.end for phrase in self.phrases):
-            raise AggGenError(f"no phrase V of the frame holds its predicate, word {self.predicate}")
+            raise AggGenError(f"no phrase V of the frame contains its predicate, word {self.predicate}")
 
     @property
     def start(self) -> int:
@@ -65,16 +65,16 @@ class Frame:
 
     @property
     def has_arguments(self) -> bool:
-        """Whether it carries something besides the bare predicate (auxiliaries are labelled as that)."""
+        """Whether it has other phrases than the predicate's (frames of auxiliaries do not)."""
         return not all(phrase.is_predicate for phrase in self.phrases)
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of one sentence and the characters [start, end) of the text that each stands for.
+    """The words of one sentence and their characters [start, end) in the text.
 
     Raises:
-        AggGenError: not one span a word, or spans that are empty, overlap or are out of order.
+        AggGenError: the numbers of words and spans differ, or spans are empty, overlap or are out of order.
     """
 
     words: tuple[str, ...]
@@ -82,7 +82,7 @@ class Words:
 
     def __post_init__(self) -> None:
         if len(self.words) != len(self.spans):
-            raise AggGenError(f"{len(self.words)} words have {len(self.spans)} places in the text; each needs one")
+            raise AggGenError(f"{len(self.words)} words have {len(self.spans)} spans; each word needs one")
         reached = 0
         for word, (start, end) in zip(self.words, self.spans, strict=True):
             if start < reached or end <= start:
@@ -97,7 +97,7 @@ class Sentence:
     """A sentence with its frames.
 
     Raises:
-        AggGenError: a frame that reaches beyond the words.
+        AggGenError: a frame extends beyond the words.
     """
 
     words: Words
@@ -106,59 +106,59 @@ class Sentence:
     def __post_init__(self) -> None:
         for frame in self.frames:
             if frame.end > len(self.words.words):
-                raise AggGenError(f"a frame reaches word {frame.end} of a sentence of {len(self.words.words)} words")
+                raise AggGenError(f"a frame extends to word {frame.end} of a sentence of {len(self.words.words)} words")
 
 
 @runtime_checkable
 class FrameSource(Protocol):
-    """Finds the frames of sentences that are already words: a tagger, a parser, a service.
+    """Returns the frames of tokenised sentences: a tagger, a parser, a service.
 
-    Two sources with one fingerprint find the same frames in every sentence, and its frames follow from its words alone.
+    Frames depend on a sentence's words only; sources with the same fingerprint return the same frames.
     """
 
     name: str
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the model behind the source, or how it is asked, changes."""
+        """Identifies the source's model and settings."""
         ...
 
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in any order; one call holds as many sentences as there are at hand.
+        """The frames of each sentence, in any order. Callers pass as many sentences as possible in one call.
 
         Raises:
-            AggGenError: the source cannot answer.
+            AggGenError: the source fails.
         """
         ...
 
 
 @runtime_checkable
 class SentenceSource(Protocol):
-    """Gives texts with their sentences, words and frames: frames found earlier, over words of their own."""
+    """Returns the sentences of texts with frames over its own words: precomputed frames."""
 
     name: str
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the frames do."""
+        """Identifies the frames."""
         ...
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
-        """The sentences of each text in order; their spans are offsets into the text as it is given here.
+        """The sentences of each text, in order; their spans are offsets in the text.
 
         Raises:
-            AggGenError: it has no frames for one of the texts, or its words are not those of the text.
+            AggGenError: there are no frames for a text, or their words differ from the text's.
         """
         ...
 
 
 def frame_of_tags(tags: Sequence[str]) -> Frame | None:
-    """The frame that BIO tags spell, one tag a word: ``B-ARG0 I-ARG0 B-V O``; None where no word is the predicate.
+    """The frame of BIO tags, one per word: ``B-ARG0 I-ARG0 B-V O``; None without a predicate.
 
-    An ``I-`` tag that continues nothing begins a phrase.
+    An ``I-`` tag that does not continue a phrase begins one.
 
     Raises:
-        AggGenError: a tag that is neither ``O`` nor ``B-`` or ``I-`` with a role.
+        AggGenError: a tag is neither ``O`` nor ``B-`` or ``I-`` with a role.
     """
     phrases: list[Phrase] = []
     for index, tag in enumerate(tags):
@@ -179,10 +179,10 @@ def frame_of_tags(tags: Sequence[str]) -> Frame | None:
 def parse_allennlp(item: Any) -> tuple[tuple[str, ...], tuple[Frame, ...]]:
     """The words and frames of one sentence of AllenNLP's JSON: ``{"words": [...], "verbs": [{"tags": [...]}]}``.
 
-    A verb whose tags name no predicate (AllenNLP prints those too) is left out.
+    Verbs without a predicate tag (AllenNLP prints those, too) are skipped.
 
     Raises:
-        AggGenError: another structure, or tags that are not one a word.
+        AggGenError: the structure is different, or the numbers of tags and words differ.
     """
     words = item.get("words") if isinstance(item, Mapping) else None
     verbs = item.get("verbs") if isinstance(item, Mapping) else None

@@ -1,19 +1,21 @@
-"""Argument grouping: each predicate with its own leaf arguments is a fact (paper, appendix B, step 2).
+"""Argument grouping: each predicate forms a fact with its leaf arguments (paper, appendix B, step 2).
 
-Words are read in text order, and a new fact starts where the frame that owns them changes. Words outside every argument
-go with what follows, lone punctuation with what precedes, the end of a sentence or argument with what is before it.
+A new fact starts where the frame that owns the words changes. Words outside all arguments belong to the following fact,
+punctuation to the preceding one, as do words at the end of a sentence or argument.
 
-At level ``paper`` that is all. ``full`` settles who gets an argument that holds a frame, as in the released facts:
+That is level ``paper``. Level ``full`` decides, as in the released facts, to which fact an argument with an embedded
+frame belongs:
 
-- The rest of the argument travels with the frame inside, as its head or tail: "has | a runway named 18R".
-- The antecedent of a relative clause (all before its ``R-`` argument) goes back to the governing fact: "Bolt was drawn
-  by Cohn, | who lives in Rome". So does that of a reduced clause in an ``ARG2``, which is what a copula says of its
-  subject and without which it would say nothing: "Dutch is the language | spoken there". A single labelled word
-  between the two stays with the antecedent: "a series first | aired on television".
-- If the clause would be left with its bare predicate, it is no fact of its own: "is the language spoken".
-- A clause that opens the governing frame keeps its antecedent: "Bolt, who was drawn by Cohn, | is a comic character".
-- An opening bracket or quote goes with what follows. No fact is only punctuation (it goes with what precedes) or only
-  a conjunction (with what follows).
+- The rest of the argument belongs to the embedded frame, as its head or tail: "has | a runway named 18R".
+- The antecedent of a relative clause (all before its ``R-`` argument) belongs to the governing fact: "Bolt was drawn by
+  Cohn, | who lives in Rome". So does that of a reduced clause in an ``ARG2``, the complement of a copula, which would
+  otherwise be empty: "Dutch is the language | spoken there". A single labelled word between the two belongs to the
+  antecedent: "a series first | aired on television".
+- If only the predicate of the clause is left, it is not a fact: "is the language spoken".
+- A clause at the beginning of the governing frame keeps its antecedent: "Bolt, who was drawn by Cohn, | is a comic
+  character".
+- An opening bracket or quote belongs to the following fact. A fact of punctuation only is joined with the preceding
+  one, a fact of conjunctions only with the following one.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from agggen.facts.tree import CONJUNCTIONS, Level, Node, build_tree
 
 _OPENING = frozenset(("(", "[", "{", "-LRB-", "-LSB-", "-LCB-", "``", "\u201c", "\u2018", "\u00ab"))
 RULES = "1"
-"""Part of a segmenter's fingerprint; counts changes of this module's rules."""
+"""Part of a segmenter's fingerprint; to be increased when this module's rules change."""
 
 Owners = list[Node | None]
-"""The node that each word of a sentence belongs to; None for words outside every argument."""
+"""The node of each word of a sentence; None for words outside all arguments."""
 
 
 def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
-    """The words at which the facts of a sentence begin, the first of them 0; none for a sentence without words."""
+    """The words at which the facts of a sentence begin, starting with 0; none for a sentence without words."""
     return starts_of(sentence, build_tree(sentence, level), level)
 
 
 def starts_of(sentence: Sentence, roots: list[Node], level: Level = "full") -> list[int]:
-    """`fact_starts` of a sentence with this tree, built at the same level."""
+    """`fact_starts` of a sentence with a tree built at the same level."""
     words = sentence.words.words
     if not words:
         return []
@@ -53,7 +55,7 @@ def starts_of(sentence: Sentence, roots: list[Node], level: Level = "full") -> l
 
 
 def _own_leaves(node: Node, owners: Owners) -> None:
-    """Gives a frame its phrases that no frame replaced."""
+    """Assigns to each frame its phrases without embedded frames."""
     for number, phrase in enumerate(node.phrases):
         if number in node.children:
             for child in node.children[number]:
@@ -64,20 +66,20 @@ def _own_leaves(node: Node, owners: Owners) -> None:
 
 
 def _own(node: Node, start: int, owners: Owners) -> None:
-    """Gives a frame its phrases from `start` on (what is before was handed back), and then its children theirs."""
+    """Assigns to a frame its phrases from `start` on, and to its children theirs."""
     for phrase in node.phrases:
         first = max(phrase.start, start)
         owners[first : phrase.end] = [node] * (phrase.end - first)
     for number, children in sorted(node.children.items()):
         phrase = node.phrases[number]
         if phrase.start < start:
-            continue  # part of an antecedent that was handed back
+            continue  # part of an antecedent that belongs to the governing fact
         opens = number == 0 and not phrase.is_predicate
         for place, child in enumerate(children):
             begin = None if opens else _proper_start(child, phrase.role)
             if begin is None:
                 begin = child.start if place else phrase.start
-            if place and begin == child.start:  # what stands between the two is outside both
+            if place and begin == child.start:  # words between two children belong to neither
                 between = children[place - 1].end
                 owners[between:begin] = [None] * (begin - between)
             if phrase.end - begin > 1:
@@ -88,10 +90,11 @@ def _own(node: Node, start: int, owners: Owners) -> None:
 
 
 def _proper_start(child: Node, role: str) -> int | None:
-    """Where the clause `child` begins without its antecedent; None where the governing fact gets nothing back.
+    """The start of the clause `child` without its antecedent; None if the antecedent stays with the clause.
 
     Args:
-        role: of the governing frame's argument that the clause is in.
+        child: the clause.
+        role: of the governing frame's argument that contains the clause.
     """
     before = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)
     relative = next((number for number in range(before) if child.phrases[number].role.startswith("R-")), None)
@@ -105,7 +108,7 @@ def _proper_start(child: Node, role: str) -> int | None:
 
 
 def _attach(words: tuple[str, ...], owners: Owners, level: Level) -> None:
-    """Gives the words outside every argument an owner; they stay without one only if all are."""
+    """Assigns an owner to the words outside all arguments, unless no word has one."""
     following: Node | None = None
     for index in range(len(words) - 1, -1, -1):
         if owners[index] is None and (_is_said(words[index]) or (level == "full" and _opens(words, index))):
@@ -121,17 +124,17 @@ def _is_said(word: str) -> bool:
 
 
 def _opens(words: tuple[str, ...], index: int) -> bool:
-    """Whether a word is an opening bracket or quote; straight quotes open and close by turns."""
+    """Whether a word is an opening bracket or quote; straight quotes alternate."""
     return words[index] in _OPENING or (words[index] == '"' and words[:index].count('"') % 2 == 0)
 
 
 def _with_words(words: tuple[str, ...], starts: list[int]) -> list[int]:
-    """The starts without those that would leave a fact of no words: marks join what precedes, "and" what follows."""
-    kept: list[int] = []
-    joins_next = True  # nothing precedes the first
+    """Merges facts without words: punctuation with the preceding fact, conjunctions with the following one."""
+    merged: list[int] = []
+    joins_next = True  # the first fact
     for start, end in pairwise((*starts, len(words))):
-        said = [word.lower() for word in words[start:end] if _is_said(word)]
-        if said and not joins_next:
-            kept.append(start)
-        joins_next = (joins_next and not said) or (bool(said) and all(word in CONJUNCTIONS for word in said))
-    return [0, *kept]
+        forms = [word.lower() for word in words[start:end] if _is_said(word)]
+        if forms and not joins_next:
+            merged.append(start)
+        joins_next = (joins_next and not forms) or (bool(forms) and all(word in CONJUNCTIONS for word in forms))
+    return [0, *merged]

@@ -1,8 +1,8 @@
-"""Frames that someone has found before: AllenNLP's JSON in a file, one text a line.
+"""Precomputed frames: AllenNLP's JSON in a file, with one text per line.
 
-A line is the list of a text's sentences, ``[{"words": [...], "verbs": [{"tags": [...], ...}]}, ...]``, as AllenNLP's
-``SemanticRoleLabelerPredictor`` prints each. A text is looked up by its letters and digits alone, so a file made from
-tokenised texts serves the same texts as they were before tokenisation.
+A line is the list of a text's sentences, ``[{"words": [...], "verbs": [{"tags": [...], ...}]}, ...]``, in the format of
+AllenNLP's ``SemanticRoleLabelerPredictor``. Texts are matched by their letters and digits, so a file of tokenised texts
+also works for the raw texts.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ from agggen.facts.frames import Frame, Sentence, parse_allennlp
 from agggen.facts.words import align_words
 
 _BRACKET = re.compile("-[LR][RSC]B-", re.IGNORECASE)
-"""The Penn Treebank's name of a bracket: the only letters that a tokeniser may add."""
+"""The Penn Treebank's escapes of brackets: the only letters that a tokeniser may add."""
 
 _Parsed = list[tuple[tuple[str, ...], tuple[Frame, ...]]]
 
 
 class PrecomputedFrames:
-    """The frames of the texts in one file (a `SentenceSource`); of several lines with one text the first that fits."""
+    """The frames of the texts in one file (a `SentenceSource`). Of several lines of a text, the first match is used.
+
+    Raises:
+        CorpusError: the file is missing, or a line is not a list of AllenNLP's sentences.
+    """
 
     name = "precomputed"
 
     def __init__(self, path: Path | str) -> None:
-        """Reads the file.
-
-        Raises:
-            CorpusError: the file is missing, or a line of it is not a list of AllenNLP's sentences.
-        """
         self._path = Path(path)
         try:
             content = self._path.read_bytes()
         except OSError as error:
-            raise CorpusError(f"{path}: cannot be read ({error.strerror}); it should hold AllenNLP's JSON") from error
+            raise CorpusError(f"{path}: cannot be read ({error.strerror}); it must have AllenNLP's JSON") from error
         self._sha256 = hashlib.sha256(content).hexdigest()
         self._lines: dict[str, list[tuple[int, _Parsed]]] = {}
         for number, line in enumerate(content.split(b"\n"), start=1):
@@ -52,18 +51,18 @@ class PrecomputedFrames:
         return f"{self.name}-{self._sha256[:16]}"
 
     def sentences(self, texts: Sequence[str]) -> list[tuple[Sentence, ...]]:
-        """The sentences of each text with the frames of its line; a blank text has none.
+        """The sentences of each text with the frames of its line; none for a blank text.
 
         Raises:
-            AggGenError: a text that no line has, or that differs from its line in more than white space, case, and
-                the kind of quotes, brackets and dashes.
+            AggGenError: no line has the text, or the line differs from it in more than whitespace, case, and kinds of
+                quotes, brackets and dashes.
         """
         return [self._sentences(text) if text.strip() else () for text in texts]
 
     def _sentences(self, text: str) -> tuple[Sentence, ...]:
         lines = self._lines.get(_letters(text))
         if not lines:
-            raise AggGenError(f"{self._path} has no frames for the text {text!r:.80}; find frames for it first")
+            raise AggGenError(f"{self._path} has no frames for the text {text!r:.80}; add them first")
         misfit: AggGenError | None = None
         for number, parsed in lines:
             try:

@@ -1,7 +1,8 @@
-"""One fact a sentence, by rules: after ``.``, ``!`` or ``?`` before a word that can open a sentence.
+"""Segmentation into sentences by rules: at ``.``, ``!`` or ``?`` before a word that can begin a sentence.
 
-A full stop ends no sentence after a title or abbreviation ("Dr.", "St."), an initial ("J. R. R. Tolkien"), within
-dotted initials unless a usual opener follows ("the U.S. Navy", but "in the U.S. It ..."), or within a number.
+A full stop does not end a sentence after a title or abbreviation ("Dr.", "St."), after an initial ("J. R. R. Tolkien"),
+within dotted initials unless a frequent sentence opener follows ("the U.S. Navy", but "in the U.S. It ..."), or within
+a number.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Iterator, Sequence
 
 from agggen.facts import cut, rules_fingerprint
 
-# The names of people and works that come after these are capitalised too, so the capital proves nothing.
+# Names after these are capitalised, so the capital does not indicate a new sentence.
 _TITLES = (
     "Mr Mrs Ms Dr Prof St Ste Mt Ft Gen Col Lt Sgt Capt Cmdr Adm Gov Sen Rep Rev Hon Pres Jr Sr vs "
     "approx ca cf al Fig Trans Inf Syst Admin Sci Abh Math Phys Chem Proc Univ Semin"
 )
 _BEFORE_NUMBERS = "No Nos Vol Op pp p"
-# Words that open a new sentence even after dotted initials.
+# Words that begin a new sentence even after dotted initials.
 _OPENERS = (
     "The This That These Those It Its It's He She His Her They Their There In On At One Another As With From "
     "Where Which Who While Although However Also And But A An"
@@ -37,7 +38,7 @@ _OPENS = re.compile(rf"[\"'(\[]*(?:{'|'.join(_OPENERS.split())})\b")
 
 
 class SentenceSegmenter:
-    """A segmenter with one fact a sentence (the whole sentence, whatever it says)."""
+    """A segmenter with one fact per sentence."""
 
     name = "sentences"
 
@@ -48,7 +49,7 @@ class SentenceSegmenter:
         )
 
     def segment(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The sentences of each text; the white space between two belongs to the first."""
+        """The sentences of each text; whitespace between two belongs to the first."""
         return [cut(text, sentence_starts(text)) for text in texts]
 
 
@@ -60,7 +61,7 @@ def sentence_starts(text: str) -> Iterator[int]:
 
 
 def _ends_a_sentence(text: str, stop: int, following: int) -> bool:
-    """Whether the full stop at `stop` ends a sentence when the text goes on at `following`."""
+    """Whether the full stop at `stop` ends a sentence; `following` is the offset of the next word."""
     before = text[max(0, stop - 24) : stop]
     if _TITLE.search(before) or (text[following].isdigit() and _BEFORE_NUMBER.search(before)):
         return False

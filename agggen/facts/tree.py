@@ -1,11 +1,11 @@
-"""Tree construction: the frames of a sentence, each inside the argument that it elaborates (paper, appendix B, step 1).
+"""Tree construction: nests the frames of a sentence in the arguments that they elaborate (paper, appendix B, step 1).
 
-Frames of fewer than three words ("baked Alaska", "is") state nothing and are left out; of two frames with the same
-extent the first counts. The widest frame, from its first to its last word, is the root. Every further one, by falling
-width, goes into the argument of a placed frame that holds its predicate, and is trimmed to it; a frame that lies beside
-all placed ones, with at least a word or mark between, becomes a root of its own. All others are dropped.
+Frames of fewer than three words ("baked Alaska", "is") state nothing and are ignored, as are all but the first of
+frames with the same extent. The widest frame is the root. Each further frame, by descending width, is inserted into the
+argument of a placed frame that contains its predicate, and trimmed to it. A frame outside all placed ones, with at
+least one word or mark between, becomes another root. All others are dropped.
 
-Level ``paper`` puts one frame into an argument. ``full`` adds what real frames need:
+Level ``paper`` inserts one frame per argument. ``full`` adds:
 
 - Several frames side by side in an argument ("where Rome is the capital, the leader is Conte").
 - Coordinates, whose predicates share their first argument and are joined by a conjunction ("Rome is big and was built
@@ -24,7 +24,7 @@ from agggen.facts.frames import Frame, Phrase, Sentence
 Level = Literal["paper", "full"]
 LEVELS = ("paper", "full")
 LEAST_WORDS = 3
-"""What a frame must reach over to state a fact."""
+"""The extent of a frame that states a fact."""
 CONJUNCTIONS = frozenset(("and", "or", "but", "nor", "yet", "&"))
 RULES = f"1 {LEAST_WORDS} {sorted(CONJUNCTIONS)}"
 """Part of a segmenter's fingerprint; the number counts changes of this module's rules."""
@@ -32,11 +32,11 @@ RULES = f"1 {LEAST_WORDS} {sorted(CONJUNCTIONS)}"
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A placed frame, trimmed to its place; it reaches over the words [start, end)."""
+    """A placed frame, trimmed to its argument; it extends over the words [start, end)."""
 
     predicate: int
     phrases: tuple[Phrase, ...]
-    """What the trimming left of the frame's phrases: the predicate and, unless it is a coordinate, an argument."""
+    """The frame's phrases after trimming: the predicate and, unless it is a coordinate, an argument."""
     children: dict[int, list[Node]] = field(default_factory=dict)
     """The frames inside a phrase, by the phrase's number, in text order."""
     is_coordinate: bool = False
@@ -51,7 +51,7 @@ class Node:
         return self.phrases[-1].end
 
     def holding(self, word: int) -> int | None:
-        """The number of the phrase that holds a word."""
+        """The number of the phrase that contains a word; None if none does."""
         return next((k for k, phrase in enumerate(self.phrases) if phrase.start <= word < phrase.end), None)
 
     def walk(self) -> Iterator[Node]:
@@ -63,10 +63,10 @@ class Node:
 
 
 def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
-    """The roots of a sentence's frames, in text order; none if no frame carries anything.
+    """The roots of a sentence's frames, in text order; none without frames that state a fact.
 
     Raises:
-        AggGenError: an unknown level.
+        AggGenError: the level is unknown.
     """
     if level not in LEVELS:
         raise AggGenError(f"unknown level {level!r} of segmentation; use {' or '.join(map(repr, LEVELS))}")
@@ -89,7 +89,7 @@ def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequenc
     home = next((node for node in nodes if node.start <= frame.predicate < node.end), None)
     if home is None:
         node = _trim(frame, start, end)
-        if node and all(node.end < other.start or other.end < node.start for other in nodes):
+        if node and all(node.end < placed.start or placed.end < node.start for placed in nodes):
             nodes.append(node)
             nodes.sort(key=lambda node: node.start)
         return
@@ -103,14 +103,14 @@ def _place(frame: Frame, nodes: list[Node], start: int, end: int, words: Sequenc
         return
     inside = home.children.get(number, [])
     if inside and level == "paper" and not any(node.start <= frame.predicate < node.end for node in inside):
-        return  # the argument is replaced already
+        return  # the argument already has a frame
     _place(frame, inside, phrase.start, phrase.end, words, level)
     if inside:
         home.children[number] = inside
 
 
 def _trim(frame: Frame, start: int, end: int) -> Node | None:
-    """What of a frame lies in the words [start, end), which hold its predicate; None if too little is left."""
+    """The part of a frame in the words [start, end), which contain its predicate; None without arguments there."""
     cut = (Phrase(role, max(first, start), min(last, end)) for role, first, last in frame.phrases)
     phrases = tuple(phrase for phrase in cut if phrase.start < phrase.end)
     if all(phrase.is_predicate for phrase in phrases):
@@ -119,13 +119,13 @@ def _trim(frame: Frame, start: int, end: int) -> Node | None:
 
 
 def _coordinate(frame: Frame, home: Node, nodes: list[Node], words: Sequence[str]) -> None:
-    """Puts a frame whose predicate lies between the arguments of `home` before it, if the two are coordinates."""
+    """Inserts a frame whose predicate is between the arguments of `home` before it, if the two are coordinates."""
     after = next(k for k, phrase in enumerate(home.phrases) if phrase.start > frame.predicate)
-    shared, own = home.phrases[:after], home.phrases[after:]
+    shared, remaining = home.phrases[:after], home.phrases[after:]
     first_predicate = next(phrase.start for phrase in home.phrases if phrase.is_predicate)
     if first_predicate < frame.predicate or not any(phrase.start < shared[-1].end for phrase in frame.phrases):
         return
-    node = _trim(frame, shared[-1].end, own[0].start) or Node(
+    node = _trim(frame, shared[-1].end, remaining[0].start) or Node(
         frame.predicate, (Phrase("V", frame.predicate, frame.predicate + 1),)
     )
     place = nodes.index(home)
@@ -135,5 +135,5 @@ def _coordinate(frame: Frame, home: Node, nodes: list[Node], words: Sequence[str
         return
     node.phrases = (*shared, *node.phrases)
     home.children = {number - after: children for number, children in home.children.items()}
-    home.phrases, home.is_coordinate = own, True
+    home.phrases, home.is_coordinate = remaining, True
     nodes.insert(place, node)

@@ -1,8 +1,8 @@
-"""Words with offsets: those of a text by rules, and those of another tokeniser found again in the text.
+"""Words with offsets: tokenisation by rules, and alignment of another tokeniser's words with the text.
 
-`split_words` cuts as English treebanks do (and so the parsers trained on them): clitics (``'s``, ``n't``), punctuation
-and hyphens are words of their own; numbers with inner points and dotted initials (``U.S.``, ``A.F.C``) are one.
-`align_words` gives given words their places in a text, whatever the tokeniser did to quotes, brackets and dashes.
+`split_words` tokenises like English treebanks: clitics (``'s``, ``n't``), punctuation and hyphens are separate words;
+numbers with inner points and dotted initials (``U.S.``, ``A.F.C``) are one. `align_words` finds the offsets of given
+words in a text, in which the tokeniser may have changed quotes, brackets and dashes.
 """
 
 from __future__ import annotations
@@ -31,36 +31,38 @@ _WORD_RULES = rf"""
 _FIND = re.compile(_WORD_RULES, re.VERBOSE | re.IGNORECASE)
 RULES = f"1 {_WORD_RULES}"
 
-# Two single marks for a double one, so that Penn Treebank's `` and '' are the same as ".
+# Double quotes as two single ones, so that Penn Treebank's `` and '' equal ".
 _DOUBLE = dict.fromkeys('"\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb', "''")
 _SINGLE = dict.fromkeys("'`\u2018\u2019\u201a\u201b\u2032\u00b4", "'")
 _DASH = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
 _SAME = {**_DOUBLE, **_SINGLE, **_DASH}
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "--": "-"}
-"""What the Penn Treebank writes for brackets and for a dash."""
+"""The Penn Treebank's escapes of brackets and dashes."""
 
 
 def split_sentences(text: str) -> tuple[Words, ...]:
-    """The words of each sentence (``agggen.facts.sentences``); every visible character is in one of them."""
+    """The words of each sentence (``agggen.facts.sentences``); each visible character is in exactly one."""
     edges = (0, *sentence_starts(text), len(text))
-    found = (split_words(text, start, end) for start, end in pairwise(edges))
-    return tuple(words for words in found if words.words)
+    sentences = (split_words(text, start, end) for start, end in pairwise(edges))
+    return tuple(words for words in sentences if words.words)
 
 
 def split_words(text: str, start: int = 0, end: int | None = None) -> Words:
-    """The words of text[start:end], with offsets into the whole text."""
+    """The words of text[start:end], with offsets in the whole text."""
     matches = list(_FIND.finditer(text, start, len(text) if end is None else end))
     return Words(tuple(match.group() for match in matches), tuple(match.span() for match in matches))
 
 
 def align_words(text: str, sentences: Sequence[Sequence[str]], name: str) -> tuple[Words, ...]:
-    """Finds the words of all sentences of a text again in the text; every visible character is in exactly one word.
+    """Finds the offsets of the words of all sentences in a text; each visible character is in exactly one word.
 
-    White space may differ anywhere, letters in case and Unicode normal form, quotes and dashes in kind, and words may
-    be written as in the Penn Treebank (``-LRB-``, `````, ``''``, ``\\/``).
+    Whitespace, case, Unicode normal form, and kinds of quotes and dashes may differ, and words may be escaped as in the
+    Penn Treebank (``-LRB-``, `````, ``''``, ``\\/``).
 
     Args:
-        name: the text's id or place, for errors.
+        text: the text.
+        sentences: their words.
+        name: the text's id or file and line, for messages.
 
     Raises:
         AggGenError: the words are not those of the text.
@@ -75,22 +77,22 @@ def align_words(text: str, sentences: Sequence[Sequence[str]], name: str) -> tup
             length = _fits(word, letters, position)
             last = position + length
             if not length or (last < len(units) and units[last][1] == units[last - 1][1]):
-                here = units[position][1] if position < len(units) else len(text)
+                offset = units[position][1] if position < len(units) else len(text)
                 raise AggGenError(
-                    f"{name}: the word {word!r} of sentence {number} is not in the text, which goes on "
-                    f"{text[here : here + 30]!r}; frames must come from this very text"
+                    f"{name}: the word {word!r} of sentence {number} is not in the text, which continues with "
+                    f"{text[offset : offset + 30]!r}; the frames must be of this text"
                 )
             spans.append((units[position][1], units[last - 1][1] + 1))
             position = last
         result.append(Words(tuple(words), tuple(spans)))
     if position < len(units):
-        rest = text[units[position][1] :]
-        raise AggGenError(f"{name}: the words end before the text does, which goes on {rest[:30]!r}")
+        remainder = text[units[position][1] :]
+        raise AggGenError(f"{name}: the words end before the text, which continues with {remainder[:30]!r}")
     return tuple(result)
 
 
 def _fits(word: str, letters: str, position: int) -> int:
-    """How many folded characters of the text from `position` are the word; 0 if they are not."""
+    """The number of folded characters at `position` that match the word; 0 without a match."""
     for form in _forms(word):
         if letters.startswith(form, position):
             return len(form)
@@ -99,7 +101,7 @@ def _fits(word: str, letters: str, position: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _forms(word: str) -> tuple[str, ...]:
-    """The folded ways in which the text may write a word, the likeliest first."""
+    """The folded forms that a word may have in the text, the most likely first."""
     written = (word, _ESCAPES.get(word.upper(), word), word.replace("\\/", "/").replace("\\*", "*"))
     folded = dict.fromkeys("".join(unit for character in form for unit in _fold(character)) for form in written)
     return tuple(form for form in folded if form)
@@ -107,7 +109,7 @@ def _forms(word: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _fold(character: str) -> str:
-    """What a character counts as when texts are compared: nothing for white space and invisible marks."""
+    """A character in the form that is compared; empty for whitespace and invisible marks."""
     if character in _SAME:
         return _SAME[character]
     return "".join(_visible(unicodedata.normalize("NFKD", character).casefold()))

@@ -1,10 +1,10 @@
-"""What the words of a fact must hold and may not hold, as the beam search asks for it.
+"""Lexical constraints on the words of a fact, for the beam search.
 
-The search is constrained in three ways (Hokamp and Liu 2017 and Post and Vilar 2018 constrain it to phrases of the
-target; here the phrases are values of the record, most of them copied). Words that no triple of the fact gives are
-barred. A value that was begun is finished: behind ``Jöns`` comes ``Jacob``, then ``Berzelius``; an automaton over the
-spellings of the values knows what may follow. And a fact ends only when a judge finds no fault in its words; the judge
-is asked when the automaton has seen every value, or may not know the value's wording.
+Hokamp and Liu (2017) and Post and Vilar (2018) constrain the search to phrases of the target; here the phrases are
+values of the record, which are mostly copied. First, words that no triple of the fact licenses are barred. Second, a
+value that has begun must be completed: ``Jacob`` follows ``Jöns``, then ``Berzelius``; an automaton over the spellings
+of the values determines the allowed words. Third, a fact can only end if a judge finds no fault in its words; it is
+called when the automaton has accepted each value whose spellings are known.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from agggen.model.batch import FACT, LAST, PAD
 
 Spelling = tuple[int, ...]
-"""A wording of a value as word ids."""
+"""A spelling of a value as word ids."""
 Judge = Callable[[Sequence[int], Sequence[int]], bool]
-"""Whether a fact may end with the first argument's words; the second is the text before it, with the marks of facts."""
+"""Whether a fact of these words may end; the second argument is the text before it, with the marks of facts."""
 
 
 @dataclass
@@ -25,18 +25,18 @@ class Constraint:
     """The constraint of one fact, the last one of a plan prefix."""
 
     barred: frozenset[int]
-    """Ids that are never written."""
+    """Ids of forbidden words."""
     values: tuple[tuple[Spelling, ...], ...]
-    """The spellings of each value that must be said; any of them says it."""
+    """The spellings of each required value, of which one must occur."""
     elastic: frozenset[int]
-    """Values, by number, that may be said in words beyond their spellings: the judge alone decides about these."""
+    """Numbers of values with other wordings than their spellings, which only the judge can recognise."""
     binding: frozenset[int]
-    """Ids of words that occur in values only: a spelling that began with one goes on to its end."""
+    """Ids of words that occur in values only: a spelling that contains one must be completed."""
     judge: Judge
     fallback: Spelling
-    """Written when no hypothesis passes the judge."""
+    """Used if no hypothesis passes the judge."""
     full_stop: int | None = None
-    """Put before the fallback where the text so far ends with none of `stops`."""
+    """Inserted before the fallback if the text does not end with one of `stops`."""
     stops: frozenset[int] = frozenset()
     _states: list[tuple[frozenset[tuple[int, int, int]], frozenset[int]]] = field(init=False)
     _steps: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
@@ -48,54 +48,58 @@ class Constraint:
         self._states, self._next, self._numbers = [start], [frozenset()], {start: 0}
 
     def step(self, state: int, word: int) -> int:
-        """The automaton's state behind one more word; 0 is the first state."""
+        """The automaton's next state; 0 is the initial state."""
         key = (state, word)
         if key not in self._steps:
             self._steps[key] = self._number(*self._advance(*self._states[state], word))
         return self._steps[key]
 
     def following(self, state: int) -> frozenset[int]:
-        """The words of which one must follow; empty where any may."""
+        """The words of which one must follow; empty if any word may."""
         return self._next[state]
 
     def said(self, state: int) -> bool:
-        """Whether every value was said that must be said in one of its spellings."""
+        """Whether all values that are not elastic have occurred in one of their spellings."""
         return len(self._states[state][1] | self.elastic) == len(self.values)
 
     def instead(self, before: Sequence[int]) -> list[int]:
-        """The fallback behind a text of these marks and words; the fact's own mark is the last."""
-        said = [word for word in before if word not in (PAD, FACT, LAST)]
-        unfinished = bool(said) and said[-1] not in self.stops and self.full_stop is not None
+        """The fallback after a text of marks and words that ends with the fact's mark."""
+        fact_words = [word for word in before if word not in (PAD, FACT, LAST)]
+        unfinished = bool(fact_words) and fact_words[-1] not in self.stops and self.full_stop is not None
         return [*([self.full_stop] if unfinished and self.full_stop is not None else []), *self.fallback]
 
     def _advance(
-        self, active: frozenset[tuple[int, int, int]], said: frozenset[int], word: int
+        self, active: frozenset[tuple[int, int, int]], mentioned: frozenset[int], word: int
     ) -> tuple[frozenset[tuple[int, int, int]], frozenset[int]]:
-        """Spellings that were begun, as (value, spelling, words so far), and the values that were said."""
+        """The begun spellings, as (value, spelling, words so far), and the mentioned values."""
         begun, finished = set(), set()
-        starts = ((value, spelling, 0) for value, all_ in enumerate(self.values) for spelling in range(len(all_)))
+        starts = (
+            (value, spelling, 0)
+            for value, value_spellings in enumerate(self.values)
+            for spelling in range(len(value_spellings))
+        )
         for value, spelling, done in (*active, *starts):
             words = self.values[value][spelling]
             if done < len(words) and words[done] == word:
                 begun.add((value, spelling, done + 1))
                 if done + 1 == len(words):
                     finished.add(value)
-        return frozenset(begun), said | finished
+        return frozenset(begun), mentioned | finished
 
-    def _number(self, active: frozenset[tuple[int, int, int]], said: frozenset[int]) -> int:
-        found = active, said
-        if found not in self._numbers:
-            self._numbers[found] = len(self._states)
-            self._states.append(found)
-            self._next.append(self._bound(active, said))
-        return self._numbers[found]
+    def _number(self, active: frozenset[tuple[int, int, int]], mentioned: frozenset[int]) -> int:
+        state = active, mentioned
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+            self._next.append(self._bound(active, mentioned))
+        return self._numbers[state]
 
-    def _bound(self, active: frozenset[tuple[int, int, int]], said: frozenset[int]) -> frozenset[int]:
+    def _bound(self, active: frozenset[tuple[int, int, int]], mentioned: frozenset[int]) -> frozenset[int]:
         following: set[int] = set()
         for value, spelling, done in active:
             words = self.values[value][spelling]
             if done == len(words):
-                return frozenset()  # something is whole here
-            if value not in said and any(word in self.binding for word in words[:done]):
+                return frozenset()  # a value is complete here
+            if value not in mentioned and any(word in self.binding for word in words[:done]):
                 following.add(words[done])
         return frozenset(following)

@@ -1,7 +1,7 @@
-"""Records in, texts with their plans out: the whole inference of paper section 3.4 behind one object.
+"""Inference (paper, section 3.4): generates texts with plans from records, and aligns texts.
 
-`Generator.generate` searches plans, writes a text for each and picks jointly; `Generator.align` finds the plan behind a
-given text. `generate` has two halves, which may run in different places: `Planner.candidates` and `Generator.write`.
+`Generator.generate` searches plans, generates texts for each and chooses jointly; `Generator.align` finds the plan of a
+text. `generate` has two parts, which may run in different processes: `Planner.candidates` and `Generator.write`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.errors import PlanError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
-from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, each, known_part
+from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_part, per_record
 from agggen.generation.requests import Request, before_clauses, by_work
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord, PlanSearch, WrittenFact
 from agggen.generation.search import BeamSearch, Task
@@ -54,13 +54,20 @@ _LEADING = frozenset(
         *("was", "were", "in", "on", "at", "by", "of", "for", "to", "as", "it", "its", "a", "an", "the", "also"),
     )
 )
-"""Words that no sentence ends with."""
-_A_FAULT = 10.0
-"""Subtracted from a text's score for each fault and fallback: more than differences in log-likelihood."""
+"""Words that cannot end a sentence."""
+_FAULT_COST = 10.0
+"""Subtracted from a text's score for each fault and fallback; larger than differences in log-likelihood."""
 
 
 class Generator:
-    """Generates and aligns texts with one model; `planner` plans. Not thread-safe: one call at a time."""
+    """Generates and aligns texts with one model. Not thread-safe: one call at a time.
+
+    Args:
+        model: the model.
+        encoder: of the model.
+        config: default settings of inference.
+        lexicon: of the strict check; by default, values are matched by rule only.
+    """
 
     def __init__(
         self,
@@ -69,7 +76,6 @@ class Generator:
         config: InferenceConfig | None = None,
         lexicon: Lexicon | None = None,
     ) -> None:
-        """`lexicon` is what the training texts taught of wordings; without one, values are read by rule alone."""
         self.model = model.eval()
         self.encoder = encoder
         self.checker = Checker(lexicon)
@@ -90,11 +96,11 @@ class Generator:
         """The `n_best` best texts of each record, best first: `write` of the planner's candidates.
 
         Args:
-            records: records to write about; their references are not looked at.
-            plans: a human plan for each record, followed exactly; None searches.
-            complete: let the model add the predicates that a human plan omits (otherwise that is an error).
-            n_best: how many texts, of different plans or wordings.
-            config: overrides the generator's own.
+            records: their references are ignored.
+            plans: a human plan for each record, which is followed exactly; None: plans are searched.
+            complete: whether the model adds predicates that a human plan omits (otherwise an error).
+            n_best: number of texts, which differ in plan or wording.
+            config: overrides the generator's settings.
 
         Raises:
             PlanError: a human plan does not fit its record, or the level exceeds the model's L.
@@ -109,64 +115,65 @@ class Generator:
         n_best: int | Sequence[int] = 1,
         config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
     ) -> list[list[Generation]]:
-        """The writing half of `generate`: the `n_best` best texts of each record among its candidate plans, best first.
+        """The second part of `generate`: the `n_best` best texts of each record over its candidate plans, best first.
 
-        With ``verify=strict`` every fact says the values of its triples whole and has no fault that the check finds;
-        where the model finds no words for that, the fact is a wording of the corpus or a plain clause (`fallback`), as
-        are all predicates that training never saw. What the check of the whole text still finds is in `faults`.
+        With ``verify=strict``, each fact expresses the values of its triples whole and passes the strict check. If the
+        search finds no such hypothesis, the fact is a sentence of the corpus or a plain clause (`fallback`), as for
+        predicates unknown from training. Faults of the whole text are in `faults`.
 
-        Records whose settings of the beam search are the same are searched together, whatever else differs between
-        their configurations. Results do not depend on the batch, up to floating-point rounding.
+        Records with the same settings of the beam search are decoded in batches. Results do not depend on batch
+        composition, up to floating-point rounding.
 
         Args:
-            records: records to write about.
-            candidates: what `Planner.candidates` gave for each record.
-            n_best: how many texts, for all records or for each.
-            config: overrides the generator's own, for all records or for each.
+            records: their references are ignored.
+            candidates: the result of `Planner.candidates`.
+            n_best: number of texts, for all records or for each.
+            config: overrides the generator's settings, for all records or for each.
 
         Raises:
-            PlanError: a record has no candidates, or one does not use each of its predicates once.
+            PlanError: a record has no candidates, or a plan does not have each of its predicates once.
             RecordError: a record has too many triples.
         """
         n = len(records)
-        configs = [item or self.config for item in each(config, n, "config")]
-        counts = each(n_best, n, "n_best")
-        for record, of_record in zip(records, candidates, strict=True):
+        configs = [item or self.config for item in per_record(config, n, "config")]
+        counts = per_record(n_best, n, "n_best")
+        for record, record_candidates in zip(records, candidates, strict=True):
             check_size(record)
-            if not of_record.plans:
-                raise PlanError(f"record {record.id!r} has no candidate plans; one is needed at least")
-            for plan in of_record.plans:
+            if not record_candidates.plans:
+                raise PlanError(f"record {record.id!r} has no candidate plans; at least one is needed")
+            for plan in record_candidates.plans:
                 check_indices(len(record.triples), plan.states)
         requests: list[Request] = []
         finished: dict[int, list[Generation]] = {}
-        for i, (record, found, config, count) in enumerate(zip(records, candidates, configs, counts, strict=True)):
+        arguments = zip(records, candidates, configs, counts, strict=True)
+        for i, (record, searched, config, count) in enumerate(arguments):
             strict = config.verify == "strict"
             known, indices = known_part(self.encoder, record) if strict else (record, ())
             if known is None:
-                finished[i] = [self._clauses(record, found)]
+                finished[i] = [self._clauses(record, searched)]
                 continue
             source, extras = self.encoder.source(known)
-            scored = sorted(found.plans, key=lambda plan: -plan.score)
+            scored = sorted(searched.plans, key=lambda plan: -plan.score)
             constraints = None
             if strict:
                 known_words = words_of(self.encoder.vocabulary, self.checker)
-                stops = before_clauses(found.plans[0].states, indices) if found.given and indices else frozenset()
+                stops = before_clauses(searched.plans[0].states, indices) if searched.given and indices else frozenset()
                 constraints = RecordConstraints(known_words, known, extras, stops)
             request = Request(
-                record, known, indices, source, extras, constraints, scored, found.search, config, count, []
+                record, known, indices, source, extras, constraints, scored, searched.search, config, count, []
             )
             requests.append(request)
         for batch in by_work(requests):
             self._write_together(batch)
         texts = iter(requests)
         results = [finished[i] if i in finished else next(texts).best for i in range(n)]
-        return [found[:count] for found, count in zip(results, counts, strict=True)]
+        return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_together(self, batch: Sequence[Request]) -> None:
-        """Finds the best texts of one batch of records."""
+        """Decodes one batch of requests and sets their best texts."""
         config = batch[0].config
-        ranks = range(max(len(each.plans) for each in batch))  # all first plans, then the second ones, ...
-        tasks = [(i, each.plans[rank]) for rank in ranks for i, each in enumerate(batch) if rank < len(each.plans)]
+        ranks = range(max(len(request.plans) for request in batch))  # all first plans, then the second ones, ...
+        tasks = [(i, item.plans[rank]) for rank in ranks for i, item in enumerate(batch) if rank < len(item.plans)]
 
         def needs(task: int) -> float:
             i, plan = tasks[task]
@@ -177,10 +184,10 @@ class Generator:
             assert constraints is not None
             return constraints(prefix)
 
-        memory = self._encode([each.source for each in batch])
+        memory = self._encode([request.source for request in batch])
         strict = config.verify == "strict"
         search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._names(batch))
-        room = max(min(each.config.rows for each in batch) // config.beam.beam, 1)
+        room = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
         written = [Task(i, batch[i].groups(plan.states)) for i, plan in tasks]
         for task, hypotheses in search.write(written, room, needs):
             i, plan = tasks[task]
@@ -191,42 +198,42 @@ class Generator:
         return self.model.encode(collate(sources).to(self.device))
 
     def _choose(self, request: Request, plan: ScoredPlan, hypotheses: Sequence[Hypothesis]) -> list[Generation]:
-        """The best texts with those of another plan, by their joint scores (paper equation 9), best first.
+        """The best texts so far, merged with those of another plan, by joint score (paper, equation 9), best first.
 
-        Texts that cannot be among the `count` best are skipped: faults only lower a score.
+        Texts that cannot be among the `count` best are skipped, since faults only lower scores.
         """
         config, best = request.config, request.best
-        for hypothesis in sorted(hypotheses, key=lambda each: -each.score):
+        for hypothesis in sorted(hypotheses, key=lambda hypothesis: -hypothesis.score):
             if hypothesis.score < request.needs(plan, best):
                 break
             new = self._spell(request, plan, hypothesis)
             if config.verify == "strict":
                 cost = len(new.faults) + sum(fact.fallback for fact in new.facts)
-                new = replace(new, score=new.score - _A_FAULT * cost)
+                new = replace(new, score=new.score - _FAULT_COST * cost)
             best = _best_first([*best, new])
         return best
 
     def _spell(self, request: Request, plan: ScoredPlan, hypothesis: Hypothesis) -> Generation:
-        """The text of a hypothesis with the clauses of unknown predicates in their places."""
+        """The text of a hypothesis, with clauses for unknown predicates at their positions in the plan."""
         record, groups = request.record, request.groups(plan.states)
-        said = iter(zip(groups, hypothesis.facts, strict=True))
+        written = iter(zip(groups, hypothesis.facts, strict=True))
         pieces: list[tuple[tuple[int, ...], list[str], bool]] = []
-        before: list[frozenset[int]] = []
+        written_groups: list[frozenset[int]] = []
         for group in plan.states:
-            own = tuple(i for i in group if not request.indices or i in request.indices)
-            if own:
-                of_known, words_said = next(said)
-                before.append(frozenset(of_known))
-                instead = False
+            known_indices = tuple(i for i in group if not request.indices or i in request.indices)
+            if known_indices:
+                known_group, fact_words = next(written)
+                written_groups.append(frozenset(known_group))
+                fallback_used = False
                 if request.constraints is not None:
-                    node = PlanPrefix(0, tuple(before), len(before) == len(groups))
+                    node = PlanPrefix(0, tuple(written_groups), len(written_groups) == len(groups))
                     fallback = request.constraints(node).fallback
-                    instead = words_said[-len(fallback) :] == fallback
-                tokens = self.encoder.vocabulary.decode(words_said, request.extras)
-                if instead and pieces and tokens[0] == _FULL_STOP:
+                    fallback_used = fact_words[-len(fallback) :] == fallback
+                tokens = self.encoder.vocabulary.decode(fact_words, request.extras)
+                if fallback_used and pieces and tokens[0] == _FULL_STOP:
                     _end_with(pieces[-1][1])
-                pieces.append((own, tokens, instead))
-            pieces += [self._clause(record, i) for i in group if i not in own]
+                pieces.append((known_indices, tokens, fallback_used))
+            pieces += [self._clause(record, i) for i in group if i not in known_indices]
         score = hypothesis.score + request.config.plan_weight * plan.score
         return self._generation(record, plan, request.search, hypothesis.log_probability, score, pieces)
 
@@ -235,7 +242,7 @@ class Generator:
         return (index,), [token.text for token in tokens], True
 
     def _clauses(self, record: Record, candidates: Candidates) -> Generation:
-        """The text of a record of which training saw no predicate."""
+        """The text of a record with unknown predicates only."""
         plan = candidates.plans[0]
         pieces = [self._clause(record, index) for group in plan.states for index in group]
         return self._generation(record, plan, candidates.search, 0.0, 0.0, pieces)
@@ -249,7 +256,7 @@ class Generator:
         score: float,
         pieces: Sequence[tuple[tuple[int, ...], list[str], bool]],
     ) -> Generation:
-        """A text of pieces: the triples that each says, its tokens, and whether they are a fallback's.
+        """The text of `pieces`: triple indices, tokens, and whether they are a fallback.
 
         The spans of the facts cover the text without overlap.
         """
@@ -258,8 +265,8 @@ class Generator:
         for number, (group, piece, fallback) in enumerate(pieces):
             token += len(piece)
             end = len(text) if number + 1 == len(pieces) else (spans[token][0] if token < len(spans) else len(text))
-            said = dict(zip(sorted(group), self.checker.values(record, text[start:end], group), strict=True))
-            missing = tuple(record.predicates[i] for i in group if not said[i].whole)
+            checks = dict(zip(sorted(group), self.checker.values(record, text[start:end], group), strict=True))
+            missing = tuple(record.predicates[i] for i in group if not checks[i].whole)
             facts.append(WrittenFact(start, end, tuple(record.predicates[i] for i in group), missing, fallback))
             start = end
         return Generation(
@@ -276,13 +283,13 @@ class Generator:
         )
 
     def _names(self, batch: Sequence[Request]) -> Tensor:
-        """(records, ids): the words of subjects and objects, of which n-grams may be said again."""
+        """(records, ids): the words of subjects and objects, whose n-grams may be repeated."""
         vocabulary = self.encoder.vocabulary
-        width = len(vocabulary) + max(len(one.extras) for one in batch)
+        width = len(vocabulary) + max(len(request.extras) for request in batch)
         names = torch.zeros(len(batch), width, dtype=torch.bool)
-        for row, one in enumerate(batch):
-            for word, role in zip(one.source.source, one.source.role, strict=True):
-                if role in (ROLE_SUBJECT, ROLE_OBJECT) and _is_name(vocabulary.decode([word], one.extras)):
+        for row, request in enumerate(batch):
+            for word, role in zip(request.source.source, request.source.role, strict=True):
+                if role in (ROLE_SUBJECT, ROLE_OBJECT) and _is_name(vocabulary.decode([word], request.extras)):
                     names[row, word] = True
         return names.to(self.device)
 
@@ -292,44 +299,52 @@ class Generator:
     def align(
         self, records: Sequence[Record], facts: Sequence[Sequence[str]], batch_size: int = 16
     ) -> list[AlignedText]:
-        """Viterbi alignment of given texts: the most likely state behind each fact (paper section 5.3).
+        """Viterbi alignment: the most likely state of each fact (paper, section 5.3).
 
-        A fact in which no word begins gets the empty state. The search is over all states, without hard alignment.
+        A fact in which no word begins has the empty state. The search is over all states, without hard alignment.
+
+        Args:
+            records: one per text.
+            facts: the segments of each text.
+            batch_size: texts per batch.
 
         Raises:
-            RecordError: a record has too many triples, or a text holds no words.
+            RecordError: a record has too many triples, or a text contains no words.
         """
         aligned: list[AlignedText] = []
         for begin in range(0, len(records), batch_size):
             chunk = list(zip(records, facts, strict=True))[begin : begin + batch_size]
             examples = []
-            for record, pieces in chunk:
+            for record, text_facts in chunk:
                 check_size(record)
-                examples.append(self.encoder.example(record, pieces))
+                examples.append(self.encoder.example(record, text_facts))
             batch = collate(examples).to(self.device)
             potentials, states = self.model.potentials(batch, prune=False)
             _, best = viterbi(potentials, states)
             marginals = posterior(potentials, states)
             likelihood = log_likelihood(potentials, states)
-            for row, (record, pieces) in enumerate(chunk):
-                found = {fact: (t, int(best[row, t])) for t, fact in enumerate(examples[row].kept)}
-                named = tuple(
-                    tuple(record.predicates[i] for i in states.states[found[k][1]]) if k in found else ()
-                    for k in range(len(pieces))
+            for row, (record, text_facts) in enumerate(chunk):
+                state_of = {fact: (t, int(best[row, t])) for t, fact in enumerate(examples[row].kept)}
+                predicates = tuple(
+                    tuple(record.predicates[i] for i in states.states[state_of[k][1]]) if k in state_of else ()
+                    for k in range(len(text_facts))
                 )
-                certainty = tuple(float(marginals[row, *found[k]]) if k in found else 1.0 for k in range(len(pieces)))
-                aligned.append(AlignedText(record.id, tuple(pieces), named, certainty, float(likelihood[row])))
+                posteriors = tuple(
+                    float(marginals[row, *state_of[k]]) if k in state_of else 1.0 for k in range(len(text_facts))
+                )
+                text_likelihood = float(likelihood[row])
+                aligned.append(AlignedText(record.id, tuple(text_facts), predicates, posteriors, text_likelihood))
         return aligned
 
 
 def _end_with(tokens: list[str]) -> None:
-    """Removes words that only lead over to a next fact, where a new sentence follows instead."""
+    """Removes final words that require a continuation."""
     while len(tokens) > 1 and tokens[-1] in _LEADING:
         tokens.pop()
 
 
 def _best_first(generations: Iterable[Generation]) -> list[Generation]:
-    """By falling score, each text once."""
+    """Distinct texts by descending score."""
     best: dict[str, Generation] = {}
     for generation in generations:
         if generation.text not in best or best[generation.text].score < generation.score:

@@ -44,7 +44,7 @@ def penalty(length: Number, exponent: float) -> Number:
 
 @dataclass(frozen=True)
 class PlanPrefix:
-    """The first facts of a plan as sets of triples; `last` if they are all of them."""
+    """The first facts of a plan as sets of triples; `last` if the prefix is the whole plan."""
 
     record: int
     groups: tuple[frozenset[int], ...]
@@ -64,7 +64,7 @@ class PlanPrefix:
         return self.first(len(self.groups) - 1)
 
     def first(self, fact: int) -> PlanPrefix:
-        """The prefix of so many facts."""
+        """The prefix with this number of facts."""
         return PlanPrefix(self.record, self.groups[:fact], self.last and fact == len(self.groups))
 
 
@@ -82,9 +82,9 @@ class History:
         for history, index in parts:
             of_part = history.seen[index]
             used = of_part.any(1)  # others belong to pruned hypotheses
-            kept = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
-            seen.append(of_part.gather(2, kept[:, None].expand(-1, of_part.shape[1], -1)))
-            slots.append(kept)
+            positions = (~used).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(used.sum(1).amax())]
+            seen.append(of_part.gather(2, positions[:, None].expand(-1, of_part.shape[1], -1)))
+            slots.append(positions)
         layers = zip(*(history.caches for history, _ in parts), strict=True)
         indices = [index for _, index in parts]
         caches = [Cache.gathered(list(zip(layer, indices, slots, strict=True)), room) for layer in layers]
@@ -109,37 +109,37 @@ class Texts:
         scores = penalised(self.log_p[row], self.length[row], exponent)
         order = scores.argsort(descending=True, stable=True).tolist()
         log_p, text = self.log_p[row].tolist(), self.text[row].tolist()
-        kept = [beam for beam in order if log_p[beam] > IMPOSSIBLE / 2] or order[:1]
-        return [Hypothesis(_split(text[beam]), log_p[beam], float(scores[beam])) for beam in kept]
+        valid = [beam for beam in order if log_p[beam] > IMPOSSIBLE / 2] or order[:1]
+        return [Hypothesis(_split(text[beam]), log_p[beam], float(scores[beam])) for beam in valid]
 
 
 @dataclass(frozen=True)
 class PrefixState:
-    """One row of texts with their history: what a next fact starts from."""
+    """One row of texts with their history, from which the next fact starts."""
 
     texts: Texts
     history: History
     row: int
 
     @staticmethod
-    def order(places: Sequence[PrefixState]) -> list[int]:
+    def order(states: Sequence[PrefixState]) -> list[int]:
         """Indices of the states, grouped by the texts that they are rows of."""
         by_texts: dict[int, list[int]] = {}
-        for number, place in enumerate(places):
-            by_texts.setdefault(id(place.texts), []).append(number)
+        for number, state in enumerate(states):
+            by_texts.setdefault(id(state.texts), []).append(number)
         return [number for numbers in by_texts.values() for number in numbers]
 
     @staticmethod
-    def gathered(places: Sequence[PrefixState], room: int) -> tuple[Texts, History]:
-        """Copies of all in one batch, in order, with `room` for more positions."""
+    def gathered(states: Sequence[PrefixState], room: int) -> tuple[Texts, History]:
+        """Copies the states into one batch, in order, with `room` for more positions."""
         texts, histories = [], []
-        for _, same_texts in groupby(places, key=lambda place: id(place.texts)):
+        for _, same_texts in groupby(states, key=lambda state: id(state.texts)):
             first, *others = same_texts
-            index = torch.tensor([first.row, *(place.row for place in others)], device=first.texts.text.device)
+            index = torch.tensor([first.row, *(state.row for state in others)], device=first.texts.text.device)
             texts.append(first.texts.rows(index))
             histories.append((first.history, index))
-        text = padded([each.text for each in texts], before=True)
-        log_p, length = torch.cat([each.log_p for each in texts]), torch.cat([each.length for each in texts])
+        text = padded([rows.text for rows in texts], before=True)
+        log_p, length = torch.cat([rows.log_p for rows in texts]), torch.cat([rows.length for rows in texts])
         return Texts(log_p, torch.cat(text), length, 0), History.gathered(histories, room)
 
 
@@ -166,14 +166,14 @@ class Beams:
         return Beams(self.log_p[index], self.words[index], self.parent[index])
 
     def last_words(self, n: int) -> Beams:
-        """With places for n words."""
+        """The last n word positions only."""
         return replace(self, words=self.words[..., self.words.shape[2] - n :])
 
     @staticmethod
     def joined(batches: Sequence[Beams]) -> Beams:
         """One batch of all plans."""
-        words = padded([each.words for each in batches], before=True)
-        log_p, parent = ([getattr(each, name) for each in batches] for name in ("log_p", "parent"))
+        words = padded([batch.words for batch in batches], before=True)
+        log_p, parent = ([getattr(batch, name) for batch in batches] for name in ("log_p", "parent"))
         return Beams(torch.cat(log_p), torch.cat(words), torch.cat(parent))
 
 
@@ -188,9 +188,9 @@ class FinishedFacts:
     @staticmethod
     def joined(batches: Sequence[FinishedFacts]) -> FinishedFacts:
         """One batch of all."""
-        text = torch.cat(padded([each.text for each in batches], before=True))
+        text = torch.cat(padded([batch.text for batch in batches], before=True))
         return FinishedFacts(
-            [node for each in batches for node in each.nodes], Beams.joined([each.beams for each in batches]), text
+            [node for batch in batches for node in batch.nodes], Beams.joined([batch.beams for batch in batches]), text
         )
 
     def texts(self) -> Texts:
@@ -228,14 +228,14 @@ class ActiveFacts:
     states: dict[PlanPrefix, list[int]]  # of the constraint's automaton, for each of `live`; empty without constraints
 
     def leave(self, staying: Tensor) -> FinishedFacts:
-        """Removes the rows where `staying` (n,) is False and returns them; the last rows move into their places."""
-        keep, gone = staying.nonzero().flatten(), (~staying).nonzero().flatten()
-        which = gone.tolist()
-        nodes = [self.nodes[row] for row in which]
-        written = FinishedFacts(nodes, self.done.plans(gone), self.text[gone])
+        """Removes and returns the rows where `staying` (n,) is False; the last rows move to their positions."""
+        keep, leaving = staying.nonzero().flatten(), (~staying).nonzero().flatten()
+        rows = leaving.tolist()
+        nodes = [self.nodes[row] for row in rows]
+        written = FinishedFacts(nodes, self.done.plans(leaving), self.text[leaving])
         n = len(keep)
         order = torch.arange(n, device=staying.device)
-        places = gone[gone < n]
+        places = leaving[leaving < n]
         order[places] = late = keep[keep >= n]
         for cache in (*self.cross, *self.past.caches):
             cache.leave(places, late, n)
@@ -252,19 +252,19 @@ class ActiveFacts:
         return written
 
     def joined(self, other: ActiveFacts, memory: Memory, cross: list[Cache], room: int) -> ActiveFacts:
-        """These facts and then the others, with `room` for more positions; `memory` and `cross` are those of all."""
+        """Concatenates the active facts, with `room` for more positions; `memory` and `cross` are of all facts."""
         both = self, other
-        live = Beams.joined([one.live.last_words(int(one.step.max())) for one in both])
-        done = Beams.joined([one.done.last_words(int(one.step.max())) for one in both])
+        live = Beams.joined([active.live.last_words(int(active.step.max())) for active in both])
+        done = Beams.joined([active.done.last_words(int(active.step.max())) for active in both])
         past = History.gathered(
-            [(one.past, torch.arange(len(one.nodes), device=one.step.device)) for one in both], room
+            [(active.past, torch.arange(len(active.nodes), device=active.step.device)) for active in both], room
         )
-        text = padded([one.text for one in both], before=True)
-        rest = {name: torch.cat([getattr(one, name) for one in both]) for name in _BY_ROW if name != "text"}
+        text = padded([active.text for active in both], before=True)
+        tensors = {name: torch.cat([getattr(active, name) for active in both]) for name in _BY_ROW if name != "text"}
         nodes = self.nodes + other.nodes
         states = {**self.states, **other.states}
         return ActiveFacts(
-            nodes, memory, cross, past=past, live=live, done=done, text=torch.cat(text), states=states, **rest
+            nodes, memory, cross, past=past, live=live, done=done, text=torch.cat(text), states=states, **tensors
         )
 
 
@@ -292,9 +292,9 @@ def along(values: Tensor, index: Tensor) -> Tensor:
 
 def padded(batches: Sequence[Tensor], before: bool = False) -> list[Tensor]:
     """Pads the last dimension of all to the longest with zeros (PAD, False), at the end or `before`."""
-    longest = max(each.shape[-1] for each in batches)
-    more = [longest - each.shape[-1] for each in batches]
-    return [F.pad(each, (n, 0) if before else (0, n)) for each, n in zip(batches, more, strict=True)]
+    longest = max(batch.shape[-1] for batch in batches)
+    missing = [longest - batch.shape[-1] for batch in batches]
+    return [F.pad(batch, (n, 0) if before else (0, n)) for batch, n in zip(batches, missing, strict=True)]
 
 
 def _split(text: list[int]) -> tuple[tuple[int, ...], ...]:

@@ -1,6 +1,6 @@
-"""The planning half of inference (paper section 3.4): which plans of a record are worth writing out.
+"""The planning part of inference (paper, section 3.4): searches the candidate plans of records.
 
-It needs the transitions, the predicate table and nothing else of a model, so it can run where no text is written.
+It only needs the model's transitions and predicate table, so it can run apart from text generation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agggen.planning import PlanDistribution, PlanScores, ScoredPlan, named_plan
 from agggen.records import Plan, Record
 
 MAX_TRIPLES = 24
-"""Records with more triples are refused: the corpora end at 7, and states grow with the cube of the triples."""
+"""Records with more triples are rejected: the corpora have at most 7, and states grow with the cube of the triples."""
 
 T = TypeVar("T")
 
@@ -41,11 +41,11 @@ class Planner:
         complete: bool = False,
         config: InferenceConfig | None = None,
     ) -> None:
-        """Passes if the record can be planned under the settings, with this human plan where one is given.
+        """Checks that the record can be planned with these settings and, optionally, this human plan.
 
         Raises:
             RecordError: the record has too many triples.
-            PlanError: the plan does not fit the record, or plans of so many triples cannot be sampled.
+            PlanError: the plan does not fit the record, or the record has too many triples for sampling.
         """
         check_size(record)
         config = config or self.config
@@ -56,10 +56,10 @@ class Planner:
             distribution.check_sampling()
 
     def check_level(self, level: int) -> None:
-        """Passes if groups of up to `level` predicates are within the model's L; 0 stands for L.
+        """Checks that groups of up to `level` predicates are within the model's L; 0 means L.
 
         Raises:
-            PlanError: they are not.
+            PlanError: `level` exceeds L.
         """
         limit = self.transitions.max_group_size
         if level > limit:
@@ -68,30 +68,30 @@ class Planner:
     def distributions(
         self, records: Sequence[Record], config: InferenceConfig | Sequence[InferenceConfig | None] | None = None
     ) -> list[PlanDistribution]:
-        """p(z | x) of each record under the settings (default: the planner's own), for all records or for each.
+        """p(z | x) of each record; `config` (default: the planner's) is for all records or for each.
 
         Raises:
             PlanError: a level exceeds the model's L.
             RecordError: a record has more than MAX_TRIPLES triples.
         """
         configs = self._configs(config, len(records))
-        for record, own in zip(records, configs, strict=True):
+        for record, settings in zip(records, configs, strict=True):
             check_size(record)
-            self.check_level(own.level)
+            self.check_level(settings.level)
         known: list[tuple[int, ...]] = []
         ids: list[tuple[int, ...]] = []
-        for record, own in zip(records, configs, strict=True):
+        for record, settings in zip(records, configs, strict=True):
             numbers = self.encoder.predicate_ids(record)
-            known.append(tuple(i for i, number in enumerate(numbers) if number or own.verify == "off"))
+            known.append(tuple(i for i, number in enumerate(numbers) if number or settings.verify == "off"))
             ids.append(tuple(numbers[i] for i in known[-1]))
         return [
-            PlanDistribution(len(record.triples), scores, indices, own.level or None, own.group_reward)
-            for record, scores, indices, own in zip(records, self._scores(ids), known, configs, strict=True)
+            PlanDistribution(len(record.triples), scores, indices, settings.level or None, settings.group_reward)
+            for record, scores, indices, settings in zip(records, self._scores(ids), known, configs, strict=True)
         ]
 
     @torch.no_grad()
     def _scores(self, ids: Sequence[tuple[int, ...]]) -> list[PlanScores | None]:
-        """The transition scores between the predicates of each record, given by their ids; None without any."""
+        """The transition scores between the predicates of each record, by their ids; None without predicates."""
         scores: list[PlanScores | None] = [None] * len(ids)
         by_size: dict[int, list[int]] = {}
         for index, numbers in enumerate(ids):
@@ -113,18 +113,18 @@ class Planner:
     def plan(
         self, records: Sequence[Record], k: int = 10, config: InferenceConfig | None = None
     ) -> list[list[PlannedRecord]]:
-        """The k best plans of each record, best first, by the search that the settings name; fewer if it finds fewer.
+        """The k best plans of each record, best first, by the search of the settings; fewer if it finds fewer.
 
-        The first ``config.plans`` of them are those that `candidates` gives.
+        The first ``config.plans`` of them are those of `candidates`.
 
         Raises:
-            PlanError: `k` below 1, or a level that exceeds the model's L.
+            PlanError: `k` is below 1, or the level exceeds the model's L.
             RecordError: a record has too many triples.
         """
-        own = config or self.config
+        settings = config or self.config
         return [
-            self.plans_of(record, distribution, k, own)
-            for record, distribution in zip(records, self.distributions(records, own), strict=True)
+            self.plans_of(record, distribution, k, settings)
+            for record, distribution in zip(records, self.distributions(records, settings), strict=True)
         ]
 
     def plans_of(
@@ -141,7 +141,7 @@ class Planner:
         complete: bool | Sequence[bool] = False,
         config: InferenceConfig | Sequence[InferenceConfig | None] | None = None,
     ) -> list[Candidates]:
-        """The plans of each record that are to be written out; the arguments are those of `Generator.generate`.
+        """The plans of each record for which texts are generated; arguments as in `Generator.generate`.
 
         Raises:
             PlanError: a human plan does not fit its record, or a level exceeds the model's L.
@@ -151,8 +151,8 @@ class Planner:
         configs = self._configs(config, n)
         human = [None] * n if plans is None else plans
         distributions = self.distributions(records, configs)
-        parts = zip(records, distributions, human, each(complete, n, "complete"), configs, strict=True)
-        return [self.candidates_of(*of_record) for of_record in parts]
+        parts = zip(records, distributions, human, per_record(complete, n, "complete"), configs, strict=True)
+        return [self.candidates_of(*arguments) for arguments in parts]
 
     def candidates_of(
         self,
@@ -177,9 +177,9 @@ class Planner:
     def _search(
         self, record: Record, distribution: PlanDistribution, k: int, config: InferenceConfig
     ) -> tuple[tuple[ScoredPlan, ...], PlanSearch]:
-        """At most `k` different plans, and how they were found."""
+        """At most `k` distinct plans, and how they were found."""
         if k < 1:
-            raise PlanError(f"{k} plans were asked for; at least 1 is possible")
+            raise PlanError(f"{k} plans were requested; the number must be at least 1")
         rng = np.random.default_rng([config.seed, *record.id.encode()])
         plans: Iterable[ScoredPlan]
         search: PlanSearch
@@ -201,13 +201,13 @@ class Planner:
     def _configs(
         self, config: InferenceConfig | Sequence[InferenceConfig | None] | None, n: int
     ) -> list[InferenceConfig]:
-        return [own or self.config for own in each(config, n, "config")]
+        return [item or self.config for item in per_record(config, n, "config")]
 
 
 def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[int, ...]]:
-    """The record's triples whose predicates training saw, and their places in it.
+    """The record's triples with known predicates, and their indices in it.
 
-    Where these are all, it is the record itself, without places; where there are none, None.
+    If all are known, the record itself without indices; if none is, None.
     """
     ids = encoder.predicate_ids(record)
     if all(ids):
@@ -219,7 +219,7 @@ def known_part(encoder: Encoder, record: Record) -> tuple[Record | None, tuple[i
 
 
 def check_size(record: Record) -> None:
-    """Passes if the record has at most MAX_TRIPLES triples.
+    """Checks that the record has at most MAX_TRIPLES triples.
 
     Raises:
         RecordError: it has more.
@@ -231,11 +231,11 @@ def check_size(record: Record) -> None:
         )
 
 
-def each(value: T | Sequence[T], n: int, name: str) -> Sequence[T]:
-    """`value` for each of n records, unless it is a sequence of one value a record already.
+def per_record(value: T | Sequence[T], n: int, name: str) -> Sequence[T]:
+    """Repeats `value` for n records, unless it is a sequence with one value per record.
 
     Raises:
-        ValueError: a sequence of another length.
+        ValueError: the sequence has another length.
     """
     if not isinstance(value, Sequence):
         return [value] * n

@@ -1,4 +1,4 @@
-"""Requests to the generator: a record, the plans to write out, and the best texts so far."""
+"""Requests to the generator: a record, its plans, and the best texts so far."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from agggen.records import Record
 
 @dataclass
 class Request:
-    """A record to write about."""
+    """A record for which texts are generated."""
 
     record: Record
-    known: Record  # its triples whose predicates training saw
-    indices: tuple[int, ...]  # of these triples in the record; empty: all of it
+    known: Record  # the triples whose predicates are known from training
+    indices: tuple[int, ...]  # of the known triples in the record; empty if all are known
     source: Example
     extras: list[str]
     constraints: RecordConstraints | None
-    plans: list[ScoredPlan]  # by falling score
+    plans: list[ScoredPlan]  # by descending score
     search: PlanSearch
     config: InferenceConfig
     count: int  # number of texts
     best: list[Generation]  # so far, best first
 
     def needs(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
-        """The lowest score of its own with which a text of this plan can be among the `count` best."""
+        """The lowest score of the text alone with which a text of this plan can be among the `count` best."""
         best = self.best if best is None else best
-        least = best[self.count - 1].score if self.count <= len(best) else -math.inf
-        return least - self.config.plan_weight * plan.score
+        threshold = best[self.count - 1].score if self.count <= len(best) else -math.inf
+        return threshold - self.config.plan_weight * plan.score
 
     def groups(self, plan: IndexPlan) -> IndexPlan:
-        """The groups of a plan as the model writes them: known triples, by their places among these."""
+        """The groups of a plan without unknown triples, in indices of `known`."""
         if not self.indices:
             return plan
-        place = {index: number for number, index in enumerate(self.indices)}
-        kept = (tuple(place[index] for index in group if index in place) for group in plan)
-        return tuple(group for group in kept if group)
+        known_index = {index: number for number, index in enumerate(self.indices)}
+        known_groups = (tuple(known_index[index] for index in group if index in known_index) for group in plan)
+        return tuple(group for group in known_groups if group)
 
 
 def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
-    """After how many of the model's facts a clause of an unknown predicate follows."""
+    """The numbers of generated facts after which a clause of an unknown predicate follows."""
     places, facts = set(), 0
     for group in plan:
         facts += any(index in indices for index in group)
@@ -56,7 +56,7 @@ def before_clauses(plan: IndexPlan, indices: Collection[int]) -> frozenset[int]:
 
 
 def by_work(requests: Iterable[Request]) -> Iterable[list[Request]]:
-    """Batches of requests with the same search settings and similar length, of about `rows` hypotheses a plan each."""
+    """Batches of requests with the same search settings and similar length, with at most `rows` hypotheses."""
     by_beam: dict[tuple[BeamConfig, str], list[Request]] = {}
     for request in requests:
         by_beam.setdefault((request.config.beam, request.config.verify), []).append(request)

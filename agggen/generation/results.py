@@ -1,4 +1,4 @@
-"""What inference gives: candidate plans, texts with their plans, plans with probabilities, aligned texts."""
+"""Results of inference: candidate plans, generated texts, plans with probabilities, aligned texts."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
 PlanSearch = Literal["exact", "beam", "two-stage", "sample", "given", "random-order", "no-aggregation", "plain"]
-"""How plans were found. exact: they are certainly the most probable; beam: a beam search found them, and whether others
-are more probable is not known; given: a human's; the others as `InferenceConfig` names them."""
+"""How plans were found. exact: they are the most probable; beam: by a beam search, so more probable ones may exist;
+given: by a human; the others as in `InferenceConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The plans of one record that are to be written out, in indices of ``record.predicates``, each once."""
+    """The distinct plans of one record for which texts are generated, in indices of ``record.predicates``."""
 
     plans: tuple[ScoredPlan, ...]
     search: PlanSearch
 
     @property
     def given(self) -> bool:
-        """Whether a human gave the plan, which is then followed whatever comes of it."""
+        """Whether the plan is a human's, which is followed unconditionally."""
         return self.search == "given"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFact:
-    """A piece ``text[start:end]`` of a generated text and the predicates of its state."""
+    """A segment ``text[start:end]`` of a generated text and the predicates of its state."""
 
     start: int
     end: int
     predicates: tuple[str, ...]
-    missing: tuple[str, ...]  # predicates of the state whose values the piece does not say whole
+    missing: tuple[str, ...]  # predicates of the state whose values are not whole in the segment
     fallback: bool = False
-    """Whether the model found no words for it that passed the check: a wording of the corpus or a plain clause."""
+    """Whether no hypothesis passed the check, so that it is a sentence of the corpus or a plain clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One text for a record. Log-probabilities are natural; None where the model assigns none (groups beyond L)."""
+    """One text for a record. Log-probabilities are natural; None if the model assigns none (groups larger than L)."""
 
     id: str
     text: str
     plan: Plan
-    plan_log_probability: float | None  # log p(z | x) over the plans of its settings; None where it is not known
+    plan_log_probability: float | None  # log p(z | x) over the plans of its settings; None if unknown
     plan_search: PlanSearch
-    text_log_probability: float  # log p(y | z, x) of what the model wrote; each word of a fallback counts as e^-1
-    score: float  # what the joint choice maximises
+    text_log_probability: float  # log p(y | z, x) of the generated words; -1 per word of a fallback
+    score: float  # the objective of the joint choice
     facts: tuple[WrittenFact, ...]
     faults: tuple[str, ...] = ()
-    """What the strict check finds wrong in the whole text, in words (`agggen.verification.check`)."""
+    """Messages of the strict check of the whole text (`agggen.verification.check`)."""
     unknown_predicates: tuple[str, ...] = ()
-    """Predicates of the record that training never saw; plain clauses say them."""
+    """Predicates of the record that are unknown from training; plain clauses express them."""
 
     @property
     def fulfilled(self) -> bool:
-        """Whether every fact says the values of its triples whole, and the strict check finds no fault in the text."""
+        """Whether all values are whole in their facts and the strict check finds no fault in the text."""
         return not self.faults and not any(fact.missing for fact in self.facts)
 
     def as_dict(self) -> dict[str, object]:
@@ -102,7 +102,7 @@ class PlannedRecord:
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
-    """The most likely predicates behind each fact of a text, with the posterior of that state."""
+    """The most likely state of each fact of a text, with its posterior probability."""
 
     id: str
     facts: tuple[str, ...]

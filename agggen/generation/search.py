@@ -4,12 +4,11 @@ Fact t is decoded under the mask of its state's triples. Its K finished hypothes
 mask of all triples and become the history of fact t + 1, exactly as in training (`history="shared"`); with
 `history="masked"` the whole text so far is encoded again under the next state's mask.
 
-What makes it fast changes no result. Plans with a common prefix of triple sets share the search of these facts (an
-emission depends on the set alone), and hypotheses with a common prefix of words share its encoding. Facts of different
-plans and records are decoded in one batch; when some finish, the next ones join (continuous batching). The K hypotheses
-of a plan are K queries to one copy of the encoded record. Caches are never reordered: the positions that any hypothesis
-of a plan has read stay where they are, and a mask says which of them each hypothesis sees. Hypotheses that cannot reach
-the score that they need are pruned.
+The following optimisations do not change results. Plans with a common prefix of triple sets share the search of these
+facts (an emission depends on the set only), and hypotheses with a common prefix of words share its encoding. Facts of
+different plans and records are decoded in one batch, which new facts join as others finish (continuous batching). The K
+hypotheses of a plan are K queries to one copy of the encoded record. Caches are not reordered: positions stay in place,
+and a mask selects those of each hypothesis. Hypotheses that cannot reach the required score are pruned.
 
 Shapes: n plans (or plan prefixes), K beams, Q cached positions, P marks and words of earlier facts, with PAD in holes;
 the rest as in `agggen.model`.
@@ -50,7 +49,7 @@ _ROUNDING = 1 + 1e-5  # tolerance of the pruning bound, so that rounding never p
 
 @dataclass(frozen=True)
 class Task:
-    """One text to write: `record` is an index into the memory, `groups` the triple indices of each fact."""
+    """A text to generate: `record` is an index into the memory, `groups` the triple indices of each fact."""
 
     record: int
     groups: tuple[tuple[int, ...], ...]
@@ -60,7 +59,7 @@ class BeamSearch:
     """Decodes texts for the encoded records of `memory`, with a model in evaluation mode.
 
     Args:
-        constrain: gives the constraint of a plan prefix's last fact; None: unconstrained search.
+        constrain: returns the constraint of the last fact of a plan prefix; None: unconstrained search.
         names: (records, ids), the words of each record's subjects and objects, whose n-grams may be repeated.
     """
 
@@ -88,27 +87,27 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields (task index, hypotheses, best first) as each task finishes.
 
-        A task has 1 to `config.beam` hypotheses, or none if it was pruned: no text of it can reach the score that it
-        needs. Where no hypothesis can end (all ends are impossible), the text is empty with log-probability IMPOSSIBLE.
+        A task has 1 to `config.beam` hypotheses, or none if it was pruned because it cannot reach the required score.
+        If no hypothesis can end (all ends are impossible), the text is empty with log-probability IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
-            room: the number of facts decoded together.
-            needs: the lowest score at which a text of a task, by index, is still of use; it may rise meanwhile.
+            room: the number of facts that are decoded together.
+            needs: the lowest useful score for a task, by index; it may increase during the search.
         """
         plans = [PlanPrefix.of(task.record, task.groups) for task in tasks]
         agenda = Agenda(plans)
-        places = self._nothing(plans)
-        best = {node.parent(): (0.0, 0) for node in places}  # best log-probability and length so far
+        states = self._nothing(plans)
+        best = {node.parent(): (0.0, 0) for node in states}  # best log-probability and length so far
         rows: ActiveFacts | None = None
 
         def needed(task: int, start: PlanPrefix) -> float:
             """The lowest log-probability at `start` from which a continuation can reach the score that `task` needs.
 
-            Further words only lower the log-probability, and their number is limited, so the length penalty is too.
+            Further words only lower the log-probability, and their number, hence the length penalty, is bounded.
             """
-            left = (len(tasks[task].groups) - len(start.groups)) * (self.config.max_fact_tokens + 1)
-            return needs(task) * penalty(best[start][1] + left, self.config.length_penalty) * _ROUNDING
+            remaining = (len(tasks[task].groups) - len(start.groups)) * (self.config.max_fact_tokens + 1)
+            return needs(task) * penalty(best[start][1] + remaining, self.config.length_penalty) * _ROUNDING
 
         while True:
             fresh: dict[PlanPrefix, float] = {}
@@ -121,10 +120,10 @@ class BeamSearch:
                 if unpruned := agenda.of(node):
                     fresh[node] = min(needed(task, start) for task in unpruned)
             if fresh:
-                rows = self._begin(fresh, places, rows)
+                rows = self._begin(fresh, states, rows)
             if not rows:
                 return
-            # Small decoding steps are slow, and so is encoding a few texts at a time: go on until half have finished.
+            # Small batches are slow to decode and to encode, so decode until half of the facts are finished.
             written = write_words(self.model, self.config, rows, len(rows.nodes) // 2, self.constrain)
             texts = written.texts()
             reached = zip(texts.log_p.amax(1).tolist(), texts.length.amax(1).tolist(), strict=True)
@@ -135,13 +134,13 @@ class BeamSearch:
                     if node.last or not enough:
                         agenda.finish(task)
                         yield task, texts.hypotheses(row, self.config.length_penalty) if enough else []
-            starts = [places.pop(node) for node in written.nodes]
+            starts = [states.pop(node) for node in written.nodes]
             going_on = [row for row, node in enumerate(written.nodes) if agenda.of(node)]
             for batch in _similar_lengths(texts, going_on):
-                which = [batch[i] for i in PrefixState.order([starts[row] for row in batch])]
-                read = self._read_finished(written, texts, which, [starts[row] for row in which])
-                for new, row in enumerate(which):
-                    places |= dict.fromkeys(agenda.written(written.nodes[row]), replace(read, row=new))
+                rows_of_batch = [batch[i] for i in PrefixState.order([starts[row] for row in batch])]
+                read = self._read_finished(written, texts, rows_of_batch, [starts[row] for row in rows_of_batch])
+                for new, row in enumerate(rows_of_batch):
+                    states |= dict.fromkeys(agenda.written(written.nodes[row]), replace(read, row=new))
             if not rows.nodes:
                 rows = None
 
@@ -149,22 +148,22 @@ class BeamSearch:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
     def _of(self, records: Sequence[int]) -> tuple[Memory, list[Cache]]:
-        """The memory of these records, one row each, and the caches of its cross-attention."""
+        """The memory of these records, one row per record, and the caches of its cross-attention."""
         index = self._index(records)
         return self.memory._replace(cross=[]).rows(index), [cache.rows(index) for cache in self._cross]
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
     def _nothing(self, plans: Iterable[PlanPrefix]) -> dict[PlanPrefix, PrefixState]:
-        """The state that first facts start from: one empty text."""
+        """The state of the first facts: one empty text."""
         log_p = full_precision(self.memory.copy_keys.new_zeros(1, self.config.beam)).fill_(IMPOSSIBLE)
         log_p[:, 0] = 0.0
         text = torch.zeros(1, self.config.beam, 0, dtype=torch.long, device=self.device)
-        place = PrefixState(Texts(log_p, text, text.sum(2), 0), self._unread(1), 0)
-        return {plan.first(1): place for plan in plans}
+        state = PrefixState(Texts(log_p, text, text.sum(2), 0), self._unread(1), 0)
+        return {plan.first(1): state for plan in plans}
 
     def _unread(self, n: int) -> History:
-        """The history of n texts of which nothing has been encoded."""
+        """The empty history of n texts."""
         none = [
             (key[:1, :, :0].expand(n, -1, -1, -1), value[:1, :, :0].expand(n, -1, -1, -1))
             for key, value in self.memory.cross
@@ -173,12 +172,12 @@ class BeamSearch:
         return History([Cache.of(layer) for layer in none], seen)
 
     def _begin(
-        self, fresh: Mapping[PlanPrefix, float], places: Mapping[PlanPrefix, PrefixState], rows: ActiveFacts | None
+        self, fresh: Mapping[PlanPrefix, float], states: Mapping[PlanPrefix, PrefixState], rows: ActiveFacts | None
     ) -> ActiveFacts:
-        """Adds the last facts of these prefixes, each with the log-probability that it needs, to the active facts."""
+        """Adds the last facts of prefixes, with the log-probabilities that they need, to the active facts."""
         nodes = list(fresh)
-        nodes = [nodes[i] for i in PrefixState.order([places[node] for node in nodes])]
-        texts, past = PrefixState.gathered([places[node] for node in nodes], 16 * self.config.beam)
+        nodes = [nodes[i] for i in PrefixState.order([states[node] for node in nodes])]
+        texts, past = PrefixState.gathered([states[node] for node in nodes], 16 * self.config.beam)
         marks = self._index([LAST if node.last else FACT for node in nodes])[:, None].expand_as(texts.log_p)
         members = torch.zeros(len(nodes), int(self.memory.triple.max()) + 1, dtype=torch.bool, device=self.device)
         for row, node in enumerate(nodes):
@@ -187,10 +186,10 @@ class BeamSearch:
         visible = memory.tokens_of(members)
         if self.model.config.history == "masked":
             self._read(texts.text, 0, cross, visible, past)
-        most = self.config.max_fact_tokens
-        # At least one word: no fact of the training texts is empty, so nothing is learned about when one would be.
-        floor = [min(max(len(node.groups[-1]) * self.config.min_tokens_per_triple, 1), most) for node in nodes]
-        nothing = torch.zeros_like(marks[:, 0])
+        max_words = self.config.max_fact_tokens
+        # At least one word, since no fact of the training texts is empty.
+        floor = [min(max(len(node.groups[-1]) * self.config.min_tokens_per_triple, 1), max_words) for node in nodes]
+        zeros = torch.zeros_like(marks[:, 0])
         done = Beams.of(torch.full_like(texts.log_p, IMPOSSIBLE))
         width = self.names.shape[1] if self.constrain else 0
         barred = torch.zeros(len(nodes), width, dtype=torch.bool, device=self.device)
@@ -210,11 +209,11 @@ class BeamSearch:
             done=done,
             score=done.log_p,
             inputs=marks,
-            step=nothing,
+            step=zeros,
             floor=self._index(floor),
             least=torch.tensor([fresh[node] for node in nodes], dtype=texts.log_p.dtype, device=self.device),
             free=done.log_p,
-            waited=nothing,
+            waited=zeros,
             barred=barred,
             names=self.names[self._index([node.record for node in nodes])],
             states={node: [0] * self.config.beam for node in nodes} if self.constrain else {},
@@ -227,9 +226,9 @@ class BeamSearch:
     def _read_finished(
         self, written: FinishedFacts, texts: Texts, rows: list[int], starts: Sequence[PrefixState]
     ) -> PrefixState:
-        """Encodes the last fact of `rows` under the mask of all triples, as the shared history of training does.
+        """Encodes the last fact of `rows` under the mask of all triples, as in training (``history=shared``).
 
-        Returns the state of the first of them; the others follow at the next row numbers.
+        Returns the state of the first row; the others have the next row numbers.
         """
         index = self._index(rows)
         rows_texts = texts.rows(index)
@@ -253,25 +252,25 @@ class BeamSearch:
         words = text[..., start:] != PAD
         size = int(taken.sum(1).max())
         slots = (~taken).to(torch.uint8).argsort(dim=1, stable=True)[:, :size]  # (n, size): those taken, in order
-        own = (slots[:, None] == slot.reshape(n, -1, 1)).unflatten(1, (k, length))  # (n, K, length, size)
-        own = (own & words[..., None]).any(2)  # (n, K, size)
+        reads = (slots[:, None] == slot.reshape(n, -1, 1)).unflatten(1, (k, length))  # (n, K, length, size)
+        reads = (reads & words[..., None]).any(2)  # (n, K, size)
         who, where = slots // length, slots % length
         earlier = where[:, None] <= where[:, :, None]
         itself = torch.eye(
             size, dtype=torch.bool, device=self.device
         )  # a hole attends to itself: a softmax over nothing is NaN
-        mask = torch.cat((along(history.seen, who), along(own, who) & earlier | itself), 2)
+        mask = torch.cat((along(history.seen, who), along(reads, who) & earlier | itself), 2)
         tokens = text[..., start:].flatten(1).gather(1, slots)
         position = ((text != PAD).cumsum(2) - 1).clamp(min=0)[..., start:].flatten(1).gather(1, slots)
         decode(self.model, tokens, position, cross, visible, history.caches, mask)
-        history.seen = torch.cat((history.seen, own), 2)
+        history.seen = torch.cat((history.seen, reads), 2)
 
 
 def _readings(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """Which positions of `text` (n, K, P) from `start` on are encoded, when common prefixes are encoded once.
+    """The positions of `text` (n, K, P) from `start` on that are encoded, with common prefixes encoded once.
 
-    Returns for each position the slot, of K * (P - start), that encodes its word (n, K, P - start), and which slots are
-    used (n, K * (P - start)).
+    Returns the slot of each position, of K * (P - start), as (n, K, P - start), and which slots are used, as
+    (n, K * (P - start)).
     """
     alike = (text[:, :, None] == text[:, None]).cumprod(3)[..., start:]  # (n, K, K, P - start)
     reader = alike.argmax(2)  # the first hypothesis with this prefix
@@ -283,11 +282,11 @@ def _readings(text: Tensor, start: int) -> tuple[Tensor, Tensor]:
     )  # holes agree among hypotheses with a common prefix
 
 
-def _similar_lengths(texts: Texts, rows: Sequence[int], least: int = 8) -> list[list[int]]:
-    """The rows in up to four batches of at least `least` rows with similar lengths to encode, for less padding."""
+def _similar_lengths(texts: Texts, rows: Sequence[int], min_rows: int = 8) -> list[list[int]]:
+    """The rows in up to four batches of at least `min_rows` rows with similar lengths to encode, for less padding."""
     if not rows:
         return []
     _, taken = _readings(texts.text[rows], texts.last)
     order = [rows[i] for i in taken.sum(1).argsort(stable=True).tolist()]
-    size = max(-(-len(rows) // 4), least)
+    size = max(-(-len(rows) // 4), min_rows)
     return [order[begin : begin + size] for begin in range(0, len(order), size)]

@@ -1,8 +1,8 @@
-"""Constraints by which texts pass the strict check: what a fact may say of its triples, and what it must.
+"""Constraints on facts by which texts pass the strict check.
 
-Every value of the fact's triples is said whole; numbers, names and words known from values alone come from these
-triples; what a verification finds at fault does not end a fact. Where nothing passes, the fact is the corpus's own most
-frequent wording of one such triple, a sentence each, or, without one, a plain clause of the predicate's words.
+A fact expresses all values of its triples whole; its numbers, names and value words are licensed by these triples; and
+it can only end if the strict check finds no fault. If no hypothesis passes, the fact consists of one sentence per
+triple: the corpus's most frequent sentence for its predicate or else a plain clause.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _THOUSANDS = re.compile(r"(?<=\d)(?=(?:\d{3})+(?![\d.]))")
 
 
 class Words:
-    """What a checker's lexicon says of each word of a vocabulary."""
+    """The words of a vocabulary that a checker's lexicon regards as suspicious (`watched`), with their normal forms."""
 
     def __init__(self, vocabulary: Vocabulary, checker: Checker) -> None:
         self.vocabulary, self.checker = vocabulary, checker
@@ -53,13 +53,15 @@ class Words:
         self.full_stop = self.ids.get(f"{JOINER}.")
 
     def barred(self, allowed: Iterable[str]) -> set[int]:
-        """The watched words that are no forms of these, nor derived from them."""
-        found = {form for of in allowed for form in self._by_start[of[:4]] if form == of or derived(form, of)}
-        given = {number for form in found for number in self._by_form[form] if found.issuperset(self.watched[number])}
-        return self.watched.keys() - given
+        """The watched words whose forms are neither in `allowed` nor derived from it."""
+        forms = {form for base in allowed for form in self._by_start[base[:4]] if form == base or derived(form, base)}
+        licensed = {
+            number for form in forms for number in self._by_form[form] if forms.issuperset(self.watched[number])
+        }
+        return self.watched.keys() - licensed
 
     def forms(self, token: str) -> tuple[str, ...]:
-        """The normal forms in a token that need a triple which they come from."""
+        """The normal forms in a token that must be licensed by a triple."""
         lexicon = self.checker.lexicon
         return tuple(
             word.form
@@ -69,17 +71,16 @@ class Words:
 
 
 class RecordConstraints:
-    """The constraints of one record's facts; called with the plan prefix that ends with the fact."""
+    """The constraints of one record's facts; called with the plan prefix that ends with the fact.
+
+    Args:
+        known: of the vocabulary.
+        record: of the text.
+        extras: its out-of-vocabulary words; those of its fallbacks are added.
+        stops_at: numbers of facts after which a sentence must end.
+    """
 
     def __init__(self, known: Words, record: Record, extras: list[str], stops_at: frozenset[int] = frozenset()) -> None:
-        """The constraints of `record`.
-
-        Args:
-            known: what is known of the vocabulary's words.
-            record: what is written about.
-            extras: its words that the vocabulary lacks; gets those of its fallbacks, too.
-            stops_at: after how many facts a sentence must end.
-        """
         self.known, self.record, self.extras = known, record, extras
         self.stops_at = stops_at
         self._ids = {word: len(known.vocabulary) + number for number, word in enumerate(extras)}
@@ -97,48 +98,45 @@ class RecordConstraints:
         return self._found[key]
 
     def fallback(self, group: Iterable[int]) -> Spelling:
-        """Sentences that say these triples."""
+        """One sentence per triple."""
         return tuple(word for index in sorted(group) for word in self._sentences[index])
 
     def _constraint(self, group: frozenset[int], last: bool, stops: bool) -> Constraint:
         known, checker = self.known, self.known.checker
-        own = [self.record.triples[index] for index in sorted(group)]
-        allowed = checker.allowed(own)
+        triples = [self.record.triples[index] for index in sorted(group)]
+        allowed = checker.allowed(triples)
         barred = known.barred(allowed) | {
             number
             for number, forms in self._watched_extras()
-            if not all(form in allowed or any(derived(form, of) for of in allowed) for form in forms)
+            if not all(form in allowed or any(derived(form, base) for base in allowed) for form in forms)
         }
         written = [self._spellings_of(index) for index in sorted(group)]
-        subjects = {word for triple in own for word in self._encode(entity_words(triple.subject)) or ()}
-        barred -= subjects.union(word for all_ in written for spelling in all_ for word in spelling)
-        said = names(self.record)
-        elastic = {number for number, triple in enumerate(own) if not written[number] or parts(triple.object, said)}
-        binding = {
-            word
-            for all_ in written
-            for spelling in all_
-            for word in spelling
-            if word not in subjects and self._binds(word)
+        subjects = {word for triple in triples for word in self._encode(entity_words(triple.subject)) or ()}
+        value_words = {word for value in written for spelling in value for word in spelling}
+        barred -= subjects | value_words
+        entities = names(self.record)
+        elastic = {
+            number for number, triple in enumerate(triples) if not written[number] or parts(triple.object, entities)
         }
+        binding = {word for word in value_words - subjects if self._binds(word)}
         indices = sorted(group)
 
-        subjects_of = frozenset(triple.subject for triple in own)
-        true: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
+        subjects_of = frozenset(triple.subject for triple in triples)
+        passes: dict[tuple[tuple[int, ...], bool, frozenset[str]], bool] = {}
 
-        def judge(said: Sequence[int], before: Sequence[int]) -> bool:
-            if stops and (not said or said[-1] not in known.stops):
+        def judge(fact: Sequence[int], before: Sequence[int]) -> bool:
+            if stops and (not fact or fact[-1] not in known.stops):
                 return False
             earlier = [word for word in before if word not in (FACT, LAST)]
             begins = not earlier or earlier[-1] in known.stops
             named = subjects_of
             if len(self._subjects) == 1:
                 named = frozenset()
-            elif len(subjects_of) == 1:  # "it" is whom the last sentence is about, "which" any of whom this one names
+            elif len(subjects_of) == 1:  # "it" refers to the first subject of the last sentence, "which" to any of them
                 named = subjects_of.difference(self._salient(tuple(before))[: 1 if begins else None])
-            if (key := (tuple(said), begins, named)) not in true:
-                true[key] = not checker.check(self.record, self._text(said), indices, named, begins).faults
-            return true[key] and not (last and checker.unnamed(self.record, self._text([*earlier, *said])))
+            if (key := (tuple(fact), begins, named)) not in passes:
+                passes[key] = not checker.check(self.record, self._text(fact), indices, named, begins).faults
+            return passes[key] and not (last and checker.unnamed(self.record, self._text([*earlier, *fact])))
 
         return Constraint(
             frozenset(barred),
@@ -152,7 +150,7 @@ class RecordConstraints:
         )
 
     def _salient(self, before: tuple[int, ...]) -> tuple[str, ...]:
-        """The subjects that the last sentence with any of them names, in its order.
+        """The subjects named in the last sentence that names any, in its order.
 
         Args:
             before: the text so far, with the marks of facts.
@@ -163,8 +161,9 @@ class RecordConstraints:
                 if word not in (FACT, LAST):
                     sentences[-1].append(word)
                     sentences += [[]] if word in self.known.stops else []
-            named = (self.known.checker.named(self.record, self._text(said)) for said in reversed(sentences) if said)
-            self._named[before] = next((names for names in named if names), ())
+            texts = (self._text(ids) for ids in reversed(sentences) if ids)
+            named = (self.known.checker.named(self.record, text) for text in texts)
+            self._named[before] = next((subjects for subjects in named if subjects), ())
         return self._named[before]
 
     def _watched_extras(self) -> Iterable[tuple[int, tuple[str, ...]]]:
@@ -177,8 +176,9 @@ class RecordConstraints:
         start = len(self.known.vocabulary)
         if word >= start or word in self.known.watched:
             return True
-        form = [each.form for each in words(self.known.vocabulary.words[word].strip(JOINER))]
-        return bool(form) and form[0] not in FUNCTION_WORDS and form[0] not in self.known.checker.lexicon.lower
+        tokens = words(self.known.vocabulary.words[word].strip(JOINER))
+        lower = self.known.checker.lexicon.lower
+        return bool(tokens) and tokens[0].form not in FUNCTION_WORDS and tokens[0].form not in lower
 
     def _spellings_of(self, index: int) -> tuple[Spelling, ...]:
         if index not in self._spelled:
@@ -186,20 +186,19 @@ class RecordConstraints:
         return self._spelled[index]
 
     def _spellings(self, triple: Triple) -> tuple[Spelling, ...]:
-        """Wordings of the value in words that can be written; none where it is not said as it stands."""
-        literal = next((way for way in self.known.checker.ways(triple) if way.how == "literal"), None)
+        """The spellings of the value that can be generated; none for truth values, which have phrases instead."""
+        literal = next((item for item in self.known.checker.wordings(triple) if item.how == "literal"), None)
         if literal is None:
             return ()
-        said = [*spellings(triple.object), *self.known.checker.lexicon.variants.get(triple.object, ())]
+        texts = [*spellings(triple.object), *self.known.checker.lexicon.variants.get(triple.object, ())]
         if not literal.exact:
-            said += [other for text in said for other in _written_otherwise(text)]
-        found = dict.fromkeys(ids for text in dict.fromkeys(said) if (ids := self._encode(text)))
-        return tuple(found)
+            texts += [variant for text in texts for variant in _written_otherwise(text)]
+        return tuple(dict.fromkeys(ids for text in dict.fromkeys(texts) if (ids := self._encode(text))))
 
     def _encode(self, text: str, new: bool = False) -> Spelling | None:
-        """The ids of a text's words; None if one cannot be written, which with `new` becomes an extra."""
+        """The ids of a text's words; None if one is neither in the vocabulary nor an extra (`new`: it becomes one)."""
         vocabulary = self.known.vocabulary
-        found = []
+        ids = []
         for token in tokenise(text, normalise=True):
             number = self.known.ids.get(token.text, self._ids.get(token.text))
             if number is None:
@@ -207,23 +206,23 @@ class RecordConstraints:
                     return None
                 number = self._ids[token.text] = len(vocabulary) + len(self.extras)
                 self.extras.append(token.text)
-            found.append(number)
-        return tuple(found)
+            ids.append(number)
+        return tuple(ids)
 
     def _text(self, ids: Sequence[int]) -> str:
         return detokenise(self.known.vocabulary.decode(ids, self.extras))
 
 
 def _written_otherwise(text: str) -> Iterator[str]:
-    """The same words for a checker: without an article, with other capitals, and numbers without final zeros."""
+    """Equivalent spellings for the checker: without article, with other case, numbers without trailing zeros."""
     bare = _ARTICLE.sub("", text)
     number = _FINAL_ZEROS.sub("", text)
-    for other in (text, bare, number, _THOUSANDS.sub(",", number)):
-        yield from (other, other.lower(), other[:1].lower() + other[1:], other[:1].upper() + other[1:])
+    for variant in (text, bare, number, _THOUSANDS.sub(",", number)):
+        yield from (variant, variant.lower(), variant[:1].lower() + variant[1:], variant[:1].upper() + variant[1:])
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
-    """The corpus's own wording of a triple, if the checker finds it true; else a plain clause."""
+    """The corpus's sentence for a triple, if it passes the check; else a plain clause."""
     template = checker.lexicon.templates.get(triple.predicate)
     if template is not None and triple.subject != NO_SUBJECT:
         text = fill(template, triple)
@@ -234,5 +233,5 @@ def sentence(checker: Checker, triple: Triple) -> str:
 
 @lru_cache(maxsize=4)
 def words_of(vocabulary: Vocabulary, checker: Checker) -> Words:
-    """The `Words` of a vocabulary and a checker, made once."""
+    """The `Words` of a vocabulary and a checker, cached."""
     return Words(vocabulary, checker)

@@ -21,14 +21,14 @@ from agggen.model.transformer import Cache
 
 Constrain = Callable[[PlanPrefix], Constraint]
 PATIENCE = 24
-"""Words for which a fact is still searched for a hypothesis that passes its constraint, once the unconstrained search
-would have ended."""
+"""Words for which the search for a hypothesis that passes its constraint continues after the unconstrained search would
+have ended."""
 FALLBACK_WORD_LOG_P = -1.0
-"""Log-probability of each word of a fallback: about that of other words, so that the scores of later facts compare."""
+"""Log-probability per word of a fallback: similar to that of other words, so that scores stay comparable."""
 LIKELY_END = -5.0
-"""Ends of a lower log-probability are not judged."""
+"""Ends with a lower log-probability are not checked."""
 SCORE_MARGIN = 2.0
-"""Hypotheses whose score is further below the best finished one are not judged."""
+"""Hypotheses whose score is more than this below the best finished one are not checked."""
 
 
 def decode(
@@ -43,31 +43,34 @@ def decode(
     """Decodes tokens (n, any) with `mask` (n, any, Q) over the cached positions, which they join: (n, any, D)."""
     x = model.embed_target(tokens, position)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
-    added = [torch.zeros_like(each, dtype=x.dtype).masked_fill_(~each, lowest) for each in (visible[:, None], mask)]
-    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], added[0][:, None], past, added[1][:, None])
+    cross_bias, self_bias = (
+        torch.zeros_like(allowed, dtype=x.dtype).masked_fill_(~allowed, lowest)[:, None]
+        for allowed in (visible[:, None], mask)
+    )
+    hidden, _ = model.decoder(x, [layer.keys_values() for layer in cross], cross_bias, past, self_bias)
     return hidden
 
 
 def write_words(
     model: JointModel, config: BeamConfig, rows: ActiveFacts, until: int, constrain: Constrain | None = None
 ) -> FinishedFacts:
-    """Decodes until at most `until` facts are active; returns the finished ones, which it removes from `rows`.
+    """Decodes until at most `until` facts are active; removes the finished ones from `rows` and returns them.
 
-    A fact is finished when K hypotheses have ended and no active one would score better if it ended next; or when no
-    hypothesis can reach the log-probability that the fact needs, in which case fewer than K may have ended.
+    A fact is finished when K hypotheses have ended and no active one would have a better score if it ended next; or
+    when no hypothesis can reach the log-probability that the fact needs (then fewer than K may have ended).
 
-    With `constrain`, a hypothesis ends only where the fact's constraint passes. With fewer than K of these, the fact is
-    finished when the unconstrained search would have been and no active hypothesis can overtake the best; after
-    `PATIENCE` more words in any case. With none, the fallback is its one hypothesis.
+    With `constrain`, a hypothesis can only end if it passes the fact's constraint. If fewer than K have ended, the fact
+    is finished when the unconstrained search would be and no active hypothesis can overtake the best one, but at most
+    `PATIENCE` words later. If none has ended, the fallback is the only hypothesis.
 
     Args:
         model: in evaluation mode.
         config: the search's settings.
         rows: the active facts; changed in place.
         until: less than the number of active facts.
-        constrain: gives the constraint of each fact.
+        constrain: returns the constraint of a fact.
     """
-    k, most = config.beam, config.max_fact_tokens
+    k, max_words = config.beam, config.max_fact_tokens
     written: list[FinishedFacts] = []
     while len(rows.nodes) > until:
         live, done = rows.live, rows.done
@@ -79,8 +82,8 @@ def write_words(
         ended_score = penalised(ended, length, config.length_penalty)
         if constrain is not None:
             rows.free = torch.cat((rows.free, ended_score), 1).topk(k, dim=1).values
-            least = torch.maximum(rows.score[:, -1:], rows.score[:, :1] - SCORE_MARGIN)
-            refused = ~_passed(constrain, rows, (ended_score > least) & (end > LIKELY_END))
+            min_score = torch.maximum(rows.score[:, -1:], rows.score[:, :1] - SCORE_MARGIN)
+            refused = ~_passed(constrain, rows, (ended_score > min_score) & (end > LIKELY_END))
             ended = ended.masked_fill(refused, IMPOSSIBLE)
             ended_score = ended_score.masked_fill(refused, IMPOSSIBLE)
         pool = Beams(
@@ -107,7 +110,7 @@ def write_words(
             rows.waited = rows.waited + free
             unfinished = unfinished & ~(free & (rows.score[:, 0] >= hope)) & (rows.waited < PATIENCE)
         likely = torch.maximum(top[:, 0], rows.done.log_p.amax(1)) >= rows.least
-        going_on = unfinished & likely & (rows.step <= most)
+        going_on = unfinished & likely & (rows.step <= max_words)
         if not bool(going_on.all()):
             if constrain is not None:
                 _fall_back(constrain, rows, going_on)
@@ -118,7 +121,7 @@ def write_words(
 def _force_begun_values(
     constrain: Constrain, rows: ActiveFacts, candidates: Tensor, words: Tensor, end: Tensor
 ) -> None:
-    """Restricts hypotheses inside a value to the value's next words, among `candidates` (n, K, any) for `words`."""
+    """Restricts hypotheses within a value to the value's next words; `candidates` (n, K, any) are scores of `words`."""
     for row, node in enumerate(rows.nodes):
         constraint = constrain(node)
         for beam, state in enumerate(rows.states[node]):
@@ -129,7 +132,7 @@ def _force_begun_values(
 
 
 def _passed(constrain: Constrain, rows: ActiveFacts, candidates: Tensor) -> Tensor:
-    """(n, K): which of the `candidates` (n, K), hypotheses that would end now, pass their fact's constraint."""
+    """(n, K): which of the `candidates` (n, K), hypotheses that would end now, pass the constraint of their fact."""
     passed = torch.zeros_like(candidates)
     texts: dict[int, list[list[int]]] = {}
     for row, beam in candidates.nonzero().tolist():
@@ -140,13 +143,13 @@ def _passed(constrain: Constrain, rows: ActiveFacts, candidates: Tensor) -> Tens
         if row not in texts:
             texts[row] = rows.text[row].tolist()
         step, parent = int(rows.step[row]), int(rows.live.parent[row, beam])
-        said = rows.live.words[row, beam, rows.live.words.shape[2] - step :].tolist()
-        passed[row, beam] = constraint.judge(said, [word for word in texts[row][parent] if word != PAD])
+        fact_words = rows.live.words[row, beam, rows.live.words.shape[2] - step :].tolist()
+        passed[row, beam] = constraint.judge(fact_words, [word for word in texts[row][parent] if word != PAD])
     return passed
 
 
 def _advance(constrain: Constrain, rows: ActiveFacts, origin: Tensor) -> None:
-    """Moves each automaton on by the word that its hypothesis has just got."""
+    """Advances the automata by the last word of each hypothesis."""
     words = rows.inputs.tolist()
     for row, (node, origins) in enumerate(zip(rows.nodes, origin.tolist(), strict=True)):
         constraint, before = constrain(node), rows.states[node]
@@ -156,7 +159,7 @@ def _advance(constrain: Constrain, rows: ActiveFacts, origin: Tensor) -> None:
 
 
 def _fall_back(constrain: Constrain, rows: ActiveFacts, staying: Tensor) -> None:
-    """Sets the fallback as the one hypothesis of facts that end with none."""
+    """Sets the fallback as the only hypothesis of finished facts without one."""
     failed = (~staying & (rows.done.log_p.amax(1) <= IMPOSSIBLE / 2)).nonzero().flatten().tolist()
     for row in failed:
         parent = int(rows.base[row].argmax())
@@ -174,7 +177,7 @@ def _fall_back(constrain: Constrain, rows: ActiveFacts, staying: Tensor) -> None
 def _next_words(
     model: JointModel, config: BeamConfig, rows: ActiveFacts, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`JointModel.next_words` behind the last words, at `position` (n, K), which join the caches."""
+    """`JointModel.next_words` after the last words, at `position` (n, K), which are added to the caches."""
     n, k = position.shape
     itself = torch.eye(k, dtype=torch.bool, device=position.device).expand(n, -1, -1)
     past = rows.past
@@ -186,18 +189,18 @@ def _next_words(
 
 
 def _repeating(text: Tensor, words: Tensor, size: int, names: Tensor) -> Tensor:
-    """(n, K, any): words, or PAD, that would repeat an n-gram of the text within one fact.
+    """(n, K, any): words (or PAD) that would repeat an n-gram of the text within a fact.
 
-    N-grams of earlier facts that hold one of the `names` (n, ids) may be repeated: two facts may say one value.
+    N-grams of earlier facts with one of the `names` (n, ids) may be repeated, since facts may share values.
     """
     w = words.shape[-1]
     if not size or w < size - 1:
         return words[..., :0]
-    # (n, K, windows, size); a window across two facts holds a mark, and one across a hole PAD: neither is in a suffix
-    all_ = torch.cat((text, words), 2)
-    windows = all_.unfold(2, size, 1)
+    # (n, K, windows, size); windows across facts contain a mark, those across holes PAD: neither is in a suffix
+    all_words = torch.cat((text, words), 2)
+    windows = all_words.unfold(2, size, 1)
     suffix = words[..., w - size + 1 :]
     repeated = (windows[..., :-1] == suffix[:, :, None]).all(-1) & (suffix != PAD).all(-1, keepdim=True)
-    named = names.gather(1, all_.flatten(1)).view_as(all_).unfold(2, size, 1).any(-1)
+    named = names.gather(1, all_words.flatten(1)).view_as(all_words).unfold(2, size, 1).any(-1)
     named[..., text.shape[2] :] = False
     return torch.where(repeated & ~named, windows[..., -1], PAD)

@@ -1,4 +1,4 @@
-"""Text in and out of the model: tokens with character offsets, source linearisation, vocabulary with copying."""
+"""Tokenisation with character offsets, linearisation of records, vocabulary with copying."""
 
 from __future__ import annotations
 
@@ -18,4 +18,3 @@ from agggen.text.tokenise import tokenise as tokenise
 from agggen.text.vocabulary import EncodedSource as EncodedSource
 from agggen.text.vocabulary import EncodedTarget as EncodedTarget
 from agggen.text.vocabulary import Vocabulary as Vocabulary
-from agggen.text.vocabulary import fact_spans as fact_spans

@@ -18,20 +18,20 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @dataclass(frozen=True, slots=True)
 class SourceTokens:
-    """The linearised record. The three lists have one item a token."""
+    """The linearised record. The three lists have one item per token."""
 
     tokens: list[str]
     triple: list[int]
-    """Index of the triple the token belongs to, ``[SEP]`` to the one it ends; -1 for ``[CLS]``."""
+    """Index of the token's triple; of ``[SEP]`` the one that it ends; -1 for ``[CLS]``."""
     role: list[int]
     """ROLE_SPECIAL, ROLE_SUBJECT, ROLE_PREDICATE or ROLE_OBJECT."""
 
 
 @lru_cache(maxsize=1 << 15)
 def entity_words(text: str) -> str:
-    """A subject or object in words: ``Cleveland,_Ohio_44114`` -> ``Cleveland, Ohio 44114``, ``"5.0"`` -> ``5.0``.
+    """A subject or object as text: ``Cleveland,_Ohio_44114`` -> ``Cleveland, Ohio 44114``, ``"5.0"`` -> ``5.0``.
 
-    Underscores are spaces, enclosing double quotes and an RDF type or language behind them are dropped.
+    Underscores become spaces; enclosing double quotes and an RDF type or language tag after them are removed.
     """
     words = " ".join(_DATATYPE.sub("", text).replace("_", " ").split())
     if len(words) > 2 and words[0] == words[-1] == '"' and '"' not in words[1:-1]:
@@ -40,18 +40,18 @@ def entity_words(text: str) -> str:
 
 
 def predicate_words(text: str) -> str:
-    """A predicate in words: ``5th_runway_SurfaceType`` -> ``5th runway surface type``, ``LCCN_number`` unchanged.
+    """A predicate as text: ``5th_runway_SurfaceType`` -> ``5th runway surface type``.
 
-    Words of capitals only (``LCCN``) stay as they are, all others are lower-cased.
+    All words but acronyms are lower-cased: ``LCCN_number`` -> ``LCCN number``.
     """
     words = [word for part in text.replace("_", " ").split() for word in _HUMP.split(part)]
     return " ".join(word if len(word) > 1 and word.isupper() else word.lower() for word in words) or text
 
 
 def linearise(record: Record) -> SourceTokens:
-    """The record's triples in their given order, in words, tokenised with normalised spacing.
+    """The record's triples in their order as text, tokenised with normalised spacing.
 
-    The triple's own predicate is said: of ``isPartOf`` and ``isPartOf_2`` both read ``is part of``.
+    Predicates appear without the suffix that makes them unique: ``isPartOf_2`` is ``is part of``.
     """
     tokens, triple, role = [CLS], [-1], [ROLE_SPECIAL]
     for index, item in enumerate(record.triples):
@@ -60,10 +60,10 @@ def linearise(record: Record) -> SourceTokens:
             (ROLE_PREDICATE, predicate_words(item.predicate)),
             (ROLE_OBJECT, entity_words(item.object)),
         ):
-            said = [token.text for token in tokenise(words, normalise=True)]
-            tokens += said
-            triple += [index] * len(said)
-            role += [part] * len(said)
+            part_tokens = [token.text for token in tokenise(words, normalise=True)]
+            tokens += part_tokens
+            triple += [index] * len(part_tokens)
+            role += [part] * len(part_tokens)
         tokens.append(SEP)
         triple.append(index)
         role.append(ROLE_SPECIAL)

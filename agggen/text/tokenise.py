@@ -1,14 +1,14 @@
-"""Text -> tokens -> the same text.
+"""Reversible tokenisation: detokenised tokens equal the text.
 
-A text is cut into pieces: numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics
-(``'s``, ``n't``) and every other visible character on its own. One space between two tokens is implied; where two
-pieces touch, one of them carries the joiner ``￭`` (U+FFED) on the side that touches. Punctuation carries it whenever
-there is any, so that words stay bare and a word of the source is the same token wherever the text says it::
+A text is split into numbers with inner points or commas (``16,000``, ``3.5``, ``5.2e3``), words, clitics (``'s``,
+``n't``) and single other visible characters. A single space between tokens is implied; if two pieces are adjacent, one
+of them has the joiner ``￭`` (U+FFED) on that side. This is the punctuation mark, if there is one, so that a word of the
+source is the same token at each of its occurrences::
 
     (Ohio's) 16,000-seat hall.    ->    (￭ Ohio ￭'s ￭) 16,000 ￭-￭ seat hall ￭.
 
-White space other than one space between two pieces, and the joiner itself, become a *raw* token: ``▁`` and the code
-points in hexadecimal (``▁20-20``); no space is implied beside it. So every string comes back exactly.
+Whitespace other than a single space between pieces, and the joiner itself, become a *raw* token: ``▁`` and the code
+points in hexadecimal (``▁20-20``), without implied spaces around it. Thus every string is reproduced exactly.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WORDS = frozenset(("word", "number"))
 
 
 class Token(NamedTuple):
-    """A token's written form (joiners included) and the characters ``[start, end)`` of the text it stands for."""
+    """A token with its joiners, and its characters ``[start, end)`` in the text."""
 
     text: str
     start: int
@@ -58,10 +58,10 @@ class _Piece(NamedTuple):
 def tokenise(text: str, normalise: bool = False) -> list[Token]:
     """The tokens of `text`; ``detokenise(token.text for token in tokenise(text)) == text`` for every string.
 
-    With `normalise` (what a model reads and writes) there are no raw tokens: any run of white space or joiners counts
-    as one space, at the ends as nothing; the space before closing punctuation or a clitic (``Arion ,``, ``Roma 's``)
-    and after an opening bracket is dropped, and a comma or semicolon that runs into a word (``Akita,Japan``) gets one.
-    Offsets are those of the given text in both cases.
+    With `normalise` (for the model's input and output) there are no raw tokens: whitespace and joiners count as one
+    space, at both ends as none; the space before closing punctuation or a clitic (``Arion ,``, ``Roma 's``) and after
+    an opening bracket is removed, and a space is added between a comma or semicolon and a word (``Akita,Japan``).
+    Offsets refer to `text` in both cases.
     """
     pieces: list[_Piece] = []
     for match in _PIECE.finditer(text):
@@ -93,33 +93,33 @@ def tokenise(text: str, normalise: bool = False) -> list[Token]:
 
 
 def _mend_spacing(pieces: list[_Piece], touching: list[bool]) -> list[bool]:
-    """Which neighbours should touch, where the text's own spacing is plainly a slip."""
+    """Whether neighbouring pieces are adjacent after typographical errors of spacing are corrected."""
     mended = list(touching)
     for index, touches in enumerate(touching):
         left, right = pieces[index], pieces[index + 1]
         if touches:
-            # "16,000" is one piece, so a comma that is a piece separates.
+            # "16,000" is one piece, so a comma of its own is punctuation.
             mended[index] = not (left.text in _SEPARATING and right.kind == "word")
         elif left.text in _OPENING or (right.kind == "clitic" and left.kind in _WORDS):
             mended[index] = True
         elif right.text in _CLOSING:
-            # What a mark runs into is its own: " .5" and " :smile" stay, " ,otherwise" is mended on both sides.
+            # A mark directly before a word belongs to it (" .5", " :smile"), but " ,otherwise" is corrected.
             runs_into = pieces[index + 2].kind if index + 1 < len(touching) and touching[index + 1] else None
             mended[index] = runs_into not in _WORDS or (runs_into == "word" and right.text in _SEPARATING)
     return mended
 
 
 def detokenise(tokens: Iterable[str]) -> str:
-    """The text that the tokens stand for; joiners with nothing to join to (at the ends) have no effect."""
+    """The text of the tokens; joiners at both ends have no effect."""
     return detokenise_with_offsets(tokens)[0]
 
 
 def detokenise_with_offsets(tokens: Iterable[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The text and each token's span ``(start, end)`` in it; an implied space belongs to no token."""
+    """The text, and each token's characters ``[start, end)`` in it, without implied spaces."""
     parts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
-    glued = True  # nothing stands before the first token
+    glued = True  # no space before the first token
     for token in tokens:
         if raw := _RAW_TOKEN.fullmatch(token):
             body = "".join(chr(int(code, 16)) for code in raw.group(1).split("-"))

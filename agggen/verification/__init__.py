@@ -1,1 +1,1 @@
-"""What a text says of a record: values said whole, in part or not at all, and what it says that no triple has."""
+"""Checks of a text against its record: omitted, incomplete and hallucinated values (strict, lenient, and E2E slots)."""

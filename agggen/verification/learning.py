@@ -1,81 +1,79 @@
-"""What a lexicon is learned from: training texts read against their records."""
+"""Learns the lexicon of the strict check from training texts and their records."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, suspicious
 from agggen.verification.normal import Word, words
-from agggen.verification.values import FUNCTION_WORDS, Sides, negated, ways
+from agggen.verification.values import FUNCTION_WORDS, TextIndex, negated, value_wordings
 
-LONGEST = 5
-"""Words of a learned wording."""
-_FEWEST = 3
-"""Texts in which people use a wording before it is accepted."""
+Gram = tuple[str, ...]
+"""The normal forms of adjacent words."""
+Value = tuple[str, str]
+"""A predicate and its value."""
+
+MAX_WORDS = 4
+"""Longest learned wording."""
+_MIN_TEXTS = 3
+"""Texts that must contain a wording."""
 _PRECISION = 0.8
+"""Fraction of a wording's texts with the predicate that must be about the value."""
 _CONTRAST = 3
-"""How many times more often a wording stands where the value is not said than where it is."""
-_MANY = 5
-"""Texts needed for a wording that looks unlike the value."""
+"""How many times more frequent a wording must be in texts without a rule match of the value than in those with one."""
+_MIN_TEXTS_UNLIKE = 5
+"""Texts that must contain a wording that shares no stem with the value."""
 _BOOLEAN_PRECISION = 0.95
 _PART = 0.9
-"""Of a wording's texts, the share in which it is a part of longer wordings, from which on these are taken instead."""
+"""Fraction of a wording's texts with one and the same longer wording from which the longer one replaces it."""
 
 
 @dataclass(frozen=True)
 class _Text:
-    """A training text read against its record."""
+    """A training text with the matches of its record's values."""
 
     record: Record
-    sides: Sides
-    places: tuple[frozenset[tuple[int, int]], ...]
-    """Where the value of each triple stands, by rule."""
-    subjects: frozenset[tuple[int, int]]
+    indexed: TextIndex
+    values: tuple[set[tuple[int, int]], ...]
+    """The spans of each triple's value, by rule."""
+    explained: list[bool]
+    """Whether each word is part of a value or of a subject's name."""
 
-    def said(self) -> tuple[Word, ...]:
-        return self.sides.whole.words
-
-    def explained(self) -> list[bool]:
-        spans = [span for places in self.places for span in places] + list(self.subjects)
-        return [any(start <= word.start and word.end <= end for start, end in spans) for word in self.said()]
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return self.indexed.whole.words
 
 
 def _read(records: Iterable[Record]) -> Iterator[_Text]:
     for record in records:
         for reference in record.references:
-            sides = Sides(reference.text)
-            places = tuple(
-                frozenset(place for way in ways(triple.object) for place in sides.places(way))
-                for triple in record.triples
-            )
-            names = dict.fromkeys(triple.subject for triple in record.triples)
-            subjects = frozenset(place for name in names for way in ways(name) for place in sides.places(way))
-            yield _Text(record, sides, places, subjects)
+            indexed = TextIndex(reference.text)
+            values = tuple(indexed.find(*value_wordings(triple.object)) for triple in record.triples)
+            subjects = {span for triple in record.triples for span in indexed.find(*value_wordings(triple.subject))}
+            yield _Text(record, indexed, values, indexed.covered([*chain(*values), *subjects]))
 
 
-def _grams(said: Sequence[Word], free: Sequence[bool], longest: int) -> set[tuple[str, ...]]:
-    return {gram for _, gram in _grams_at(said, free, longest)}
-
-
-def _grams_at(said: Sequence[Word], free: Sequence[bool], longest: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _grams(text: _Text) -> Iterator[tuple[int, Gram]]:
     """The sequences of unexplained words that neither begin nor end with a function word, each with its start."""
-    for start, first in enumerate(said):
-        if not free[start] or first.form in FUNCTION_WORDS or first.optional:
+    tokens, explained = text.words, text.explained
+    for start, first in enumerate(tokens):
+        if explained[start] or first.form in FUNCTION_WORDS or first.optional:
             continue
-        for end in range(start + 1, min(len(said), start + longest) + 1):
-            last = said[end - 1]
-            if not free[end - 1]:
+        for end in range(start + 1, min(len(tokens), start + MAX_WORDS) + 1):
+            last = tokens[end - 1]
+            if explained[end - 1]:
                 break
             if last.form not in FUNCTION_WORDS and not last.optional and last.kind != "number":
-                yield start, tuple(word.form for word in said[start:end])
+                yield start, tuple(word.form for word in tokens[start:end])
 
 
 def learn(records: Sequence[Record]) -> Lexicon:
-    """The lexicon of training records with their references."""
+    """Learns a lexicon from training records and their references."""
     texts = list(_read(records))
     lower, value_words = _word_kinds(texts)
     booleans_of = _boolean_predicates(records)
@@ -95,190 +93,197 @@ def _boolean_predicates(records: Sequence[Record]) -> frozenset[str]:
     for record in records:
         for triple in record.triples:
             values[triple.predicate].add(entity_words(triple.object).lower())
-    return frozenset(name for name, said in values.items() if said <= BOOLEANS)
+    return frozenset(name for name, objects in values.items() if objects <= BOOLEANS)
 
 
 def _word_kinds(texts: Sequence[_Text]) -> tuple[frozenset[str], frozenset[str]]:
+    """The lexicon's ``lower`` and ``value_words``."""
     lower: set[str] = set()
     openers: set[str] = set()
     inner: set[str] = set()
     from_values: Counter[str] = Counter()
-    other: Counter[str] = Counter()
+    elsewhere: Counter[str] = Counter()
     for text in texts:
-        for word, explained in zip(text.said(), text.explained(), strict=True):
+        for word, explained in zip(text.words, text.explained, strict=True):
             if word.kind != "word":
                 continue
             if not explained:
                 kind = lower if word.raw[:1].islower() else openers if word.initial else inner
                 kind.add(word.form)
-            (from_values if explained else other)[word.form] += 1
+            (from_values if explained else elsewhere)[word.form] += 1
     value_words = frozenset(
         form
         for form, count in from_values.items()
-        if form not in FUNCTION_WORDS and len(form) > 2 and count >= 9 * other[form]
+        if form not in FUNCTION_WORDS and len(form) > 2 and count >= 9 * elsewhere[form]
     )
     return frozenset(lower | (openers - inner - from_values.keys())), value_words
 
 
-Said = tuple[str, str]
-"""A predicate and its value."""
-
-
 def _variants(texts: Sequence[_Text], booleans: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """Word sequences that people use for a value where they do not say it, and not where its predicate has another."""
-    unsaid: dict[Said, Counter[tuple[str, ...]]] = defaultdict(Counter)
-    subjects: dict[tuple[Said, tuple[str, ...]], set[str]] = defaultdict(set)
-    texts_of: dict[bool, Counter[Said]] = {True: Counter(), False: Counter()}
-    free_grams: list[set[tuple[str, ...]]] = []
+    """Word sequences that replace a value in texts that do not match it by rule, and that are rare in texts that do and
+    in texts in which the predicate has another value.
+    """
+    unmatched: dict[Value, Counter[Gram]] = defaultdict(Counter)
+    subjects: dict[tuple[Value, Gram], set[str]] = defaultdict(set)
+    text_counts: dict[bool, Counter[Value]] = {True: Counter(), False: Counter()}
+    grams_of_texts: list[set[Gram]] = []
     for text in texts:
-        grams = _grams(text.said(), [not explained for explained in text.explained()], LONGEST - 1)
-        free_grams.append(grams)
-        for triple, places in zip(text.record.triples, text.places, strict=True):
+        grams = {gram for _, gram in _grams(text)}
+        grams_of_texts.append(grams)
+        for triple, spans in zip(text.record.triples, text.values, strict=True):
             if triple.predicate in booleans:
                 continue
-            pair = (triple.predicate, triple.object)
-            texts_of[bool(places)][pair] += 1
-            if not places:
-                unsaid[pair].update(grams)
+            value = (triple.predicate, triple.object)
+            text_counts[bool(spans)][value] += 1
+            if not spans:
+                unmatched[value].update(grams)
                 for gram in grams:
-                    subjects[pair, gram].add(triple.subject)
-    candidates: dict[tuple[str, ...], list[Said]] = defaultdict(list)
-    for pair, counts in unsaid.items():
+                    subjects[value, gram].add(triple.subject)
+    candidates: dict[Gram, list[Value]] = defaultdict(list)
+    for value, counts in unmatched.items():
         for gram, count in counts.items():
-            least = 0.05 if _alike(gram, pair[1]) else 0.15
-            enough = count >= _FEWEST and count >= least * texts_of[False][pair] and len(subjects[pair, gram]) >= 2
-            if enough and _may_stand_for(gram, pair[1]):
-                candidates[gram].append(pair)
-    written: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    where_said: Counter[tuple[Said, tuple[str, ...]]] = Counter()
-    where_other: Counter[tuple[Said, tuple[str, ...]]] = Counter()
-    for text, grams in zip(texts, free_grams, strict=True):
-        pairs = {
-            (triple.predicate, triple.object): bool(places)
-            for triple, places in zip(text.record.triples, text.places, strict=True)
+            min_texts = max(_MIN_TEXTS, (0.05 if _alike(gram, value[1]) else 0.15) * text_counts[False][value])
+            if count >= min_texts and len(subjects[value, gram]) >= 2 and _may_replace(gram, value[1]):
+                candidates[gram].append(value)
+    surfaces: dict[Gram, Counter[str]] = defaultdict(Counter)
+    matched: Counter[tuple[Value, Gram]] = Counter()
+    with_other_value: Counter[tuple[Value, Gram]] = Counter()
+    for text, grams in zip(texts, grams_of_texts, strict=True):
+        values = {
+            (triple.predicate, triple.object): bool(spans)
+            for triple, spans in zip(text.record.triples, text.values, strict=True)
         }
-        names = {predicate for predicate, _ in pairs}
+        predicates = {predicate for predicate, _ in values}
         for gram in grams & candidates.keys():
-            written[gram][_surface(text, gram)] += 1
-            for pair in candidates[gram]:
-                if pair in pairs:
-                    where_said[pair, gram] += pairs[pair]
+            surfaces[gram][_surface(text, gram)] += 1
+            for value in candidates[gram]:
+                if value in values:
+                    matched[value, gram] += values[value]
                 else:
-                    where_other[pair, gram] += pair[0] in names
-    found: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
-    for gram, pairs_of in candidates.items():
-        for pair in pairs_of:
-            count = unsaid[pair][gram]
-            precise = count >= _PRECISION * (count + where_other[pair, gram])
-            share, share_said = count / texts_of[False][pair], where_said[pair, gram] / max(1, texts_of[True][pair])
-            if precise and share >= _CONTRAST * share_said and (_alike(gram, pair[1]) or count >= _MANY):
-                found[pair[1]][gram] += count
-    return {value: tuple(written[gram].most_common(1)[0][0] for gram in _fewest(said)) for value, said in found.items()}
+                    with_other_value[value, gram] += value[0] in predicates
+    accepted: dict[str, Counter[Gram]] = defaultdict(Counter)
+    for gram, candidate_values in candidates.items():
+        for value in candidate_values:
+            count = unmatched[value][gram]
+            precise = count >= _PRECISION * (count + with_other_value[value, gram])
+            share = count / text_counts[False][value]
+            share_matched = matched[value, gram] / max(1, text_counts[True][value])
+            frequent = _alike(gram, value[1]) or count >= _MIN_TEXTS_UNLIKE
+            if precise and share >= _CONTRAST * share_matched and frequent:
+                accepted[value[1]][gram] += count
+    return {
+        value: tuple(surfaces[gram].most_common(1)[0][0] for gram in _minimal(counts))
+        for value, counts in accepted.items()
+    }
 
 
-def _surface(text: _Text, gram: tuple[str, ...]) -> str:
-    """The first place of a word sequence in a text, as it is written."""
-    said = text.said()
-    forms = [word.form for word in said]
+def _surface(text: _Text, gram: Gram) -> str:
+    """The surface form of the first occurrence of a word sequence in a text."""
+    tokens = text.words
+    forms = [word.form for word in tokens]
     start = next(i for i in range(len(forms)) if tuple(forms[i : i + len(gram)]) == gram)
-    return text.sides.text[said[start].start : said[start + len(gram) - 1].end]
+    return text.indexed.text[tokens[start].start : tokens[start + len(gram) - 1].end]
 
 
-def _alike(gram: tuple[str, ...], value: str) -> bool:
-    """Whether a wording and a value have a word that begins alike: ``italian`` and ``Italy``."""
-    own = {word.form[:4] for word in words(entity_words(value)) if len(word.form) > 3}
-    return any(form[:4] in own for form in gram)
+def _alike(gram: Gram, value: str) -> bool:
+    """Whether a wording and a value share a stem of four letters: ``italian`` and ``Italy``."""
+    value_stems = {word.form[:4] for word in words(entity_words(value)) if len(word.form) > 3}
+    return any(form[:4] in value_stems for form in gram)
 
 
-def _may_stand_for(gram: tuple[str, ...], value: str) -> bool:
-    """Whether a wording has all words of a value, none of them, or those before its comma."""
-    own = {word.form for word in words(entity_words(value)) if word.form not in FUNCTION_WORDS}
+def _may_replace(gram: Gram, value: str) -> bool:
+    """Whether a wording contains all words of a value, none of them, or exactly those before its comma."""
+    value_forms = {word.form for word in words(entity_words(value)) if word.form not in FUNCTION_WORDS}
     before = tuple(word.form for word in words(entity_words(value).split(",")[0]))
-    return own <= set(gram) or not own & set(gram) or gram == before
+    return value_forms <= set(gram) or not value_forms & set(gram) or gram == before
 
 
-def _fewest(grams: Mapping[tuple[str, ...], int], longest: int = LONGEST) -> tuple[tuple[str, ...], ...]:
-    """The most frequent wordings of at most `longest` words first, none of which holds another or is nearly always a
-    part of longer ones.
+def _minimal(counts: Mapping[Gram, int], max_words: int = MAX_WORDS) -> tuple[Gram, ...]:
+    """The wordings of at most `max_words` words, most frequent first, without those that contain a more frequent one or
+    are nearly always part of a longer one.
     """
-    longer: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
-    for gram, count in grams.items():
+    longer: dict[Gram, list[int]] = defaultdict(lambda: [0, 0])
+    for gram, count in counts.items():
         longer[gram[1:]][0] += count
         longer[gram[:-1]][1] += count
-    kept: list[tuple[str, ...]] = []
-    for gram in sorted(grams, key=lambda gram: (-grams[gram], gram)):
-        part = gram in longer and max(longer[gram]) >= _PART * grams[gram]
-        if len(gram) <= longest and not part and not any(_holds(gram, shorter) for shorter in kept):
-            kept.append(gram)
-    return tuple(kept)
+    minimal: list[Gram] = []
+    for gram in sorted(counts, key=lambda gram: (-counts[gram], gram)):
+        part = gram in longer and max(longer[gram]) >= _PART * counts[gram]
+        if len(gram) <= max_words and not part and not any(_contains(gram, shorter) for shorter in minimal):
+            minimal.append(gram)
+    return tuple(minimal)
 
 
-def _holds(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:
-    span = len(shorter)
-    return any(longer[start : start + span] == shorter for start in range(len(longer) - span + 1))
+def _contains(longer: Gram, shorter: Gram) -> bool:
+    length = len(shorter)
+    return any(longer[start : start + length] == shorter for start in range(len(longer) - length + 1))
 
 
 def _booleans(texts: Sequence[_Text], predicates: frozenset[str]) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Phrases that stand where a truth value is the one and not where it is the other, with ``not`` before those that
-    stand behind a negation: ``not family friendly``."""
+    """Phrases of at most three words that occur (almost) only with one truth value of a predicate. Those that follow a
+    negation get a leading ``not``: ``not family friendly``.
+    """
     if not predicates:
         return {}
-    counts: dict[tuple[str, str], Counter[tuple[bool, tuple[str, ...]]]] = defaultdict(Counter)
-    everywhere: Counter[tuple[bool, tuple[str, ...]]] = Counter()
-    texts_of: Counter[Said] = Counter()
+    counts: dict[Value, Counter[tuple[bool, Gram]]] = defaultdict(Counter)
+    totals: Counter[tuple[bool, Gram]] = Counter()
+    text_counts: Counter[Value] = Counter()
     for text in texts:
-        said, free = text.said(), [not explained for explained in text.explained()]
-        grams = {(negated(said, start), gram) for start, gram in _grams_at(said, free, LONGEST - 1)}
-        everywhere.update(grams)
+        grams = {(negated(text.words, start), gram) for start, gram in _grams(text)}
+        totals.update(grams)
         for triple in text.record.triples:
             if triple.predicate in predicates:
-                said_of = triple.predicate, entity_words(triple.object).lower()
-                counts[said_of].update(grams)
-                texts_of[said_of] += 1
-    found: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for (predicate, value), grams_of in counts.items():
-        phrases: list[str] = []
-        for negation in (False, True):
-            precise = {
-                gram: count
-                for (negative, gram), count in grams_of.items()
-                if negative == negation
-                and count >= max(_FEWEST, 0.003 * texts_of[predicate, value])
-                and count >= _BOOLEAN_PRECISION * everywhere[negative, gram]
-            }
-            phrases += ["not " * negation + " ".join(gram) for gram in _fewest(precise, 3)]
-        found[predicate][value] = tuple(phrases)
-    return dict(found)
+                value = triple.predicate, entity_words(triple.object).lower()
+                counts[value].update(grams)
+                text_counts[value] += 1
+    phrases: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for value, gram_counts in counts.items():
+        min_texts = max(_MIN_TEXTS, 0.003 * text_counts[value])
+        phrases[value[0]][value[1]] = tuple(
+            "not " * negation + " ".join(gram)
+            for negation in (False, True)
+            for gram in _minimal(
+                {
+                    gram: count
+                    for (negative, gram), count in gram_counts.items()
+                    if negative == negation and count >= max(min_texts, _BOOLEAN_PRECISION * totals[negative, gram])
+                },
+                max_words=3,
+            )
+        )
+    return dict(phrases)
 
 
 def _wordings(texts: Sequence[_Text], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    """Names, numbers and value words that people say of a predicate with different subjects and values."""
+    """Names, numbers and value words that occur with a predicate across subjects and values."""
     pairs: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    near: Counter[tuple[str, str]] = Counter()
-    said: Counter[str] = Counter()
+    co_occurrences: Counter[tuple[str, str]] = Counter()
+    text_counts: Counter[str] = Counter()
     with_predicate: Counter[str] = Counter()
     for text in texts:
-        loose = {
+        candidates = {
             word.form
-            for word, explained in zip(text.said(), text.explained(), strict=True)
+            for word, explained in zip(text.words, text.explained, strict=True)
             if not explained and suspicious(word, value_words, lower)
         }
-        said.update(loose)
+        text_counts.update(candidates)
         for triple in text.record.triples:
             with_predicate[triple.predicate] += 1
-            for form in loose:
+            for form in candidates:
                 pairs[triple.predicate, form].add((triple.subject, triple.object))
-                near[triple.predicate, form] += 1
-    found: dict[str, list[str]] = defaultdict(list)
-    for (predicate, form), different in pairs.items():
-        share, everywhere = near[predicate, form] / with_predicate[predicate], said[form] / len(texts)
-        if len(different) >= _FEWEST and share >= 3 * everywhere:
-            found[predicate].append(form)
-    return {predicate: tuple(sorted(forms)) for predicate, forms in found.items()}
+                co_occurrences[triple.predicate, form] += 1
+    wordings: dict[str, list[str]] = defaultdict(list)
+    for (predicate, form), statements in pairs.items():
+        share, everywhere = co_occurrences[predicate, form] / with_predicate[predicate], text_counts[form] / len(texts)
+        if len(statements) >= _MIN_TEXTS and share >= 3 * everywhere:
+            wordings[predicate].append(form)
+    return {predicate: tuple(sorted(forms)) for predicate, forms in wordings.items()}
 
 
 def _templates(records: Sequence[Record], value_words: frozenset[str], lower: frozenset[str]) -> dict[str, str]:
-    """From texts of one triple: subject and object exchanged for places, the most frequent text without other names."""
+    """The most frequent text of a single triple per predicate, with placeholders for subject and object, among those
+    without other names.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
         if len(record.triples) > 1:
@@ -290,9 +295,13 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
             if text.count(subject) == 1 and text.count(value) == 1 and subject not in value and value not in subject:
                 template = text.replace(subject, "{subject}").replace(value, "{object}")
                 bare = template.replace("{subject}", "").replace("{object}", "")
-                own = {word.form for word in words(predicate_words(triple.predicate))}
-                loose = (word for word in words(bare) if suspicious(word, value_words, lower) and word.form not in own)
-                if not any(char in bare for char in "{}") and bare.rstrip().endswith(".") and not any(loose):
+                predicate_forms = {word.form for word in words(predicate_words(triple.predicate))}
+                foreign = (
+                    word
+                    for word in words(bare)
+                    if suspicious(word, value_words, lower) and word.form not in predicate_forms
+                )
+                if not any(char in bare for char in "{}") and bare.rstrip().endswith(".") and not any(foreign):
                     counts[triple.predicate][template.strip()] += 1
     return {
         predicate: min(templates, key=lambda template: (-templates[template], len(template), template))
@@ -301,18 +310,17 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
 
 
 def _contexts(texts: Sequence[_Text]) -> dict[str, dict[str, int]]:
+    """Counts of the context features of values that occur once; of singletons only the left words (L1) are kept."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for text in texts:
-        said, explained = text.said(), text.explained()
-        for triple, places in zip(text.record.triples, text.places, strict=True):
-            if len(places) != 1:
+        for triple, spans in zip(text.record.triples, text.values, strict=True):
+            if len(spans) != 1:
                 continue
-            ((start, end),) = places
-            inside = [index for index, word in enumerate(said) if start <= word.start and word.end <= end]
-            if inside:
-                counts[triple.predicate].update(neighbours(said, inside[0], inside[-1] + 1, explained))
+            (span,) = spans
+            if at := text.indexed.words_in(span):
+                counts[triple.predicate].update(neighbours(text.words, *at, text.explained))
     return {
-        predicate: {word: count for word, count in own.items() if count > 1 or word.startswith("L1 ")}
-        | {"": sum(own.values())}
-        for predicate, own in counts.items()
+        predicate: {feature: count for feature, count in features.items() if count > 1 or feature.startswith("L1 ")}
+        | {"": sum(features.values())}
+        for predicate, features in counts.items()
     }

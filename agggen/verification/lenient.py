@@ -1,34 +1,33 @@
-"""The lenient check: which triples a text mentions, by the words of their objects; no model is needed.
+"""The lenient check: which triples a text mentions, by the words of their objects, without a model.
 
-A triple is mentioned if at least 60 % of its value's words are there, in any order: a lenient reading, which a value
-said in part may pass. ``check`` is the strict one.
+A triple is mentioned if the text contains at least 60 % of the words of its object, in any order; an incomplete value
+may pass. ``agggen.verification.check`` is the strict check.
 
-Text and object are brought to one form first: the aligner's words (accents, case, camelCase, underscores, thousands
-marks, dates, stems) and, on top of them, number words up to twenty, figures apart from their units (``18g``), final
-zeros (75.30), initials with and without dots, codes (``C-130``) and compounds with and without a hyphen. What people
-leave out need not be said: remarks in brackets (``75.3 (square kilometres)``), a unit behind a figure, and generic
-heads (``English_language``); what stands behind a comma (``Glen_Ridge,_New_Jersey``) counts half. Capitals may stand
-for a name of three words or more (``MIT``).
+Text and object are normalised like the aligner's words (accents, case, camelCase, underscores, thousands separators,
+dates, stems), and further: number words up to twenty, numbers split from units (``18g``), trailing zeros (75.30),
+initials with and without dots, codes (``C-130``), and compounds with and without a hyphen. Optional are remarks in
+brackets (``75.3 (square kilometres)``), a unit after a number, and generic heads (``English_language``); words after a
+comma (``Glen_Ridge,_New_Jersey``) have half weight. An acronym may replace a name of three or more words (``MIT``).
 
-The values of E2E have other words in texts ("kid friendly"), so a triple of its slots is looked for with the phrases
-of ``agggen.verification.e2e``, in the plain reading, where these know the value.
+Texts paraphrase the values of E2E ("kid friendly"), so triples of its slots are matched with the phrases of
+``agggen.verification.e2e``, in the plain reading, if they cover the value.
 
-Measured on the references of the development sets, in percent: triples found, and triples found after their object was
-replaced by another one that the predicate has in the corpus (never one of the same words, or of the same record).
+Measured on the references of the development sets: the percentage of triples found, and of triples found after their
+object was replaced by another object of the predicate (with other words, and not in the same record).
 
 =================  =====  ========  =====================================
-corpus             found  replaced  by the aligner's words alone
+corpus             found  replaced  with the aligner's words only
 =================  =====  ========  =====================================
 WebNLG 2017        97.2   1.3       95.5 and 1.4
 E2E                90.9   7.6       85.3 and 17.6
 E2E cleaned        99.2   6.3       93.8 and 15.9
 =================  =====  ========  =====================================
 
-On WebNLG's training texts, which no rule was made from, 97.2 and 1.4 (by the aligner's words 95.9 and 1.5).
+On WebNLG's training texts, from which no rule was derived: 97.2 and 1.4 (with the aligner's words only 95.9 and 1.5).
 
-People leave things out, and err: by the annotation that made E2E cleaned, 7 % of E2E's slots are missing from its own
-references. Most of what is found of E2E's replaced objects are other names of the same thing (low, 1 out of 5), which
-people interchange; without these it is 1.7 % (E2E) and 1.0 % (cleaned).
+References omit values, too: by the annotation of the cleaned corpus, 7 % of E2E's slots are missing from its own
+references. Most of E2E's replaced objects that are found are synonyms (low, 1 out of 5), which people interchange;
+without these it is 1.7 % (E2E) and 1.0 % (cleaned).
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ from agggen.verification.e2e import known, says, slot_of
 from agggen.verification.results import check_paired
 
 THRESHOLD = 0.6
-"""The share of an object's words that a text must hold. At 0.67 WebNLG's shares above are 96.5 and 0.7 %."""
+"""The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers above are 96.5 and 0.7 %."""
 
-_REMARK = re.compile(r"\s*\([^)]*\)")  # "Bolt (comicsCharacter)", "75.3 (square kilometres)": not said in the text
+_REMARK = re.compile(r"\s*\([^)]*\)")  # "Bolt (comicsCharacter)", "75.3 (square kilometres)": optional
 _NUMBER_WORDS = {
     word: str(number)
     for number, word in enumerate(
         ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"), start=13
-    )  # the aligner's words know those up to twelve
+    )  # the aligner normalises those up to twelve
 }
 _NUMBER_WORD = re.compile(rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
 _INITIALS = re.compile(r"(?<![\w.])[A-Z](?:\.? ?[A-Z]\b)+\.?")
@@ -70,7 +69,7 @@ _GENERIC_HEADS = frozenset(words("language people"))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether a text mentions a triple, and by what."""
+    """Whether a text mentions a triple, and why."""
 
     triple: Triple
     mentioned: bool
@@ -79,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """What a text mentions of its record, triple by triple in the record's order."""
+    """Which triples of its record a text mentions, in the record's order."""
 
     checks: tuple[Check, ...]
 
@@ -95,29 +94,29 @@ class Mentions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a text must say to mention an object."""
+class _Target:
+    """What a text must contain to mention an object."""
 
     weights: dict[str, float]
-    """Words in the aligner's normal form; empty if the object has none."""
+    """Weight of each word in the aligner's normal form; empty if the object has none."""
     literal: str
-    """The object as it stands, without remarks."""
-    capitals: str | None
-    """What may stand for it: MIT."""
-    letter: re.Pattern[str] | None
-    """Its last words, where the last is a single letter that is no word: Serie A."""
+    """The object without remarks."""
+    acronym: str | None
+    """Accepted in its place: MIT."""
+    final_letter: re.Pattern[str] | None
+    """Matches its last two words if the last is a single letter, which the aligner drops: Serie A."""
 
 
 def verify(record: Record, text: str, threshold: float = THRESHOLD) -> Mentions:
-    """Looks for each triple of `record` in `text`."""
+    """Which triples of `record` are mentioned in `text`."""
     return Mentions(tuple(_check(triple, text, threshold) for triple in record.triples))
 
 
 def mentioned(triple: Triple, text: str, threshold: float = THRESHOLD) -> bool:
-    """Whether `text` says the object of `triple`: at least `threshold` of its words, or one of E2E's phrases for it.
+    """Whether `text` mentions the object of `triple`: at least `threshold` of its words, or an E2E phrase for it.
 
-    "yes" and "no" are never said, so for them the words of the predicate must be there; whether the text affirms or
-    denies them is looked at for E2E's familyFriendly alone.
+    Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
+    affirms or denies it is checked for E2E's familyFriendly only.
     """
     return _check(triple, text, threshold).mentioned
 
@@ -125,39 +124,39 @@ def mentioned(triple: Triple, text: str, threshold: float = THRESHOLD) -> bool:
 def mentioned_values(
     records: Sequence[Record], texts: Sequence[str], threshold: float = THRESHOLD
 ) -> tuple[Score, list[Mentions]]:
-    """The share of all triples, in percent, that the text of their record mentions; and what each text mentions.
+    """The percentage of triples that the texts of their records mention, and the check of each text.
 
     Raises:
-        AggGenError: not one text a record, or no records.
+        AggGenError: the numbers of records and texts differ, or are zero.
     """
     check_paired(records, texts)
-    found = [verify(record, text, threshold) for record, text in zip(records, texts, strict=True)]
-    triples = sum(len(one.checks) for one in found)
-    share = 1 - sum(len(one.missing) for one in found) / triples
+    results = [verify(record, text, threshold) for record, text in zip(records, texts, strict=True)]
+    triples = sum(len(result.checks) for result in results)
+    share = 1 - sum(len(result.missing) for result in results) / triples
     label = f"values mentioned (lenient: {threshold:.0%} of the words)".replace("%", " %")
-    return Score(100 * share, f"{label}|words:normal,e2e:phrases|threshold:{threshold}|triples:{triples}"), found
+    return Score(100 * share, f"{label}|words:normal,e2e:phrases|threshold:{threshold}|triples:{triples}"), results
 
 
 def _check(triple: Triple, text: str, threshold: float) -> Check:
     slot = slot_of(triple.predicate)
     if slot is not None and known(slot, triple.object):
-        said = says(text, slot, triple.object)
-        return Check(triple, said, f"{'a' if said else 'no'} phrase for {slot} {triple.object!r}")
-    wanted = _wanted(triple.object)
-    weights = wanted.weights
+        mentioned = says(text, slot, triple.object)
+        return Check(triple, mentioned, f"{'a' if mentioned else 'no'} phrase for {slot} {triple.object!r}")
+    target = _target(triple.object)
+    weights = target.weights
     if triple.object.lower() in ("yes", "no"):
         weights = dict.fromkeys(words(triple.predicate), 1.0)
-    if not weights:  # nothing but function words or signs
-        said = wanted.literal.casefold() in text.casefold()
-        return Check(triple, said, f"{wanted.literal!r} is {'' if said else 'not '}there")
-    held, capitals = _held(text)
-    if wanted.capitals in capitals:
-        return Check(triple, True, f"{wanted.capitals} stands for it")
-    absent = [word for word in weights if word not in held]
+    if not weights:  # function words or punctuation only
+        mentioned = target.literal.casefold() in text.casefold()
+        return Check(triple, mentioned, f"{target.literal!r} {'occurs' if mentioned else 'does not occur'}")
+    text_words, acronyms = _text_words(text)
+    if target.acronym in acronyms:
+        return Check(triple, True, f"acronym {target.acronym}")
+    absent = [word for word in weights if word not in text_words]
     share = 1 - sum(weights[word] for word in absent) / sum(weights.values())
-    if wanted.letter is not None and not wanted.letter.search(text):
-        return Check(triple, False, f"{wanted.literal!r} is not there with its last letter")
-    why = f"{100 * share:.0f} % of its words" + (f"; not there: {', '.join(absent)}" if absent else "")
+    if target.final_letter is not None and not target.final_letter.search(text):
+        return Check(triple, False, f"{target.literal!r} does not occur with its last letter")
+    why = f"{100 * share:.0f} % of its words" + (f"; missing: {', '.join(absent)}" if absent else "")
     return Check(triple, share >= threshold - 1e-9, why)
 
 
@@ -169,19 +168,19 @@ def _normal(text: str) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def _held(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a text in normal form, and its words in capitals."""
+def _text_words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a text in normal form, and its acronyms."""
     normal = _normal(text)
-    held = set(words(normal))
+    forms = set(words(normal))
     for compound in _COMPOUND.finditer(normal):  # bi-monthly, bimonthly
-        held.update(words(compound.group(1) + compound.group(2)))
-    for date in _AMERICAN_DATE.finditer(normal):  # the aligner reads these the European way
-        held.update(words(f"{date.group(3)}-{date.group(1)}-{date.group(2)}"))
-    return frozenset(held), frozenset(_CAPITALS.findall(normal))
+        forms.update(words(compound.group(1) + compound.group(2)))
+    for date in _AMERICAN_DATE.finditer(normal):  # the aligner assumes day before month
+        forms.update(words(f"{date.group(3)}-{date.group(1)}-{date.group(2)}"))
+    return frozenset(forms), frozenset(_CAPITALS.findall(normal))
 
 
 @lru_cache(maxsize=1 << 14)
-def _wanted(value: str) -> _Wanted:
+def _target(value: str) -> _Target:
     literal = _REMARK.sub("", value).strip().strip('"') or value
     normal = re.sub(r"(?<=\d),(?=\d{3}\b)", "", _UNIT.sub("", _normal(literal)))
     head, _, qualifier = normal.partition(",")
@@ -196,4 +195,4 @@ def _wanted(value: str) -> _Wanted:
     letter = None
     if last and not words(last.group(2)):
         letter = re.compile(rf"\b{re.escape(last.group(1))}[\s_-]+{last.group(2)}\b", re.IGNORECASE)
-    return _Wanted(weights, literal, capitals if len(capitals) > 2 else None, letter)
+    return _Target(weights, literal, capitals if len(capitals) > 2 else None, letter)

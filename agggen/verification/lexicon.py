@@ -1,7 +1,7 @@
-"""What training texts teach a verifier: other words for values, the words of predicates, and which words are names.
+"""The lexicon of the strict check: wordings of values, words and contexts of predicates, and known ordinary words.
 
-A lexicon is learned from the training split alone and lies in the bundle as JSON; a user may add wordings of values in
-a file (`read_wordings`). Wordings that it accepts are counted apart from literal ones.
+It is learned from the training split only (``agggen.verification.learning``) and saved as JSON in the bundle. A user
+may add wordings of values from a file (`read_wordings`). Scores count values matched by the lexicon separately.
 """
 
 from __future__ import annotations
@@ -18,64 +18,50 @@ from agggen.errors import BundleError, ConfigError
 from agggen.records import NO_SUBJECT, Triple
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.normal import Word
-from agggen.verification.values import FUNCTION_WORDS, OPENERS, way_of
+from agggen.verification.values import FUNCTION_WORDS, OPENERS, to_wording
 
 BOOLEANS = frozenset(("yes", "no", "true", "false"))
 _NEIGHBOURS = 2
-_FEWEST_VALUES = 20
-"""Of a predicate, in training, before anything is said about what stands around them."""
+_MIN_VALUES = 20
+"""Training values that a predicate needs before its contexts are used."""
 
 _VERBS = frozenset(("is", "are", "was", "were", "has", "had", "can", "may", "will", "does", "did"))
 _PREPOSITIONS = frozenset(
     (
-        "of",
-        "in",
-        "on",
-        "at",
-        "by",
-        "with",
-        "to",
-        "from",
-        "for",
-        "as",
-        "into",
-        "under",
-        "over",
-        "near",
-        "beside",
-        "behind",
+        *("of", "in", "on", "at", "by", "with", "to", "from", "for", "as", "into", "under", "over", "near"),
+        *("beside", "behind"),
     )
 )
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Wordings learned from training texts; an empty one accepts values by rule alone."""
+    """Wordings learned from training texts. With the empty lexicon, values match by rule only."""
 
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Other wordings of a value: ``United_States``: ``("American", ...)``."""
+    """Wordings by value: ``United_States``: ``("American", ...)``."""
     booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Of predicates whose values are only yes and no, true and false: the wordings of each."""
+    """For predicates whose values are truth values: phrases by predicate and value."""
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names, numbers and value words (normal forms) that belong to the wording of a predicate, whatever its value."""
+    """Names, numbers and value words (normal forms) that express the predicate itself, independent of the value."""
     templates: Mapping[str, str] = field(default_factory=dict)
-    """A predicate's most frequent wording of a fact of its own, ``{subject}`` and ``{object}`` left open."""
+    """The most frequent sentence for a single triple of a predicate, with ``{subject}`` and ``{object}``."""
     contexts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """How often a word stands near a predicate's value: ``L1 period``: 40."""
+    """Counts of words near a predicate's values, by relative position: ``L1 period``: 40; under ``""`` their sum."""
     value_words: frozenset[str] = frozenset()
-    """Normal forms that training texts take from values and hardly ever say otherwise."""
+    """Normal forms that almost only occur within values."""
     lower: frozenset[str] = frozenset()
-    """Normal forms of words that stand in training texts without a capital, or with one only to open a sentence."""
+    """Normal forms of words that training texts capitalise only at the beginning of a sentence."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON; :meth:`of` reads it."""
+        """The lexicon as plain JSON; inverse of :meth:`of`."""
         return {
-            "variants": {value: list(said) for value, said in sorted(self.variants.items())},
+            "variants": {value: list(wordings) for value, wordings in sorted(self.variants.items())},
             "booleans": {
-                name: {value: list(said) for value, said in sorted(values.items())}
+                name: {value: list(wordings) for value, wordings in sorted(values.items())}
                 for name, values in sorted(self.booleans.items())
             },
-            "wordings": {name: list(said) for name, said in sorted(self.wordings.items())},
+            "wordings": {name: list(wordings) for name, wordings in sorted(self.wordings.items())},
             "templates": dict(sorted(self.templates.items())),
             "contexts": {name: dict(sorted(counts.items())) for name, counts in sorted(self.contexts.items())},
             "value_words": sorted(self.value_words),
@@ -84,10 +70,14 @@ class Lexicon:
 
     @classmethod
     def of(cls, data: object, where: str = "a lexicon") -> Lexicon:
-        """Reads what :meth:`as_dict` writes; parts may be left out.
+        """The lexicon of :meth:`as_dict`; missing parts are empty.
+
+        Args:
+            data: parsed JSON.
+            where: its source, for error messages.
 
         Raises:
-            BundleError: `where`, and which part is wrong.
+            BundleError: `data` has an unknown part or a wrong type.
         """
         if not isinstance(data, Mapping):
             raise BundleError(f"{where} must be a JSON object, not {type(data).__name__}")
@@ -95,13 +85,13 @@ class Lexicon:
             raise BundleError(f"{where}: unknown part {unknown[0]!r}; it has {', '.join(cls.__dataclass_fields__)}")
         try:
             return cls(
-                variants={value: _strings(said) for value, said in data.get("variants", {}).items()},
+                variants={value: _strings(wordings) for value, wordings in data.get("variants", {}).items()},
                 booleans={
-                    name: {value: _strings(said) for value, said in values.items()}
+                    name: {value: _strings(wordings) for value, wordings in values.items()}
                     for name, values in data.get("booleans", {}).items()
                 },
-                wordings={name: _strings(said) for name, said in data.get("wordings", {}).items()},
-                templates={name: _strings([said])[0] for name, said in data.get("templates", {}).items()},
+                wordings={name: _strings(wordings) for name, wordings in data.get("wordings", {}).items()},
+                templates={name: _strings([wordings])[0] for name, wordings in data.get("templates", {}).items()},
                 contexts={
                     name: {word: int(count) for word, count in counts.items()}
                     for name, counts in data.get("contexts", {}).items()
@@ -110,14 +100,14 @@ class Lexicon:
                 lower=frozenset(_strings(data.get("lower", ()))),
             )
         except (AttributeError, TypeError, ValueError) as error:
-            raise BundleError(f"{where} is not of the form that a lexicon has: {error}") from error
+            raise BundleError(f"{where} is not a valid lexicon: {error}") from error
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
-        """The lexicon in a file.
+        """Reads a lexicon from a JSON file.
 
         Raises:
-            BundleError: the file is not JSON of this form.
+            BundleError: the file cannot be read or is not a lexicon.
         """
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")), str(path))
@@ -126,50 +116,50 @@ class Lexicon:
         except (OSError, UnicodeDecodeError) as error:
             raise BundleError(f"cannot read the lexicon {path}: {error}") from error
 
-    def with_variants(self, given: Mapping[str, Sequence[str]]) -> Lexicon:
-        """This lexicon with wordings of values that a user gives."""
+    def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:
+        """A copy with further wordings of values."""
         variants = {**self.variants}
-        for value, said in given.items():
-            variants[value] = tuple(dict.fromkeys((*variants.get(value, ()), *said)))
+        for value, wordings in additions.items():
+            variants[value] = tuple(dict.fromkeys((*variants.get(value, ()), *wordings)))
         return Lexicon(**{**self.__dict__, "variants": variants})
 
 
-def _strings(given: Iterable[object]) -> tuple[str, ...]:
-    """The strings of a list; a string is none."""
-    if isinstance(given, str | Mapping):
-        raise TypeError(f"{given!s:.40} is no list")
-    for item in given:
+def _strings(items: Iterable[object]) -> tuple[str, ...]:
+    """Checks that `items` is a list of strings."""
+    if isinstance(items, str | Mapping):
+        raise TypeError(f"{items!s:.40} is not a list")
+    for item in items:
         if not isinstance(item, str):
-            raise TypeError(f"{item!r:.40} is no string")
-    return tuple(map(str, given))
+            raise TypeError(f"{item!r:.40} is not a string")
+    return tuple(map(str, items))
 
 
 def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
-    """A user's wordings of values: ``{"United_States": ["the States"]}``, values as they stand in the records.
+    """Reads wordings of values from a JSON file: ``{"United_States": ["the States"]}``, values as in the records.
 
     Raises:
-        ConfigError: the file cannot be read or is not JSON of this form, or a wording holds no word.
+        ConfigError: the file cannot be read, is not JSON of this form, or a wording contains no word.
     """
     form = f'{path} must be JSON like {{"United_States": ["the States", "American"]}}'
     try:
-        given = json.loads(path.read_bytes())
+        data = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no JSON, or no Unicode
+    except (ValueError, RecursionError) as error:  # invalid JSON or UTF-8
         raise ConfigError(f"{form}: {error}") from error
-    if not isinstance(given, dict) or not given:
-        raise ConfigError(f"{form}, a value or more with its wordings, not {given!s:.40}")
-    for value, said in given.items():
-        if not isinstance(said, list) or not said:
-            raise ConfigError(f"{form}: the wordings of {value!r} must be a list of strings, not {said!r:.40}")
-        for text in said:
-            if not isinstance(text, str) or way_of(text, "lexicon") is None:
-                raise ConfigError(f"{form}: the wording {text!r:.40} of {value!r} holds no word")
-    return {value: tuple(said) for value, said in given.items()}
+    if not isinstance(data, dict) or not data:
+        raise ConfigError(f"{form}, with at least one value, not {data!s:.40}")
+    for value, wordings in data.items():
+        if not isinstance(wordings, list) or not wordings:
+            raise ConfigError(f"{form}: the wordings of {value!r} must be a list of strings, not {wordings!r:.40}")
+        for text in wordings:
+            if not isinstance(text, str) or to_wording(text, "lexicon") is None:
+                raise ConfigError(f"{form}: the wording {text!r:.40} of {value!r} contains no word")
+    return {value: tuple(wordings) for value, wordings in data.items()}
 
 
 def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:
-    """Whether a word needs a triple that it comes from: a number, a name, or a word known from values alone."""
+    """Whether a word must be licensed by a triple: a number, a name, or a word known only from values."""
     if word.kind in ("number", "date", "ordinal"):
         return not word.spelled
     if word.kind != "word" or word.optional:
@@ -183,17 +173,17 @@ def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -
 
 
 def fill(template: str, triple: Triple) -> str:
-    """The sentence of a template for a triple."""
+    """Fills a template with a triple's subject and object; adjusts ``a`` or ``an`` before the object."""
     subject, value = entity_words(triple.subject), entity_words(triple.object)
     article = "an" if value[:1].lower() in "aeiou" else "a"
-    template = re.sub(r"\b(a)n?(?= \{object\})", lambda found: found[1] + article[1:], template, flags=re.IGNORECASE)
+    template = re.sub(r"\b(a)n?(?= \{object\})", lambda match: match[1] + article[1:], template, flags=re.IGNORECASE)
     return template.replace("{subject}", "\0").replace("{object}", value).replace("\0", subject)
 
 
 def clause(triple: Triple) -> str:
-    """A plain sentence: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``
+    """A fallback sentence for a triple: ``The eat type of Aromi is pub.``, ``Aspirin interacts with warfarin.``
 
-    A name of which it is not clear whether it is a noun or a verb stands for itself: ``Oda: made by: Ann.``
+    A predicate that may be a noun or a verb is listed: ``Oda: made by: Ann.``
     """
     subject, name, value = entity_words(triple.subject), predicate_words(triple.predicate), entity_words(triple.object)
     first, last = name.split()[0], name.split()[-1]
@@ -208,40 +198,42 @@ def clause(triple: Triple) -> str:
     return f"The {name} of {subject} is {value}."
 
 
-def neighbours(said: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
-    """The words around the words ``[start, end)``, other values as ``*``: ``L1 period``, ``R1 and``; first of all, L1.
+def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
+    """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
 
-    Before a sentence's first word there is ``^``.
+    Words of other values appear as ``*``, the beginning of a sentence as ``^``, the end of the text as ``$``.
     """
     opened = False
     for distance in range(1, _NEIGHBOURS + 1):
         left, right = start - distance, end - 1 + distance
-        opened = opened or left < 0 or said[left + 1].initial
-        yield f"L{distance} " + ("^" if opened else "*" if values[left] else _one_article(said[left].form))
-        yield f"R{distance} " + ("$" if right >= len(said) else "*" if values[right] else said[right].form)
+        opened = opened or left < 0 or tokens[left + 1].initial
+        yield f"L{distance} " + ("^" if opened else "*" if values[left] else _one_article(tokens[left].form))
+        yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
 
 
 def _one_article(form: str) -> str:
-    """``an`` as ``a``: which of them stands there depends on the value."""
+    """``a`` for ``an``, since the choice depends on the value."""
     return "a" if form == "an" else form
 
 
-def unheard(contexts: Mapping[str, int], left: str, most: float) -> bool:
-    """Whether the word left of a value never stands there in training, where that says something.
+def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
+    """Whether the word before a value never precedes the predicate's values in training, where new words are rare.
 
     Args:
-        contexts: of the value's predicate.
+        contexts: the counts of the value's predicate.
         left: the first of its `neighbours`.
-        most: the share of the training values with a left word that stands there once (by Good and Turing, the
-            probability of another new word) above which nothing is said.
+        max_new_word_rate: highest probability of an unseen word at this position, estimated by Good-Turing as the
+            fraction of training values whose left word occurs there once. Above it, or with fewer than 20 training
+            values, the result is False.
     """
     occurrences = contexts.get("", 0) / (2 * _NEIGHBOURS)
-    if left in contexts or occurrences < _FEWEST_VALUES:
+    if left in contexts or occurrences < _MIN_VALUES:
         return False
-    return sum(count == 1 for word, count in contexts.items() if word.startswith("L1 ")) / occurrences <= most
+    singletons = sum(count == 1 for feature, count in contexts.items() if feature.startswith("L1 "))
+    return singletons / occurrences <= max_new_word_rate
 
 
-def fits(contexts: Mapping[str, int], around: Iterable[str]) -> float:
-    """log p of the words around a value, if it is the predicate's whose `contexts` these are (naive Bayes)."""
+def log_likelihood(contexts: Mapping[str, int], features: Iterable[str]) -> float:
+    """The naive Bayes log-likelihood (natural logarithm) of context features under a predicate's `contexts`."""
     total = contexts.get("", 0) / (2 * _NEIGHBOURS)
-    return sum(math.log((contexts.get(word, 0) + 0.5) / (total + 50.0)) for word in around)
+    return sum(math.log((contexts.get(feature, 0) + 0.5) / (total + 50.0)) for feature in features)

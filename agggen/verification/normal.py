@@ -1,24 +1,25 @@
-"""One reading of texts and values: words, numbers by value, dates, units, each with its place in the text.
+"""Tokenisation and normalisation of texts and values: words, numbers, dates and units with their character offsets.
 
-Compared are normal forms: without accents and case, hyphens and punctuation separate words, numbers count by value
-(``1,234.50`` and ``1234.5``, ``five`` and ``5``, ``5.3 million``), a sign belongs to its number (``-5``, ``minus 5``),
-figures stand apart from their units (``18g``), units and dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and
-``1999-05-30``). Words are then compared as strings of letters that begin and end at the border of a word, so that
-``A.C. Milan`` is ``AC Milan`` and ``bi-monthly`` is ``bimonthly``. Articles and the possessive ``'s`` may be there or
-not on either side.
+Normal forms have no accents and no case; hyphens and punctuation separate words. Numbers are compared by value
+(``1,234.50`` and ``1234.5``, ``five`` and ``5``, ``5.3 million``), with their sign (``-5``, ``minus 5``). Numbers are
+split from their units (``18g``); units and dates have one form (``kelvin`` and ``K``, ``30 May 1999`` and
+``1999-05-30``). Sequences of words are compared as one string of letters that must begin and end at word boundaries, so
+that ``A.C. Milan`` equals ``AC Milan`` and ``bi-monthly`` equals ``bimonthly``. Articles and the possessive ``'s`` are
+optional on both sides.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["word", "number", "ordinal", "date", "unit"]
+Span = tuple[int, int]
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -121,7 +122,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"\s*([^\W\d_]+)(?=[\s.,;:!?)]|$)")
-"""An ordinary word, which most are: it is found without trying all of the above, unless it is one of these."""
+"""Fast path for ordinary words: skips the expression above except for the words in ``_NOT_PLAIN``."""
 _NOT_PLAIN = frozenset(("minus", "negative", *_MONTH_OF, *(part for name in _NUMBER_WORDS for part in name.split("-"))))
 _SENTENCE_END = re.compile(r"[.!?][\"')\]\u201d]*\s+[\"'(\[\u201c]*$")
 _OPENING = re.compile(r"^[\s\"'(\[\u201c\u2018]*$")
@@ -132,26 +133,26 @@ class Word:
     """A word, number, date or unit of a text."""
 
     form: str
-    """The normal form that is compared."""
+    """The normal form, which is compared."""
     start: int
     end: int
-    """The characters ``[start, end)`` of the text."""
+    """Its characters ``[start, end)`` in the text."""
     raw: str
-    """The word as it is written."""
+    """Its surface form."""
     kind: Kind
     initial: bool
-    """Whether it begins the text or a sentence."""
+    """Whether it begins a sentence."""
     optional: Literal["", "article", "possessive"] = ""
 
     @property
     def spelled(self) -> bool:
-        """Whether no figure is in it."""
+        """Whether it is written without digits."""
         return not any(char.isdigit() for char in self.raw)
 
 
 @lru_cache(maxsize=1 << 15)
 def fold(text: str) -> str:
-    """`text` in one Unicode form, without accents and case."""
+    """`text` in Unicode form NFKD without combining marks, case-folded."""
     decomposed = unicodedata.normalize("NFKD", text).translate(_SPECIAL_LETTERS)
     return "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
 
@@ -169,7 +170,7 @@ def _spelled(text: str) -> str:
 
 
 def _plain(value: Decimal) -> str:
-    """All figures of a number, without an exponent and without zeros that say nothing."""
+    """All digits of a number, without an exponent and without trailing zeros of its fraction."""
     if not value:
         return "0"
     plain = f"{value:f}"
@@ -182,8 +183,27 @@ def _times(form: str, power: int) -> str:
     return _plain(Decimal((sign, figures, exponent + power)))
 
 
-def _date(year: str, month: int, day: str) -> str | None:
-    return f"{int(year)}-{month}-{int(day)}" if 1 <= month <= 12 and 1 <= int(day) <= 31 else None
+def _date(year: str, month: str, day: str) -> str | None:
+    number = _MONTH_OF.get(month.lower()) or int(month)
+    return f"{int(year)}-{number}-{int(day)}" if 1 <= number <= 12 and 1 <= int(day) <= 31 else None
+
+
+_DATE_PARTS = {
+    "iso": ("year", "month", "day"),
+    "dotted": ("day", "month", "year"),
+    "day": ("day", "month", "year"),
+    "month": ("month", "day", "year"),
+}
+"""The order of the groups in the date expressions of ``_TOKEN``."""
+_FORMS: dict[str, tuple[Kind, Callable[[str], str]]] = {
+    "ordinal": ("ordinal", lambda raw: f"{int(re.sub(r'[^0-9]', '', raw) or 0)}th"),
+    "number": ("number", _number),
+    "spelled": ("number", _spelled),
+    "and": ("word", lambda _: "and"),
+    "percent": ("unit", str),
+    "plus": ("word", lambda _: "plus"),
+}
+"""Kind and normal form of the other expressions of ``_TOKEN``."""
 
 
 def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
@@ -201,16 +221,9 @@ def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
         begins = initial and start < 4 and bool(_OPENING.match(text[:start]))
         begins = begins or (start > 1 and bool(_SENTENCE_END.search(text[max(0, start - 8) : start])))
         position = end
-        if kind in ("iso", "dotted", "day", "month"):
-            parts = [part for part in match.groups()[1:] if part is not None and part != raw]
-            if kind == "iso":
-                form = _date(parts[0], int(parts[1]), parts[2])
-            elif kind == "dotted":
-                form = _date(parts[2], int(parts[1]), parts[0])
-            elif kind == "day":
-                form = _date(parts[2], _MONTH_OF[parts[1].lower()], parts[0])
-            else:
-                form = _date(parts[2], _MONTH_OF[parts[0].lower()], parts[1])
+        if kind in _DATE_PARTS:
+            parts = (part for part in match.groups() if part is not None and part != raw)
+            form = _date(**dict(zip(_DATE_PARTS[kind], parts, strict=True)))
             if dates and form:
                 yield Word(form, start, end, raw, "date", begins)
                 continue
@@ -219,7 +232,7 @@ def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                     at, to = start + part.start(), start + part.end()
                     yield Word(_number(part.group()), at, to, part.group(), "number", begins and at == start)
                 continue
-            # taken apart: the first number or word of it, and on from there
+            # as separate words: emit the first number or word and continue after it
             first = re.compile(r"\d+|[^\W\d_]+").match(text, start)
             assert first is not None
             position = first.end()
@@ -229,20 +242,11 @@ def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
                 yield Word(_number(first.group()), start, position, text[start:position], "number", begins)
             else:
                 yield Word(fold(first.group()), start, position, first.group(), "word", begins)
-        elif kind == "ordinal":
-            yield Word(f"{int(re.sub(r'[^0-9]', '', raw) or 0)}th", start, end, raw, "ordinal", begins)
-        elif kind == "number":
-            yield Word(_number(raw), start, end, raw, "number", begins)
-        elif kind == "spelled":
-            yield Word(_spelled(raw), start, end, raw, "number", begins)
         elif kind == "possessive":
             yield Word("s", start, end, raw, "word", False, "possessive")
-        elif kind == "and":
-            yield Word("and", start, end, raw, "word", begins)
-        elif kind == "percent":
-            yield Word("%", start, end, raw, "unit", begins)
-        elif kind == "plus":
-            yield Word("plus", start, end, raw, "word", begins)
+        elif kind in _FORMS:
+            word_kind, normal_form = _FORMS[kind]
+            yield Word(normal_form(raw), start, end, raw, word_kind, begins)
         else:
             form = fold(raw)
             if form in _ORDINAL_WORDS:
@@ -255,7 +259,7 @@ def _matches(text: str, initial: bool, dates: bool) -> Iterator[Word]:
 
 
 def _joined(words: list[Word]) -> Iterator[Word]:
-    """The words with ``5.3 million`` as one number, and units after numbers in one form."""
+    """Joins numbers with their multiplier (``5.3 million``) and normalises the units after numbers."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -296,72 +300,62 @@ def _joined(words: list[Word]) -> Iterator[Word]:
 
 @lru_cache(maxsize=1 << 14)
 def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ...]:
-    """The words of `text` in its order.
+    """The words of `text`, in text order.
 
     Args:
         text: any text.
         initial: whether the text begins a sentence.
-        dates: whether a date is one word; otherwise its day, month and year are three.
+        dates: whether a date is one word; otherwise day, month and year are separate words.
     """
     return tuple(_joined(list(_matches(text, initial, dates))))
 
 
-_LEFT_OUT: tuple[frozenset[str], ...] = (
+OMITTED: tuple[frozenset[str], ...] = (
     frozenset(),
     frozenset(("article",)),
     frozenset(("article", "possessive")),
 )
-READINGS = len(_LEFT_OUT)
-"""Ways of leaving out articles and possessives; value and text are compared in the same one."""
+"""The sets of optional words that are omitted; value and text are compared with the same set omitted."""
 
 
-def letters(found: tuple[Word, ...], reading: int) -> str:
-    """The forms of the words as one string, numbers in angle brackets, so that 1 and 2 are not 12."""
-    left_out = _LEFT_OUT[reading]
-    return "".join(
-        word.form if word.kind == "word" else f"<{word.form}>" for word in found if word.optional not in left_out
-    )
+def letters(tokens: tuple[Word, ...], omission: int) -> str:
+    """The forms of the words as one string, without those in ``OMITTED[omission]``."""
+    return "".join(_letters(word) for word in tokens if word.optional not in OMITTED[omission])
 
 
-class Reading:
-    """A text in which strings of `letters` are looked for."""
+def _letters(word: Word) -> str:
+    """The form of a word; numbers, dates and units in angle brackets, so that 1 2 does not equal 12."""
+    return word.form if word.kind == "word" else f"<{word.form}>"
 
-    def __init__(self, found: tuple[Word, ...]) -> None:
-        self.words = found
-        self._strings: list[str] = []
-        self._starts: list[dict[int, int]] = []
-        self._ends: list[dict[int, int]] = []
-        optional = {word.optional for word in found}
-        for left_out in _LEFT_OUT:
-            if self._strings and optional.isdisjoint(left_out):
-                self._strings.append(self._strings[0])
-                self._starts.append(self._starts[0])
-                self._ends.append(self._ends[0])
+
+class LetterIndex:
+    """The words of a text, in which strings of `letters` are searched for."""
+
+    def __init__(self, tokens: tuple[Word, ...]) -> None:
+        self.words = tokens
+        self._indices: list[tuple[str, dict[int, int], dict[int, int]]] = []
+        """For each set of ``OMITTED`` the letters, and by letter offset the word that starts or ends there."""
+        optional = {word.optional for word in tokens}
+        for omitted in OMITTED:
+            if self._indices and optional.isdisjoint(omitted):
+                self._indices.append(self._indices[0])
                 continue
-            parts: list[str] = []
+            text = ""
             starts: dict[int, int] = {}
             ends: dict[int, int] = {}
-            position = 0
-            for index, word in enumerate(found):
-                if word.optional in left_out:
-                    continue
-                part = word.form if word.kind == "word" else f"<{word.form}>"
-                starts[position] = index
-                position += len(part)
-                ends[position] = index + 1
-                parts.append(part)
-            self._strings.append("".join(parts))
-            self._starts.append(starts)
-            self._ends.append(ends)
+            for index, word in enumerate(tokens):
+                if word.optional not in omitted:
+                    starts[len(text)] = index
+                    text += _letters(word)
+                    ends[len(text)] = index + 1
+            self._indices.append((text, starts, ends))
 
-    def places(self, string: str, reading: int) -> list[tuple[int, int]]:
-        """The words ``[first, last)`` at which `string` stands, from border to border."""
-        text = self._strings[reading]
+    def find(self, string: str, omission: int) -> Iterator[Span]:
+        """The word spans ``[first, last)`` whose letters, without ``OMITTED[omission]``, are `string`."""
+        text, starts, ends = self._indices[omission]
         at = text.find(string) if string else -1
-        found: list[tuple[int, int]] = []
         while at >= 0:
-            first, last = self._starts[reading].get(at), self._ends[reading].get(at + len(string))
+            first, last = starts.get(at), ends.get(at + len(string))
             if first is not None and last is not None:
-                found.append((first, last))
+                yield first, last
             at = text.find(string, at + 1)
-        return found

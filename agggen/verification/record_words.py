@@ -1,4 +1,4 @@
-"""What the words of a record say about a text: its names, their normal forms and shapes, and which words are akin."""
+"""Properties of a record's words: its names, normal forms and value types, and which words are derived from them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ _DERIVED = ("s", "n", "ese", "ish", "ic", "i")
 
 @lru_cache(maxsize=1 << 10)
 def names(record: Record) -> frozenset[str]:
-    """The subjects and objects of a record, in words."""
+    """The subjects and objects of a record, as plain text."""
     return frozenset(entity_words(part) for triple in record.triples for part in (triple.subject, triple.object))
 
 
 @lru_cache(maxsize=1 << 14)
 def doubled(name: str) -> frozenset[tuple[str, str]]:
-    """Pairs of equal words that stand behind each other in a name."""
+    """Pairs of equal adjacent words in a name (``Duran Duran``)."""
     forms = [word.form for word in words(entity_words(name))]
     return frozenset(pair for pair in pairwise(forms) if pair[0] == pair[1])
 
 
 @lru_cache(maxsize=1 << 14)
 def small_number(value: str) -> bool:
-    found = words(entity_words(value))
-    return len(found) == 1 and found[0].kind == "number" and abs(float(found[0].form)) < 1000
+    """Whether the value is one number below 1000."""
+    tokens = words(entity_words(value))
+    return len(tokens) == 1 and tokens[0].kind == "number" and abs(float(tokens[0].form)) < 1000
 
 
 @lru_cache(maxsize=1 << 14)
 def shape(value: str) -> str:
-    found = words(entity_words(value))
-    kinds = {word.kind for word in found}
+    """The type of a value: ``number`` (with or without a unit), ``date`` or ``words``."""
+    tokens = words(entity_words(value))
+    kinds = {word.kind for word in tokens}
     if kinds <= {"number", "unit"}:
         return "number"
     return "date" if kinds == {"date"} else "words"
@@ -44,31 +46,31 @@ def shape(value: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def capitals(name: str) -> frozenset[str]:
-    """The normal forms of a name's words with a capital."""
+    """The normal forms of a name's capitalised words."""
     return frozenset(word.form for word in words(entity_words(name)) if word.kind == "word" and word.raw[:1].isupper())
 
 
 @lru_cache(maxsize=1 << 14)
 def forms(text: str) -> frozenset[str]:
-    """The normal forms of a value's words, of its dates' years and months, and of its names in short (``MIT``)."""
-    said = entity_words(text)
-    whole = words(said)
-    forms = {word.form for word in whole}
-    for word in whole:
+    """The normal forms of a value's words, of the years and months of its dates, and of its acronyms (``MIT``)."""
+    literal = entity_words(text)
+    tokens = words(literal)
+    forms = {word.form for word in tokens}
+    for word in tokens:
         if word.kind == "date":
             year, month, _ = word.form.split("-")
             forms |= {year, MONTHS[int(month) - 1]}
-    for part in said.split(","):
-        short = "".join(word.raw[0] for word in words(part) if word.raw[:1].isupper())
-        forms |= {fold(short), *map(fold, short)} if len(short) > 1 else set()
+    for part in literal.split(","):
+        acronym = "".join(word.raw[0] for word in words(part) if word.raw[:1].isupper())
+        forms |= {fold(acronym), *map(fold, acronym)} if len(acronym) > 1 else set()
     for country, shorts in COUNTRIES.items():
-        if country in said:
-            forms |= {word.form for short in shorts for word in words(short)}
+        if country in literal:
+            forms |= {word.form for acronym in shorts for word in words(acronym)}
     return frozenset(forms | {_singular(form) for form in forms})
 
 
 def akin(word: Word, form: str) -> bool:
-    """Whether a word is a form of a word of the record: ``Italian`` of Italy, ``Adofo`` for Adolfo, a date's part."""
+    """Whether a word is related to a form: ``Italian`` to Italy, the typo ``Adofo`` to Adolfo, a date to its year."""
     if word.form == form or word.kind in ("number", "ordinal") or form[:1].isdigit():
         return word.form == form
     if word.kind == "date":
@@ -78,9 +80,9 @@ def akin(word: Word, form: str) -> bool:
     return derived(word.form, form) or SequenceMatcher(None, word.form, form).ratio() >= 0.75
 
 
-def derived(form: str, of: str) -> bool:
-    """Whether a normal form looks like an adjective or plural of another: ``italian`` of ``italy``."""
-    return len(of) > 3 and form[:4] == of[:4] and form.endswith(_DERIVED)
+def derived(form: str, base: str) -> bool:
+    """Whether a normal form looks like an adjective or plural of `base`: ``italian`` of ``italy``."""
+    return len(base) > 3 and form[:4] == base[:4] and form.endswith(_DERIVED)
 
 
 def _singular(form: str) -> str:

@@ -1,4 +1,4 @@
-"""What was found in a text: each value whole, in part or missing, and the faults in words."""
+"""Results of the strict check: for each value how the text expresses it, and the faults as messages."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Literal
 
 from agggen.errors import AggGenError
 from agggen.records import Record, Triple
-from agggen.verification.values import How
+from agggen.verification.normal import Span
+from agggen.verification.values import MatchKind
 
-Span = tuple[int, int]
+_FAULTS = {"part": "incomplete", "missing": "missing"}
 
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """How a text says the object of a triple."""
+    """How a text expresses the object of a triple."""
 
     triple: Triple
-    how: How | Literal["part", "missing"]
-    """By what it is whole: ``literal``, ``rule``, ``lexicon`` or ``phrase``; else ``part`` or ``missing``."""
+    how: MatchKind | Literal["part", "missing"]
+    """The kind of wording that matched: ``literal``, ``rule``, ``lexicon`` or ``phrase``; ``part`` if only some of the
+    value's words occur, ``missing`` if none."""
     span: Span | None = None
-    """The characters of the text at which it stands first."""
+    """Its first occurrence, in characters ``[start, end)``; None if the value is not whole."""
 
     @property
     def whole(self) -> bool:
-        """Whether all of the value is said."""
-        return self.how not in ("part", "missing")
+        """Whether the text expresses the complete value."""
+        return self.how not in _FAULTS
 
     def __str__(self) -> str:
         return f"{self.triple.predicate} {self.triple.object!r}: {self.how}"
@@ -34,58 +36,58 @@ class ValueCheck:
 
 @dataclass(frozen=True, slots=True)
 class TextCheck:
-    """What was found in a text."""
+    """The result of checking one text against its record."""
 
     values: tuple[ValueCheck, ...]
-    """One a triple, in the record's order."""
+    """One per triple, in the record's order."""
     unnamed: tuple[str, ...] = ()
-    """Subjects that are nowhere named whole."""
+    """Subjects that are never named whole."""
     invented: tuple[str, ...] = ()
-    """Numbers, names and value words that no triple of the record has."""
+    """Hallucinated numbers, names and value words: those in no triple of the record."""
     elsewhere: tuple[str, ...] = ()
-    """Such words that only triples have which are not to be said here."""
+    """Such words that are only in triples of other facts."""
     repeated: tuple[str, ...] = ()
-    """Words said twice in a row; of a fact also values that it says twice."""
+    """Words that occur twice in a row; in a fact also values that occur twice."""
     swapped: tuple[tuple[str, str], ...] = ()
-    """Pairs of predicates whose values stand under each other's wording."""
+    """Pairs of predicates whose values are in each other's context."""
     misplaced: tuple[Triple, ...] = ()
-    """Triples whose values stand only behind words that training texts never have before values of the predicate."""
+    """Triples whose values only follow words that never precede values of their predicate in training texts."""
 
     @property
     def whole(self) -> bool:
-        """Whether every value is said whole."""
+        """Whether every value is whole."""
         return all(value.whole for value in self.values)
 
     @property
     def missing(self) -> tuple[Triple, ...]:
-        """The triples whose values are not said whole."""
+        """The triples whose values are not whole."""
         return tuple(value.triple for value in self.values if not value.whole)
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Every fault in words; empty for a text that is true as far as this reading goes."""
+        """A message for each fault; empty if this check finds none."""
         return (
             *(
-                f"{value.triple.object!r} ({value.triple.predicate}) is not said whole"
+                f"{value.triple.object!r} ({value.triple.predicate}) is {_FAULTS[value.how]}"
                 for value in self.values
-                if not value.whole
+                if value.how in _FAULTS
             ),
-            *(f"the subject {subject!r} is not named whole" for subject in self.unnamed),
-            *(f"{said!r} is in no triple" for said in self.invented),
-            *(f"{said!r} belongs to another fact" for said in self.elsewhere),
-            *(f"{said!r} is said twice" for said in self.repeated),
-            *(f"the values of {one} and {other} are exchanged" for one, other in self.swapped),
-            *(f"{triple.object!r} does not stand where texts have a {triple.predicate}" for triple in self.misplaced),
+            *(f"the subject {subject!r} is not named" for subject in self.unnamed),
+            *(f"{words!r} is in no triple" for words in self.invented),
+            *(f"{words!r} belongs to another fact" for words in self.elsewhere),
+            *(f"{words!r} is repeated" for words in self.repeated),
+            *(f"the values of {first} and {second} are swapped" for first, second in self.swapped),
+            *(f"{triple.object!r} is not in a context of {triple.predicate}" for triple in self.misplaced),
         )
 
 
 def check_paired(records: Sequence[Record], texts: Sequence[str]) -> None:
-    """Passes if there is one text a record, and some.
+    """Checks that there is one text per record.
 
     Raises:
-        AggGenError: there is not.
+        AggGenError: the numbers of records and texts differ, or are zero.
     """
     if len(records) != len(texts):
-        raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text a record")
+        raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text per record")
     if not records:
-        raise AggGenError("there are no records to check the values of")
+        raise AggGenError("there are no records to check; at least one is needed")

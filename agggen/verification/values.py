@@ -1,4 +1,4 @@
-"""The wordings that say a value whole, by rule: as it stands, without its remark, in other numbers and spellings."""
+"""The wordings of a value that follow by rule: literal, without its remark in brackets, other spellings and forms."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Literal
 
 from agggen.text.linearise import entity_words
-from agggen.verification.normal import MONTHS, READINGS, Reading, Word, letters, words
+from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, words
 
-How = Literal["literal", "rule", "lexicon", "phrase"]
+MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
 
 FUNCTION_WORDS = frozenset(
     re.findall(
@@ -21,7 +21,7 @@ FUNCTION_WORDS = frozenset(
         "what when where which who whom whose will with yes you your one",
     )
 )
-"""Words that stand in any text; a value made of them alone is compared with its capitals."""
+"""Words of any text; a value that consists of them alone is compared case-sensitively."""
 
 OPENERS = frozenset(
     re.findall(
@@ -34,7 +34,7 @@ OPENERS = frozenset(
         "while within yet",
     )
 )
-"""Words that open a sentence with a capital and are no names."""
+"""Words that often begin a sentence and are not names."""
 
 _REMARK = re.compile(r"\s*\([^()]{0,100}\)")
 _REMARK_MARKS = re.compile(r"[()]")
@@ -51,129 +51,145 @@ COUNTRIES = {
 }
 _DETERMINERS = frozenset(("the", "this", "that", "each", "every", "any", "another", "no", "some", "which"))
 _LETTER_BEFORE = re.compile(r"\b[^\W\d_]\.$")
-_LETTER_BEHIND = re.compile(r"\.[^\W\d_]\b")
+_LETTER_AFTER = re.compile(r"\.[^\W\d_]\b")
 _MONEY = re.compile(r"[$\u00a3\u20ac\u00a5]")
 _ISO_DATE = re.compile(r"^(\d{4})-(0?[1-9]|1[0-2])-(0?[1-9]|[12]\d|3[01])$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A wording of a value."""
+class Wording:
+    """A wording of a value: what to search for, and the conditions on its context."""
 
     strings: tuple[str, ...]
-    """Its `letters`, one for each reading."""
-    how: How
+    """Its `letters`, one for each set of ``normal.OMITTED``."""
+    how: MatchKind
     dates: bool
-    """Whether dates are read as one word."""
+    """Whether a date counts as one word."""
     exact: tuple[str, ...] = ()
-    """The words as they must be written, where capitals decide; else empty."""
+    """The words to compare case-sensitively; empty if case does not matter."""
     unit: str = ""
-    """What a unit behind it must be, if one stands there: the one in the value's remark (``(square metres)``)."""
+    """The unit in the value's remark, ``(square metres)``: a unit after the wording must be this one."""
     remark: str = ""
-    """The letters of the value's remark where this wording leaves it out; no other remark may follow."""
+    """The letters of the value's remark if this wording omits it: a remark after the wording must be this one."""
     money: str = ""
-    """Its currency signs; no other may stand there."""
+    """Its currency signs: currency signs at the match must be the same."""
     negated: bool | None = None
-    """Whether a negation must stand before it, or must not; None: that does not matter."""
+    """Whether a negation must precede it (True) or must not (False); None: either."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two ways the same."""
+        """Two wordings with equal keys match the same spans."""
         return self.strings, self.exact, self.dates, self.negated
 
 
-class Sides:
-    """A text read with whole dates and with dates taken apart."""
+class TextIndex:
+    """A text in which wordings are searched for.
+
+    Args:
+        text: any text.
+        initial: whether `text` begins a sentence.
+
+    Attributes:
+        whole: the words, each date as one word.
+        apart: the words, each date as three (year, month, day).
+    """
 
     def __init__(self, text: str, initial: bool = True) -> None:
         self.text = text
-        self.whole = Reading(words(text, initial, dates=True))
+        self.whole = LetterIndex(words(text, initial, dates=True))
         dated = any(word.kind == "date" for word in self.whole.words)
-        self.apart = Reading(words(text, initial, dates=False)) if dated else self.whole
+        self.apart = LetterIndex(words(text, initial, dates=False)) if dated else self.whole
 
-    def places(self, way: Way) -> set[tuple[int, int]]:
-        """The characters ``[start, end)`` of the text at which `way` stands."""
-        reading = self.whole if way.dates else self.apart
-        found: set[tuple[int, int]] = set()
-        for number, string in enumerate(way.strings):
-            for first, last in reading.places(string, number):
-                said, behind = reading.words[first:last], reading.words[last : last + 1]
-                if len(said) == 1 and _pronoun(reading.words, first):
-                    continue
-                if way.exact and not self._exactly(said, way.exact):
-                    continue
-                if way.money and not self._money_fits(way, said):
-                    continue
-                if way.unit and behind and behind[0].kind == "unit" and behind[0].form != way.unit:
-                    continue
-                if way.remark and not self._remark_fits(way, said[-1].end):
-                    continue
-                if way.negated is not None and negated(reading.words, first) != way.negated:
-                    continue
-                found.add((said[0].start, said[-1].end))
-        return found
+    def find(self, *wordings: Wording) -> set[Span]:
+        """The spans of the text, in characters ``[start, end)``, that match one of `wordings`."""
+        return {span for wording in wordings for span in self._find(wording)}
 
-    def _exactly(self, said: Sequence[Word], exact: tuple[str, ...]) -> bool:
-        """Whether the words are written so: neither a unit, nor of a sentence's opening, nor a letter of ``U.S.``"""
-        if "".join(word.raw for word in said) != "".join(exact) or said[0].kind == "unit":
+    def _find(self, wording: Wording) -> Iterator[Span]:
+        index = self.whole if wording.dates else self.apart
+        for omission, string in enumerate(wording.strings):
+            for first, last in index.find(string, omission):
+                match, following = index.words[first:last], index.words[last : last + 1]
+                unit = following[0].form if following and following[0].kind == "unit" else ""
+                if not (
+                    (len(match) == 1 and _pronoun(index.words, first))
+                    or (wording.exact and not self._exactly(match, wording.exact))
+                    or (wording.money and not self._money_fits(wording, match))
+                    or (wording.unit and unit and unit != wording.unit)
+                    or (wording.remark and not self._remark_fits(wording, match[-1].end))
+                    or (wording.negated is not None and negated(index.words, first) != wording.negated)
+                ):
+                    yield match[0].start, match[-1].end
+
+    def covered(self, spans: Collection[Span]) -> list[bool]:
+        """Whether each word (of ``whole``) lies within one of `spans`."""
+        return [any(start <= word.start and word.end <= end for start, end in spans) for word in self.whole.words]
+
+    def words_in(self, span: Span) -> Span | None:
+        """The words ``[first, last)`` (of ``whole``) within a span of characters; None if there are none."""
+        inside = [index for index, covered in enumerate(self.covered([span])) if covered]
+        return (inside[0], inside[-1] + 1) if inside else None
+
+    def _exactly(self, match: Sequence[Word], exact: tuple[str, ...]) -> bool:
+        """Whether the words have this spelling and are neither a unit, a sentence opener nor a letter of ``U.S.``"""
+        if "".join(word.raw for word in match) != "".join(exact) or match[0].kind == "unit":
             return False
         if len(exact) > 1:
             return True
-        one = said[0]
-        short = _LETTER_BEFORE.search(self.text, max(0, one.start - 3), one.start) or _LETTER_BEHIND.match(
-            self.text, one.end
-        )
-        return not short and not (one.initial and one.form in FUNCTION_WORDS)
+        word = match[0]
+        before = _LETTER_BEFORE.search(self.text, max(0, word.start - 3), word.start)
+        abbreviation = before or _LETTER_AFTER.match(self.text, word.end)
+        return not abbreviation and not (word.initial and word.form in FUNCTION_WORDS)
 
-    def _money_fits(self, way: Way, said: Sequence[Word]) -> bool:
-        found = set(_MONEY.findall(self.text, max(0, said[0].start - 1), said[-1].end + 1))
-        return not found or found == set(way.money)
+    def _money_fits(self, wording: Wording, match: Sequence[Word]) -> bool:
+        signs = set(_MONEY.findall(self.text, max(0, match[0].start - 1), match[-1].end + 1))
+        return not signs or signs == set(wording.money)
 
-    def _remark_fits(self, way: Way, end: int) -> bool:
-        """Whether no other remark follows than the value's own: ``23rd Street (Queens)``."""
+    def _remark_fits(self, wording: Wording, end: int) -> bool:
+        """Whether no remark other than the value's own follows: ``23rd Street (Queens)``."""
         remark = re.compile(r"\s*\(([^()]*)\)").match(self.text, end)
-        return remark is None or letters(words(remark.group(1)), 0) in way.remark
+        return remark is None or letters(words(remark.group(1)), 0) in wording.remark
 
-    def one_sentence(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
-        """Whether two places stand in the same sentence."""
-        start, end = min(one[1], other[1]), max(one[0], other[0])
+    def one_sentence(self, left: Span, right: Span) -> bool:
+        """Whether two spans are in the same sentence."""
+        start, end = min(left[1], right[1]), max(left[0], right[0])
         return _NEXT_SENTENCE.search(self.text, start, end + 1) is None
 
 
-def _pronoun(said: Sequence[Word], index: int) -> bool:
-    """Whether a word is no number: ``one of``, ``the one``."""
-    if said[index].raw.lower() != "one":
+def _pronoun(tokens: Sequence[Word], index: int) -> bool:
+    """Whether ``one`` is a pronoun, not a number: ``one of``, ``the one``."""
+    if tokens[index].raw.lower() != "one":
         return False
-    before = said[index - 1].form if index else ""
-    return before in _DETERMINERS or any(word.form == "of" for word in said[index + 1 : index + 2])
+    before = tokens[index - 1].form if index else ""
+    return before in _DETERMINERS or any(word.form == "of" for word in tokens[index + 1 : index + 2])
 
 
-def negated(said: Sequence[Word], first: int) -> bool:
-    """Whether a negation is one of the three words before `first`."""
-    return any(word.form in _NEGATIONS for word in said[max(0, first - 3) : first])
+def negated(tokens: Sequence[Word], first: int) -> bool:
+    """Whether one of the three words before `first` is a negation."""
+    return any(word.form in _NEGATIONS for word in tokens[max(0, first - 3) : first])
 
 
-def way_of(text: str, how: How, unit: str = "", remark: str = "") -> Way | None:
-    """The wording `text` of a value; None where no word is in it. ``not`` before a phrase is a negation."""
+def to_wording(text: str, how: MatchKind, unit: str = "", remark: str = "") -> Wording | None:
+    """`text` as a wording; None if it contains no word. A leading ``not`` of a phrase requires a negation."""
     negation = None
     if how == "phrase":
         negation, text = text.startswith("not "), text.removeprefix("not ")
-    found = words(text)
-    if not found:
+    tokens = words(text)
+    if not tokens:
         return None
-    bare = [word for word in found if not word.optional]
-    short = len(found) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in found)
-    initials = how == "rule" and len(found) == 1 and found[0].raw.isupper()
+    bare = [word for word in tokens if not word.optional]
+    short = len(tokens) <= 2 and all(word.kind in ("word", "unit") and len(word.form) <= 2 for word in tokens)
+    initials = how == "rule" and len(tokens) == 1 and tokens[0].raw.isupper()
     exact = short or initials or all(word.kind == "word" and word.form in FUNCTION_WORDS for word in bare)
-    strings = tuple(letters(found, reading) for reading in range(READINGS))
+    strings = tuple(letters(tokens, omission) for omission in range(len(OMITTED)))
     money = "".join(sorted(set(_MONEY.findall(text))))
-    # a year is said by a date, a day is not
-    dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in found)
-    return Way(strings, how, dates, tuple(word.raw for word in found) if exact else (), unit, remark, money, negation)
+    # a date mentions its year, but not its day as a number
+    dates = any(word.kind == "date" or (word.kind == "number" and len(word.form) < 3) for word in tokens)
+    spelling = tuple(word.raw for word in tokens) if exact else ()
+    return Wording(strings, how, dates, spelling, unit, remark, money, negation)
 
 
 def spellings(value: str) -> Iterator[str]:
-    """The wordings of `value` as they are written, the literal one first."""
+    """The surface forms of `value` by rule, the literal one first."""
     literal = entity_words(value)
     yield literal
     if date := _ISO_DATE.match(literal):
@@ -188,32 +204,32 @@ def spellings(value: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1 << 15)
-def ways(value: str) -> tuple[Way, ...]:
-    """The wordings of `value` by rule, the literal one first; empty where the value holds no word or number."""
+def value_wordings(value: str) -> tuple[Wording, ...]:
+    """The wordings of `value` by rule, the literal one first; empty if the value contains no word or number."""
     literal = entity_words(value)
-    found: dict[object, Way] = {}
+    wordings: dict[object, Wording] = {}
     units = [word.form for word in words(_REMARK_MARKS.sub(" ", literal)) if word.kind == "unit"]
-    remark = "".join(letters(words(found), 0) for found in _REMARK.findall(literal))
+    remark = "".join(letters(words(part), 0) for part in _REMARK.findall(literal))
 
-    def add(text: str, how: How) -> None:
-        if way := way_of(text, how, units[-1] if units else "", "" if "(" in text else remark):
-            found.setdefault(way.key, way)
+    def add(text: str, how: MatchKind) -> None:
+        if wording := to_wording(text, how, units[-1] if units else "", "" if "(" in text else remark):
+            wordings.setdefault(wording.key, wording)
 
     add(literal, "literal")
     if date := _ISO_DATE.match(literal):
         year, month, day = date.groups()
         add(f"{int(day)} {int(month)} {year}", "rule")
         add(f"{int(month)} {int(day)} {year}", "rule")
-        return tuple(found.values())
-    for said in spellings(value):
-        add(said, "rule")
-    return tuple(found.values())
+        return tuple(wordings.values())
+    for spelling in spellings(value):
+        add(spelling, "rule")
+    return tuple(wordings.values())
 
 
 def _reworded(value: str) -> Iterator[str]:
-    """Spellings of a value that say all of it: another number, a name in short, other words at a comma.
+    """Equivalent spellings: singular and plural, acronyms, country names, other prepositions, commas and slashes.
 
-    Long values are said as they stand: each of their words would make more spellings.
+    None for values longer than ``_LONGEST_REWORDED`` characters, since the number of spellings grows with the length.
     """
     if len(value) > _LONGEST_REWORDED:
         return
@@ -239,8 +255,9 @@ def _reworded(value: str) -> Iterator[str]:
     for full, shorts in COUNTRIES.items():
         if full in value:
             yield from (value.replace(full, short) for short in shorts)
-    for said in re.finditer(r" (in|of|at) ", value):
-        yield from (value[: said.start()] + f" {other} " + value[said.end() :] for other in ("in", "of", "at"))
+    for preposition in re.finditer(r" (in|of|at) ", value):
+        before, after = value[: preposition.start()], value[preposition.end() :]
+        yield from (f"{before} {replacement} {after}" for replacement in ("in", "of", "at"))
     parts = [part.strip() for part in value.split(",")]
     if 2 <= len(parts) <= 4 and all(parts):
         for at in range(1, len(parts)):
@@ -256,12 +273,12 @@ def _reworded(value: str) -> Iterator[str]:
         yield f"{number} {unit} below"
 
 
-def parts(value: str, said: Collection[str] = ()) -> tuple[str, ...]:
-    """A value taken apart where people say its parts in whatever order; empty where it is one.
+def parts(value: str, entities: Collection[str] = ()) -> tuple[str, ...]:
+    """The parts of a value that a text may mention in any order; empty if the value is indivisible.
 
-    That is at commas (``Austin``, ``Texas``), at the number of a degree (``MIT``, ``Sc.D.``, ``1963``), behind a season
-    (``2014-15``, ``Serie A``), and before the place in a name (``Prime Minister of Romania``) where `said`, what a
-    record's other triples name, has it.
+    It is split at commas and conjunctions (``Austin``, ``Texas``), before a final number (``MIT``, ``1963``), after a
+    season (``2014-15``, ``Serie A``), and before a final place name (``Prime Minister of Romania``) that is one of
+    `entities`, the subjects and objects of the record.
     """
     literal = _REMARK.sub("", entity_words(value)).strip()
     if "," in literal or re.search(r" (?:and|or) ", literal):
@@ -272,6 +289,6 @@ def parts(value: str, said: Collection[str] = ()) -> tuple[str, ...]:
         return season.groups()
     for split in re.finditer(r" (?:in|of|at)(?: the)? ", literal):
         head, tail = literal[: split.start()], literal[split.end() :]
-        if tail in said:
+        if tail in entities:
             return head, tail
     return ()

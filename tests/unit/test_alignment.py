@@ -25,7 +25,7 @@ FIG = record(("The Fig", "food", "Thai"), ("The Fig", "near", "Café Rouge"), ("
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("leaderName", "the leader's names"),
         ("16,000", "16000"),
@@ -43,8 +43,8 @@ FIG = record(("The Fig", "food", "Thai"), ("The Fig", "near", "Café Rouge"), ("
         ("OCLC_number", "OCLC number"),
     ],
 )
-def test_words_that_mean_the_same_have_one_normal_form(one: str, other: str) -> None:
-    assert words(one) == words(other) != ()
+def test_words_that_mean_the_same_have_one_normal_form(first: str, second: str) -> None:
+    assert words(first) == words(second) != ()
 
 
 def test_us_the_pronoun_is_no_country() -> None:
@@ -143,8 +143,8 @@ def test_shares_are_shares_and_every_triple_is_aligned(facts: list[str]) -> None
     [
         ([], {}, "record 'r': there are no facts"),
         (["a"], {"mode": "hard"}, "unknown pruning mode 'hard'; use 'paper' or 'release'"),
-        (["a"], {"max_size": 0}, "max_size is 0; a state holds at least one triple"),
-        (["a"], {"threshold": 50}, "threshold is 50; it is a share"),
+        (["a"], {"max_size": 0}, "max_size is 0; it must be at least 1"),
+        (["a"], {"threshold": 50}, "threshold is 50; it must be above 0"),
     ],
 )
 def test_bad_constraints_are_refused(facts: list[str], options: dict, message: str) -> None:
@@ -167,14 +167,15 @@ def annotated(data_home: Path) -> list[tuple[Record, list[str], dict[str, int]]]
 
 def test_golden_surface_rule_reaches_the_published_figures(annotated: list) -> None:
     ours = [
-        dict(zip(one.predicates, align(one, facts, rule="surface").fact_of, strict=True)) for one, facts, _ in annotated
+        dict(zip(first.predicates, align(first, facts, rule="surface").fact_of, strict=True))
+        for first, facts, _ in annotated
     ]
     scores = alignment_scores(ours, [plan for *_, plan in annotated])
     assert [round(scores[name].value, 2) for name in ("precision", "recall", "f1")] == [86.20, 100.00, 92.59]
 
 
 def test_golden_normal_rule_beats_the_published_aligner(annotated: list) -> None:
-    ours = [dict(zip(one.predicates, align(one, facts).fact_of, strict=True)) for one, facts, _ in annotated]
+    ours = [dict(zip(first.predicates, align(first, facts).fact_of, strict=True)) for first, facts, _ in annotated]
     scores = alignment_scores(ours, [plan for *_, plan in annotated])
     assert [round(scores[name].value, 2) for name in ("precision", "recall", "f1")] == [92.64, 100.00, 96.18]
 
@@ -184,8 +185,8 @@ def test_golden_hard_alignments_are_mostly_right(
     annotated: list, mode: Literal["paper", "release"], aligned: float, precision: float
 ) -> None:
     ours = [
-        dict(zip(one.predicates, hard_constraints(one, facts, mode).fact_of, strict=True))
-        for one, facts, _ in annotated
+        dict(zip(first.predicates, hard_constraints(first, facts, mode).fact_of, strict=True))
+        for first, facts, _ in annotated
     ]
     scores = alignment_scores(ours, [plan for *_, plan in annotated])
     assert scores["recall"].value >= 100 * aligned

@@ -252,7 +252,7 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
         (("--corpus", "elements", "--protocol", "webnlg"), "webnlg-2017"),
         (("--corpus", "elements", "--metrics", "blue"), "bleu"),
         (("--corpus", "elements", "--metrics", "blue"), "has no metric 'blue'; it has bleu, chrf, ter"),
-        (("--corpus", "elements", "--metrics", ","), "no metric is named; protocol plain has"),
+        (("--corpus", "elements", "--metrics", ","), "no metric is requested; protocol plain has"),
         (("--corpus", "elements", "--protocol", "e2e", "--metrics", "meteor", "--no-meteor"), "exclude each other"),
         (("--corpus", "elements", "-o", "taken"), "cannot write a report to taken: it is a file"),
         (("--corpus", "elements", "-o", "s3://reports/r"), "s3://reports/r: this can only be a folder of this machine"),

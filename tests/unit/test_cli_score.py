@@ -148,9 +148,9 @@ def test_records_in_csv_need_references_too(system: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--protocol", "wmt"), "there is no protocol 'wmt'"),
+        (("--protocol", "wmt"), "unknown protocol 'wmt'"),
         (("--metrics", "bleu,bleurt"), "no metric 'bleurt'"),
-        (("--metrics", ","), "no metric is named"),
+        (("--metrics", ","), "no metric is requested"),
         (("--json", "none/out.json"), "there is no folder none"),
         (("--json", "out.json"), "cannot read missing.txt"),
         (("--against", "missing.txt", "--json", "missing.txt"), "is one of the inputs"),
@@ -166,7 +166,7 @@ def test_slot_errors_of_other_predicates_are_refused_where_asked_for(system: Run
     write("records.jsonl", [{**RECORDS[0], "triples": [["Ann", "birthPlace", "Rome"]]}, RECORDS[1]])
     code, _, err = system(*SCORE, "--protocol", "e2e", "--metrics", "ser")
     assert code == 2
-    assert err.startswith("error: record '1': 'birthPlace' is no slot of E2E")
+    assert err.startswith("error: record '1': 'birthPlace' is not a slot of E2E")
 
 
 @pytest.fixture(scope="module")

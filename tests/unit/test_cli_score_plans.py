@@ -63,7 +63,7 @@ def test_json_can_go_to_stdout_in_place_of_the_table(run: Run) -> None:
     [
         (
             [{"id": "1", "plan": "[a b q]"}],
-            "error: plans.jsonl, line 1, id '1': the gold of this id has no predicate 'q'",
+            "error: plans.jsonl, line 1, id '1': the gold lines of this id have no predicate 'q'",
         ),
         ([PLANS[0]], "error: plans.jsonl has no plan for gold.jsonl, line 2, id '2'"),
         ([*PLANS, {"id": "3", "plan": "[a]"}], "error: plans.jsonl, line 3, id '3': gold.jsonl has no such id"),
@@ -163,7 +163,10 @@ def test_alignments_are_scored_in_percent(run: Run) -> None:
     [
         ({"id": "1", "plan": "[a]", "facts": ["One two."]}, "ours.jsonl, line 1, id '1': the text has 1 facts here"),
         ({"id": "1", "plan": "[a]", "facts": ["One ", "two."]}, "ours.jsonl, line 1, id '1': 1 groups but 2 facts"),
-        ({"id": "1", "plan": "[a] [x]", "facts": ["One ", "two."]}, "ours.jsonl, line 1, id '1': the gold of this id"),
+        (
+            {"id": "1", "plan": "[a] [x]", "facts": ["One ", "two."]},
+            "ours.jsonl, line 1, id '1': the gold lines of this id",
+        ),
         ({"id": "9", "plan": "[a]", "facts": ["One "]}, "ours.jsonl, line 1, id '9': gold.jsonl has no such id"),
     ],
 )

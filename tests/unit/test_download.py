@@ -67,7 +67,7 @@ def test_whatever_an_earlier_run_left_the_result_is_right_or_refused(
 ) -> None:
     (tmp_path / "a.part").write_bytes(part)
     if part.startswith(b"wrong"):
-        with pytest.raises(DownloadError, match="not the pinned file"):
+        with pytest.raises(DownloadError, match="not the expected file"):
             get(files.url("a"), tmp_path / "a", size=size)
     get(files.url("a"), tmp_path / "a", size=size)
 
@@ -75,7 +75,7 @@ def test_whatever_an_earlier_run_left_the_result_is_right_or_refused(
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"x", CONTENT[:1000], b"<html>"])
 def test_another_file_is_deleted_and_refused(files: Files, tmp_path: Path, content: bytes) -> None:
     files.content = content
-    with pytest.raises(DownloadError, match=r"a from http://127.* is not the pinned file .* it was deleted"):
+    with pytest.raises(DownloadError, match=r"a from http://127.* is not the expected file .* it was deleted"):
         get(files.url("a"), tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
@@ -83,12 +83,12 @@ def test_another_file_is_deleted_and_refused(files: Files, tmp_path: Path, conte
 def test_a_part_longer_than_the_servers_file_is_refused_not_retried_forever(files: Files, tmp_path: Path) -> None:
     files.content = CONTENT[:1000]
     (tmp_path / "a.part").write_bytes(CONTENT[:2000])
-    with pytest.raises(DownloadError, match="not the pinned file"):
+    with pytest.raises(DownloadError, match="not the expected file"):
         get(files.url("a"), tmp_path / "a")
 
 
 def test_a_missing_file_is_not_asked_for_again(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(DownloadError, match="/absent answers 404 Not Found; a was not fetched"):
+    with pytest.raises(DownloadError, match="/absent responded 404 Not Found; a was not downloaded"):
         get(files.url("absent?key=secret"), tmp_path / "a")
     assert len(files.requests) == 1
 
@@ -97,7 +97,7 @@ def test_a_busy_server_is_asked_again(files: Files, tmp_path: Path) -> None:
     files.failures = 2
     get(files.url("a"), tmp_path / "a")
     files.failures = 3
-    with pytest.raises(DownloadError, match="answers 503"):
+    with pytest.raises(DownloadError, match="responded 503"):
         get(files.url("b"), tmp_path / "b")
 
 

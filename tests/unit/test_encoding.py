@@ -47,10 +47,10 @@ def said(encoder: Encoder, given: Record, facts: Sequence[Sequence[int]]) -> lis
 
 
 def test_the_predicate_table_is_sorted_behind_the_unknown_one() -> None:
-    other = Record("b", (Triple("a", "age", "3"), Triple("a", "birthPlace", "b"), Triple("a", "birthPlace", "c")))
-    table = Encoder.predicate_table([record(), other])
+    second = Record("b", (Triple("a", "age", "3"), Triple("a", "birthPlace", "b"), Triple("a", "birthPlace", "c")))
+    table = Encoder.predicate_table([record(), second])
     assert table == (UNKNOWN_PREDICATE, "age", "birthPlace", "birthPlace_2", "instrument", "residence")
-    assert table == Encoder.predicate_table([other, record()])
+    assert table == Encoder.predicate_table([second, record()])
 
 
 def test_a_predicate_that_the_table_lacks_is_number_0(encoder: Encoder) -> None:
@@ -73,12 +73,12 @@ def test_a_predicate_that_the_table_lacks_is_number_0(encoder: Encoder) -> None:
 def test_tables_of_two_encoders_do_not_mix() -> None:
     """The lookup was once kept in a table of the module."""
     vocabulary = Vocabulary.build([record()], min_count=1)
-    one = Encoder(vocabulary, (UNKNOWN_PREDICATE, "residence", "instrument", "birthPlace"))
-    other = Encoder(vocabulary, (UNKNOWN_PREDICATE, "birthPlace"))
-    assert one.source(record())[0].predicates == (3, 2, 1)
-    assert other.source(record())[0].predicates == (1, 0, 0)
-    assert one != other and one == Encoder(vocabulary, one.predicates)
-    assert "_index" not in repr(one)
+    first = Encoder(vocabulary, (UNKNOWN_PREDICATE, "residence", "instrument", "birthPlace"))
+    second = Encoder(vocabulary, (UNKNOWN_PREDICATE, "birthPlace"))
+    assert first.source(record())[0].predicates == (3, 2, 1)
+    assert second.source(record())[0].predicates == (1, 0, 0)
+    assert first != second and first == Encoder(vocabulary, first.predicates)
+    assert "_index" not in repr(first)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_tables_of_two_encoders_do_not_mix() -> None:
     [
         ((), r"must begin with \[unknown\]"),
         (("birthPlace",), r"must begin with \[unknown\]"),
-        ((UNKNOWN_PREDICATE, "a", "b", "a"), "lists a predicate twice"),
+        ((UNKNOWN_PREDICATE, "a", "b", "a"), "contains a predicate twice"),
     ],
 )
 def test_a_predicate_table_that_is_none_is_refused(table: tuple[str, ...], message: str) -> None:
@@ -127,9 +127,9 @@ def test_blank_facts_are_dropped_from_text_and_constraints_alike(
     facts = list(FACTS)
     for place in places:
         facts.insert(place, blank)
-    found = encoder.example(record(), facts, constraints)
-    assert [facts[index] for index in found.kept] == list(FACTS)
-    assert replace(found, kept=(0, 1, 2)) == encoder.example(record(), FACTS, constraints)
+    result = encoder.example(record(), facts, constraints)
+    assert [facts[index] for index in result.kept] == list(FACTS)
+    assert replace(result, kept=(0, 1, 2)) == encoder.example(record(), FACTS, constraints)
 
 
 def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
@@ -143,7 +143,7 @@ def test_a_fact_in_which_no_word_starts_is_dropped(encoder: Encoder) -> None:
 
 @pytest.mark.parametrize("facts", [[], [""], ["  ", "\n"], ["\uffed"]])
 def test_a_text_without_words_is_refused_by_its_record(encoder: Encoder, facts: list[str]) -> None:
-    with pytest.raises(RecordError, match=r"record 'oda': the text .* holds no words"):
+    with pytest.raises(RecordError, match=r"record 'oda': the text .* contains no words"):
         encoder.example(record(), facts)
 
 
@@ -197,10 +197,10 @@ def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -
             return super().segment(texts)
 
     texts = [f"Oda is {number}{' wrong' if number in (3, 8) else ''}." for number in range(9)]
-    some = Record("a", record().triples, tuple(map(Reference, texts)))
+    subset = Record("a", record().triples, tuple(map(Reference, texts)))
     lost = Record("b", record().triples, (Reference(texts[3]),))
     rejects: list[Reject] = []
-    (cut,) = segmented([some, lost], Picky(), rejects, "e2e/train")
+    (cut,) = segmented([subset, lost], Picky(), rejects, "e2e/train")
     assert [reference.text for reference in cut.references] == [text for text in texts if "wrong" not in text]
     assert [(reject.file, reject.id, reject.reason) for reject in rejects] == [
         ("e2e/train", "a", "reference 4: RuntimeError: wrong"),
@@ -208,7 +208,7 @@ def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -
         ("e2e/train", "b", "reference 1: RuntimeError: wrong"),
     ]
     with pytest.raises(RuntimeError, match="wrong"):
-        segmented([some], Picky())
+        segmented([subset], Picky())
 
 
 @pytest.mark.parametrize("name", ["clauses", "embedded", "sentences"])

@@ -183,7 +183,7 @@ def test_a_run_that_was_asked_to_stop_writes_no_bundle_and_continues_there(
 ) -> None:
     """A stopped stage was once taken for a finished one: the next stage began, and a bundle was written."""
     stage, step = at
-    with pytest.raises(StoppedError, match=f"{stage} was stopped after update {step}; the same call continues there"):
+    with pytest.raises(StoppedError, match=f"{stage} was stopped after update {step}; the same call resumes there"):
         run(tmp_path, at=at, act=stop)
     assert not (tmp_path / "bundle").exists()
     bundle, updates = run(tmp_path)
@@ -279,7 +279,7 @@ def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split(
     ]
     first, _, last = map(str, data.rejects["people/train"])
     assert "record 'vast': has 40 triples; at most 24 can be planned at once" in first
-    assert last == f"people/train: record 'mute': the text {JOINER!r} holds no words"
+    assert last == f"people/train: record 'mute': the text {JOINER!r} contains no words"
     assert [reject.id for reject in data.rejects["people/dev"]] == ["mute"]
     assert [example.id for example in data.train] == [r.id for r in TRAIN for _ in range(2)] + ["mute"] * 2
     assert not any(name.startswith("p1") for name in data.encoder.predicates), (
@@ -293,7 +293,7 @@ def test_what_is_left_out_of_training_counts_against_the_share() -> None:
         CorpusError, match=r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0% allowed\)"
     ):
         prepare(CONFIG, [*TRAIN, VAST], DEV)
-    with pytest.raises(CorpusError, match=r"people/dev: 1 of 9 texts were rejected .* holds no words"):
+    with pytest.raises(CorpusError, match=r"people/dev: 1 of 9 texts were rejected .* contains no words"):
         prepare(CONFIG, TRAIN, [*DEV, MUTE])
     with pytest.raises(TrainingError, match=r"no text of people/dev can be used; the first: .* has 40 triples"):
         prepare(CONFIG, TRAIN, [VAST], max_reject_share=1)

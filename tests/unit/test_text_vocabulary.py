@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agggen.errors import BundleError, ConfigError, CorpusError, RecordError
 from agggen.records import Record
-from agggen.text import Vocabulary, fact_spans, tokenise
+from agggen.text import Vocabulary, tokenise
 from agggen.text.vocabulary import SPECIALS
 
 
@@ -54,7 +54,7 @@ def test_words_of_the_record_that_the_vocabulary_lacks_are_copied() -> None:
     assert source.triple == [-1, 0, 0, 0, 0, 1, 1, 1, 1]
     assert source.role == [0, 1, 2, 3, 0, 1, 2, 3, 0]
 
-    target = vocabulary.encode_target("The symbol of (Zinc) is Zn. Iron hue, red", None, source)
+    target = vocabulary.encode_target(["The symbol of (Zinc) is Zn. Iron hue, red"], source)
     words = vocabulary.decode(target.ids, source.extras)
     assert words == ["The", "symbol", "of", "Zinc", "is", "Zn", "￭.", "Iron", "hue"]
     assert target.ids.count(Vocabulary.UNK) == 4  # (￭ ￭) ￭, red
@@ -63,17 +63,14 @@ def test_words_of_the_record_that_the_vocabulary_lacks_are_copied() -> None:
 def test_a_word_of_the_source_only_is_unknown_where_the_record_lacks_it() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     source = vocabulary.encode_source(record(4, [["Zinc", "symbol", "Zn"]]))
-    assert vocabulary.encode_target("hue", None, source).ids == [Vocabulary.UNK]
+    assert vocabulary.encode_target(["hue"], source).ids == [Vocabulary.UNK]
 
 
 def test_tokens_belong_to_the_fact_they_start_in_and_facts_without_tokens_are_dropped() -> None:
-    given_facts = ["  ", "Neon (", "Ne)", " ", " is", " red."]
-    text = "".join(given_facts)
-    item = record(5, [["Neon", "symbol", "Ne"]], {"text": text, "facts": given_facts})
+    facts = ["  ", "Neon (", "Ne)", " ", " is", " red."]
+    item = record(5, [["Neon", "symbol", "Ne"]], "".join(facts))
     vocabulary = Vocabulary.build([item], min_count=1)
-    spans = fact_spans(item.references[0])
-    assert [text[start:end] for start, end in spans] == given_facts
-    target = vocabulary.encode_target(text, spans, vocabulary.encode_source(item))
+    target = vocabulary.encode_target(facts, vocabulary.encode_source(item))
     assert vocabulary.decode(target.ids) == ["Neon", "(￭", "Ne", "￭)", "is", "red", "￭."]
     assert target.fact == [0, 0, 1, 1, 2, 3, 3]
     assert target.kept == [1, 2, 4, 5]
@@ -81,12 +78,8 @@ def test_tokens_belong_to_the_fact_they_start_in_and_facts_without_tokens_are_dr
 
 def test_a_word_cut_by_a_fact_boundary_belongs_to_the_earlier_fact() -> None:
     vocabulary = Vocabulary.build(TRAIN)
-    target = vocabulary.encode_target("Neon is", [(0, 2), (2, 4), (4, 7)], vocabulary.encode_source(NEW))
+    target = vocabulary.encode_target(["Ne", "on", " is"], vocabulary.encode_source(NEW))
     assert (target.fact, target.kept) == ([0, 1], [0, 2])
-
-
-def test_a_reference_without_facts_is_one_fact() -> None:
-    assert fact_spans(TRAIN[0].references[0]) == [(0, len("The symbol of Neon is Ne."))]
 
 
 @given(st.lists(st.text("abcXY1.,'-é (", min_size=1, max_size=25), min_size=1, max_size=4))
@@ -97,7 +90,7 @@ def test_training_texts_come_back_from_their_ids(texts: list[str]) -> None:
     source = vocabulary.encode_source(item)
     assert not source.extras
     for text in texts:
-        target = vocabulary.encode_target(text, None, source)
+        target = vocabulary.encode_target([text], source)
         assert len(target.fact) == len(target.ids)
         assert max(target.ids) < vocabulary.n_output
         assert vocabulary.decode(target.ids) == [token.text for token in tokenise(text, normalise=True)]
@@ -123,9 +116,9 @@ def changed(**parts: Any) -> dict[str, Any]:
         ({"words": []}, "has n_output and words, not words"),
         (changed(words=[*SPECIALS, 5]), "words must be a list of strings"),
         (changed(words=["a"]), r"must begin with \[PAD\]"),
-        (changed(words=[*SPECIALS, "a", "a"]), "lists 'a' twice"),
-        (changed(n_output=9), "between 7 and 8, not at 9"),
-        (changed(n_output="8"), "n_output must be a whole number, not '8'"),
+        (changed(words=[*SPECIALS, "a", "a"]), "contains 'a' twice"),
+        (changed(n_output=9), "between 7 and 8, not 9"),
+        (changed(n_output="8"), "n_output must be an integer, not '8'"),
     ],
 )
 def test_bad_json_is_refused(data: object, message: str) -> None:
@@ -140,18 +133,13 @@ def test_bad_settings_are_refused() -> None:
         Vocabulary.build([NEW])
 
 
-def test_texts_and_spans_that_do_not_fit_are_refused() -> None:
+def test_a_text_without_words_is_refused() -> None:
     vocabulary = Vocabulary.build(TRAIN)
-    source = vocabulary.encode_source(NEW)
-    with pytest.raises(RecordError, match="holds no words"):
-        vocabulary.encode_target(" \n", None, source)
-    with pytest.raises(RecordError, match="no fact holds 'is' at character 5 of 'Neon is'"):
-        vocabulary.encode_target("Neon is", [(0, 5)], source)
-    with pytest.raises(RecordError, match="no fact holds 'Neon' at character 0"):
-        vocabulary.encode_target("Neon is", [(1, 7)], source)
+    with pytest.raises(RecordError, match="contains no words"):
+        vocabulary.encode_target([" \n"], vocabulary.encode_source(NEW))
 
 
 def test_an_id_of_another_record_is_refused() -> None:
     vocabulary = Vocabulary.build(TRAIN)
-    with pytest.raises(IndexError, match=r"id 17 is not among 16 words and 1 extras"):
+    with pytest.raises(IndexError, match=r"id 17 is beyond 16 words and 1 extras"):
         vocabulary.decode([17], ["Zinc"])

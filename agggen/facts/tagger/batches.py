@@ -1,4 +1,4 @@
-"""Sentences as padded tensors, grouped by length so that little of a batch is padding."""
+"""Sentences as padded tensors, batched by length to reduce padding."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Words(NamedTuple):
 
 
 def groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of sentences, longest first, in groups that hold at most `budget` words with padding, or one sentence."""
+    """Batches of sentence indices, longest first, with at most `budget` words including padding, or one sentence."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    found: list[list[int]] = []
+    batches: list[list[int]] = []
     width = 0
     for index in order:
-        if found and (len(found[-1]) + 1) * width <= budget:
-            found[-1].append(index)
+        if batches and (len(batches[-1]) + 1) * width <= budget:
+            batches[-1].append(index)
         else:
-            found.append([index])
+            batches.append([index])
             width = lengths[index]
-    return found
+    return batches
 
 
 def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> Words:
-    """A batch of sentences, which must come longest first and none empty."""
+    """A batch of non-empty sentences, which must be ordered by descending length."""
     lengths = [len(words) for words in sentences]
     array = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
     for row, words in enumerate(sentences):

@@ -1,6 +1,6 @@
-"""From tag scores to the best frame: valid BIO tags, one predicate, each numbered role at most once.
+"""Decodes tag scores to frames: valid BIO tags, one predicate, each numbered role at most once.
 
-In valid tags I-x comes only after B-x or I-x; B-V stands at the predicate and nowhere else.
+In valid tags, I-x only follows B-x or I-x; B-V is at the predicate only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IMPOSSIBLE = -1e9
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One predicate's frame: `tags` are BIO tags ("B-ARG0"), one a word, with B-V at the word `predicate`."""
+    """One predicate's frame: BIO tags ("B-ARG0"), one per word, with B-V at the word `predicate`."""
 
     predicate: int
     tags: tuple[str, ...]
@@ -29,27 +29,31 @@ def tags_of(roles: Sequence[str]) -> tuple[str, ...]:
 def best_frames(
     scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray, roles: Sequence[str]
 ) -> list[list[int]]:
-    """The best valid tag numbers of each frame in which no numbered role (ARG0, ARG1, ...) stands twice.
+    """The best valid tag numbers of each frame with each numbered role (ARG0, ARG1, ...) at most once.
 
-    Where the best sequence has a role twice, the phrase nearest to the predicate keeps it, and what is best without
-    that role elsewhere is looked for anew. Shapes as in `best_tags`; `roles` are those that the tags were made of.
+    If the best sequence has a role twice, the phrase nearest to the predicate keeps it, and the frame is decoded again
+    without that role elsewhere. Arguments as in `best_tags`; `roles` are those of ``tags_of``.
     """
-    found = best_tags(scores, predicates, lengths)
+    paths = best_tags(scores, predicates, lengths)
     once = [2 * number + 2 for number, role in enumerate(roles) if role.startswith("ARG") and role[3:].isdigit()]
     forbidden = np.zeros_like(scores, dtype=bool)
-    again = list(range(len(found)))
+    open_frames = list(range(len(paths)))
     for _ in once:
-        again = [frame for frame in again if _forbid_doubles(found[frame], predicates[frame], once, forbidden[frame])]
-        if not again:
+        open_frames = [
+            frame for frame in open_frames if _forbid_doubles(paths[frame], predicates[frame], once, forbidden[frame])
+        ]
+        if not open_frames:
             break
-        tried = np.where(forbidden[again], IMPOSSIBLE, scores[again])
-        for frame, path in zip(again, best_tags(tried, predicates[again], lengths[again]), strict=True):
-            found[frame] = path
-    return found
+        allowed_scores = np.where(forbidden[open_frames], IMPOSSIBLE, scores[open_frames])
+        for frame, path in zip(
+            open_frames, best_tags(allowed_scores, predicates[open_frames], lengths[open_frames]), strict=True
+        ):
+            paths[frame] = path
+    return paths
 
 
 def _forbid_doubles(path: Sequence[int], predicate: int, once: Sequence[int], forbidden: np.ndarray) -> bool:
-    """Marks in `forbidden` (T, K) where a role of `path` may not stand since it stands elsewhere; whether any does."""
+    """Marks the duplicates of roles in `path` as `forbidden` (T, K); returns whether there are any."""
     doubled = False
     for begin in once:
         starts = [place for place, number in enumerate(path) if number == begin]
@@ -71,10 +75,14 @@ def _end(path: Sequence[int], start: int, inside: int) -> int:
 
 
 def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
-    """The best valid tag numbers of each frame.
+    """The best valid tag numbers of each frame (Viterbi).
 
-    `scores` (F, T, K) by the numbers of ``tags_of``, `predicates` (F,) and `lengths` (F,). The only constraint between
-    neighbours is that of I-x, so a step costs O(K) a frame instead of O(K^2).
+    Only I-x constrains neighbouring tags, so a step is O(K) per frame, not O(K^2).
+
+    Args:
+        scores: (F, T, K), by the numbers of ``tags_of``.
+        predicates: (F,), the word of the predicate.
+        lengths: (F,), words of the sentence.
     """
     frames, width, count = scores.shape
     rows = np.arange(frames)
@@ -99,12 +107,12 @@ def best_tags(scores: np.ndarray, predicates: np.ndarray, lengths: np.ndarray) -
         best = step + scores[:, place]
         last = lengths == place + 1
         ends[last] = best[last].argmax(1)
-    found = []
+    paths = []
     for frame in range(frames):
         number = int(ends[frame])
         path = [number]
         for place in range(int(lengths[frame]) - 1, 0, -1):
             number = int(back[frame, place, number])
             path.append(number)
-        found.append(path[::-1])
-    return found
+        paths.append(path[::-1])
+    return paths

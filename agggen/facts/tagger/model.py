@@ -1,8 +1,8 @@
-"""The network: a sentence is read once by two layers of LSTM, then once more, cheaply, for each of its predicates.
+"""The network: two bidirectional LSTM layers per sentence, then a smaller one per predicate.
 
-Shapes: B sentences, T words, F frames (predicates of all sentences), E features a word, H hidden units, K role tags.
-Rows are padded at the end. The padding never reaches a word: the forward direction meets it last, and the backward
-direction reads each row turned around within its own length.
+Shapes: B sentences, T words, F frames (predicates of all sentences), E features per word, H hidden units, K role tags.
+Rows are padded at the end. Padding never affects words: it is last in the forward direction, and in the backward
+direction each row is reversed within its length.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import torch
 from torch import Tensor, nn
 
 FAR = 12
-"""Distances to the predicate beyond this many words count as this many."""
+"""Distances to the predicate are clipped to this many words."""
 
 
 @dataclass(frozen=True)
 class TaggerConfig:
-    """Sizes; `features` are the widths of the embeddings of `agggen.facts.tagger.features.TABLES`."""
+    """Sizes; `features` are the embedding widths of `agggen.facts.tagger.features.TABLES`."""
 
     features: tuple[int, ...] = (80, 24, 16, 32, 16)
-    hidden: int = 192  # units a direction, each of the two sentence layers
-    role: int = 128  # width of a word seen from a predicate
-    role_hidden: int = 112  # units a direction of the frame layer
+    hidden: int = 192  # units per direction of both sentence layers
+    role: int = 128  # width of a word's representation relative to a predicate
+    role_hidden: int = 112  # units per direction of the frame layer
     dropout: float = 0.33
 
 
 class Read(NamedTuple):
-    """What the sentence layers make of a batch."""
+    """Outputs of the sentence layers for a batch."""
 
-    first: Tensor  # (B, T, 2H), after one layer
-    states: Tensor  # (B, T, 2H), after both
+    first: Tensor  # (B, T, 2H), of the first layer
+    states: Tensor  # (B, T, 2H), of the second layer
     predicates: Tensor  # (B, T), logits
 
 
 class TaggerModel(nn.Module):
-    """Predicates of sentences, and role tags of frames."""
+    """Scores of predicates in sentences and of role tags in frames."""
 
     def __init__(self, config: TaggerConfig, sizes: tuple[int, ...], n_tags: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class TaggerModel(nn.Module):
         nn.init.normal_(self.distance.weight, std=0.1)
 
     def read(self, features: Tensor, lengths: Tensor) -> Read:
-        """Reads sentences: features (B, T, E) of numbers, lengths (B,)."""
+        """Encodes sentences: numbers of features (B, T, E), lengths (B,)."""
         columns = [embedding(features[..., i]) for i, embedding in enumerate(self.embeddings)]
         turned = _turned(lengths, features.shape[1])
         first = self.drop(self.first(self.drop(torch.cat(columns, -1)), turned))
@@ -68,10 +68,10 @@ class TaggerModel(nn.Module):
         return Read(first, states, self.predicate(states).squeeze(-1))
 
     def roles(self, states: Tensor, lengths: Tensor, sentence: Tensor, predicate: Tensor) -> Tensor:
-        """Tag logits (F, T, K) of the frames whose sentence and predicate word are given, each (F,)."""
+        """Tag logits (F, T, K) of frames, given their sentence and predicate word, each (F,)."""
         of_words = self.word_side(states)[sentence]  # (F, T, role)
         verbs = states[sentence, predicate]  # (F, 2H)
-        # A bilinear term, low rank: what the word offers weighted by what the predicate asks for.
+        # A low-rank bilinear term of word and predicate.
         offers = self.product_side(states)[sentence]
         asks = self.predicate_side(verbs).unsqueeze(1)
         places = torch.arange(states.shape[1], device=states.device)
@@ -81,7 +81,7 @@ class TaggerModel(nn.Module):
         return self.tag(torch.cat((self.drop(read), seen), -1))
 
     def drop(self, values: Tensor) -> Tensor:
-        """In training, hides the same units of all words of a row (Gal and Ghahramani, 2016); values (B, T, D)."""
+        """In training, drops the same units of all words of a row (Gal and Ghahramani, 2016); values (B, T, D)."""
         if not self.training or not self.config.dropout:
             return values
         keep = 1 - self.config.dropout
@@ -89,9 +89,9 @@ class TaggerModel(nn.Module):
 
 
 class Both(nn.Module):
-    """An LSTM that reads forwards and another that reads backwards, side by side.
+    """A bidirectional LSTM of two unidirectional ones.
 
-    PyTorch's own bidirectional LSTM needs packed rows, whose gradients take twice as long on a CPU.
+    PyTorch's bidirectional LSTM needs packed rows, whose gradients take twice as long on a CPU.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:
@@ -107,7 +107,7 @@ class Both(nn.Module):
 
 
 def _turned(lengths: Tensor, width: int) -> Tensor:
-    """For each place of padded rows (B, `width`), flattened, the place that holds its word when rows are turned."""
+    """For each position of padded rows (B, `width`), flattened, the position of its word in the reversed rows."""
     places = torch.arange(width, device=lengths.device).unsqueeze(0)
     lengths = lengths.unsqueeze(1)
     within = torch.where(places < lengths, lengths - 1 - places, places)

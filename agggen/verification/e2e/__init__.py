@@ -1,4 +1,4 @@
-"""Slot error rate for E2E: which slots of a record its text misses, adds or gets wrong."""
+"""Slot errors for E2E: missed, added and wrong values."""
 
 from agggen.verification.e2e.matching import known as known
 from agggen.verification.e2e.matching import says as says

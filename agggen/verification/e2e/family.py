@@ -1,4 +1,4 @@
-"""Phrases for ``familyFriendly``: who is welcome, and who is not."""
+"""Phrases for ``familyFriendly``."""
 
 from __future__ import annotations
 

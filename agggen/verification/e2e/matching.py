@@ -1,4 +1,4 @@
-"""What a text says about an E2E record: phrases found in it, and which value of which slot each means."""
+"""Finds the phrases of E2E's slots in a text and the value that each one means."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agggen.verification.e2e.patterns import AREA, EAT_TYPE, FOOD, NAMES, PLACES
 from agggen.verification.e2e.prices_and_ratings import CUSTOMER_RATING, LOOSE, PRICE_RANGE
 
 Slots = Mapping[str, tuple[str, ...]]
-"""The values of each slot of a record, by the slot's name in the corpus reader's spelling."""
+"""The values of a record by slot, in the corpus reader's spelling."""
 
 _Span = tuple[int, int]
 _SAME_SIGN = str.maketrans("\u2018\u2019\u00b4\u2010\u2011\u2012\u2013\u2014\u2212\u00a0", "'''------ ")
@@ -21,7 +21,7 @@ _SAME_SIGN = str.maketrans("\u2018\u2019\u00b4\u2010\u2011\u2012\u2013\u2014\u22
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A place in the text that says a value."""
+    """A phrase that expresses a value, at characters ``[start, end)`` of the text."""
 
     slot: str
     value: str
@@ -30,7 +30,7 @@ class Mention:
 
 
 def fold(text: str) -> str:
-    """`text` as the patterns see it, character for character, so that positions stay those of `text`."""
+    """`text` in lower case, without accents, with one kind of quote and dash; character offsets do not change."""
     if text.isascii():
         return text.lower()
     folded = []
@@ -42,18 +42,18 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def value_key(value: str) -> str:
-    """The form in which values are compared: folded, one spelling of centre, one way to write £20-25."""
+    """The form in which values are compared: folded, with one spelling of centre and of £20-25."""
     key = re.sub(r"\s+", " ", fold(unicodedata.normalize("NFC", value))).strip()
     return re.sub(r"(?<=\d) ?- ?£? ?(?=\d)", "-", key.replace("center", "centre"))
 
 
 @lru_cache(maxsize=1 << 12)
 def verbatim(slot: str, value: str) -> Pattern:
-    """A pattern for the words of `value` as they stand; the article of a name of several words may be left out."""
+    """A pattern for the literal words of `value`; the article of a name of several words is optional."""
     words = re.findall(r"\w+|[^\w\s-]+", fold(value)) or [fold(value)]
     article = r"(?:the[\s-]+)?" if words[0] == "the" and len(words) > 2 else ""
-    rest = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])
-    return Pattern(slot, (value,), re.compile(rf"(?<!\w){article}{rest}(?!\w)"), cue=max(words, key=len))
+    expression = r"[\s-]*".join(re.escape(word) for word in words[bool(article) :])
+    return Pattern(slot, (value,), re.compile(rf"(?<!\w){article}{expression}(?!\w)"), cue=max(words, key=len))
 
 
 _PATTERNS = (
@@ -68,47 +68,49 @@ _KNOWN = {(pattern.slot, value_key(value)): value for pattern in _PATTERNS for v
 
 
 def canonical(slot: str, value: str) -> str:
-    """`value` in the spelling of the patterns, if they know it."""
+    """`value` in the spelling of the patterns; unchanged if they do not have it."""
     return _KNOWN.get((slot, value_key(value)), value)
 
 
 def known(slot: str, value: str) -> bool:
-    """Whether the patterns know ways to say `value`, beyond its own words."""
+    """Whether there are patterns for `value`, besides its literal words."""
     return (slot, value_key(value)) in _KNOWN
 
 
 def mentions(text: str, slots: Slots, reading: Reading) -> list[Mention]:
-    """What `text` (in Unicode's NFC form) says, in text order.
+    """The values that `text` (in Unicode form NFC) expresses, in text order.
 
-    A phrase that can mean several values means the one that `slots` has. A phrase inside a longer one of its slot, or
-    inside a name, counts for nothing ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"),
-    nor does a vague one beside a plain one of its slot.
+    A phrase that can mean several values means the one that `slots` has. Phrases inside a longer one of the slot or
+    inside a name are ignored ("family friendly" in "not family friendly", "Indian" in "Raja Indian Cuisine"), as are
+    vague ones next to others of the slot.
     """
     folded = fold(text)
-    own = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))
-    found = [
-        (span, pattern) for span, patterns in _places(folded, reading, own) for pattern in _fitting(patterns, slots)
+    record_patterns = tuple(verbatim(slot, value) for slot in slots for value in slots[slot] if not known(slot, value))
+    matches = [
+        (span, pattern)
+        for span, patterns in _matches(folded, reading, record_patterns)
+        for pattern in _fitting(patterns, slots)
     ]
-    plain = {pattern.slot for _, pattern in found if not pattern.vague}
-    said: list[Mention] = []
-    for (start, end), pattern in found:
+    plain = {pattern.slot for _, pattern in matches if not pattern.vague}
+    result: list[Mention] = []
+    for (start, end), pattern in matches:
         if pattern.values and not (pattern.vague and pattern.slot in plain):
-            said.append(Mention(pattern.slot, _meant(pattern, slots, said), start, end))
-    return said
+            result.append(Mention(pattern.slot, _meant(pattern, slots, result), start, end))
+    return result
 
 
 def says(text: str, slot: str, value: str) -> bool:
-    """Whether `text` says `value` of `slot`, in the plain reading."""
+    """Whether `text` expresses `value` of `slot`, in the plain reading."""
     value = canonical(slot, value)
-    said = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
-    return any(mention.slot == slot and mention.value == value for mention in said)
+    result = mentions(unicodedata.normalize("NFC", text), {slot: (value,)}, "plain")
+    return any(mention.slot == slot and mention.value == value for mention in result)
 
 
-@lru_cache(maxsize=1 << 10)  # each triple of a record asks for the same text
-def _places(folded: str, reading: Reading, own: tuple[Pattern, ...]) -> list[tuple[_Span, list[Pattern]]]:
-    """Where patterns match, in text order, but for phrases inside a longer one of their slot, or inside a name."""
+@lru_cache(maxsize=1 << 10)  # called once per triple with the same text
+def _matches(folded: str, reading: Reading, record_patterns: tuple[Pattern, ...]) -> list[tuple[_Span, list[Pattern]]]:
+    """Spans with the patterns that match, in text order, without those inside a longer one of the slot or a name."""
     spans: dict[_Span, list[Pattern]] = {}
-    for pattern in (*_READINGS[reading], *own):
+    for pattern in (*_READINGS[reading], *record_patterns):
         if pattern.cue in folded:
             for match in pattern.regex.finditer(folded):
                 spans.setdefault(match.span(), []).append(pattern)
@@ -127,16 +129,16 @@ def _places(folded: str, reading: Reading, own: tuple[Pattern, ...]) -> list[tup
 
 
 def _fitting(patterns: list[Pattern], slots: Slots) -> list[Pattern]:
-    """Of the patterns of one place those that fit the record, else the first."""
+    """The patterns of a span that can mean a value of the record, else the first pattern."""
     fitting = [pattern for pattern in patterns if not set(pattern.values).isdisjoint(slots.get(pattern.slot, ()))]
     return fitting or patterns[:1]
 
 
-def _meant(pattern: Pattern, slots: Slots, said: list[Mention]) -> str:
-    """The value that the record has, else one that the text has said before, else the first."""
-    given = slots.get(pattern.slot, ())
-    earlier = [mention.value for mention in said if mention.slot == pattern.slot]
-    for values in (given, earlier):
+def _meant(pattern: Pattern, slots: Slots, earlier_mentions: list[Mention]) -> str:
+    """The pattern's value that the record has, else the one mentioned before, else its first."""
+    record_values = slots.get(pattern.slot, ())
+    text_values = [mention.value for mention in earlier_mentions if mention.slot == pattern.slot]
+    for values in (record_values, text_values):
         for value in pattern.values:
             if value in values:
                 return value

@@ -1,11 +1,11 @@
-"""How people say the attributes of E2E: regular expressions for phrases, and the values that a phrase can mean.
+"""Regular expressions for the phrases that express E2E's slots, each with the values it can mean.
 
-Written from the development sets alone. The expressions see folded text (``matching.fold``): lower case, no accents,
-one kind of quote and of dash. In them a blank stands for blanks or hyphens, so that ``kid friendly`` also finds
-"kid-friendly" and the tokenised "kid - friendly"; a blank and a question mark stand for as many of them, or none.
+They were written from the development sets only. They match folded text (``matching.fold``): lower case, no accents,
+one kind of quote and dash. A space matches spaces and hyphens, so that ``kid friendly`` also finds "kid-friendly" and
+the tokenised "kid - friendly"; a space with a question mark is optional.
 
-A phrase may mean several values: E2E has two vocabularies for prices (cheap, less than £20) and for ratings (low, 1
-out of 5), and people use the words of one for the values of the other. The record decides which is meant.
+A phrase may mean several values: E2E has two vocabularies for prices (cheap, less than £20) and ratings (low, 1 out of
+5), and people use them interchangeably. The record decides which value is meant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Reading = Literal["published", "plain"]
-"""How texts are read: as the published numbers were made, or as people understand them (``scores`` says more)."""
+"""``published`` reproduces the published numbers; ``plain`` follows human understanding (see ``scores``)."""
 
 NAMES = (
     *("Alimentum", "Aromi", "Bibimbap House", "Blue Spice", "Browns Cambridge", "Clowns", "Cocum", "Cotto"),
@@ -25,7 +25,7 @@ NAMES = (
     *("The Twenty Two", "The Vaults", "The Waterman", "The Wrestlers", "Travellers Rest Beefeater", "Wildwood"),
     "Zizzi",
 )
-"""The venues of E2E's meaning representations, so that a text which names another one than its record is caught."""
+"""The venues of E2E's meaning representations, to detect that a text names another venue than its record."""
 
 PLACES = (
     *("All Bar One", "Avalon", "Burger King", "Café Adriatic", "Café Brazil", "Café Rouge", "Café Sicilia"),
@@ -38,22 +38,22 @@ PLACES = (
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Phrases of one reading."""
+    """Phrases with the same meaning."""
 
     slot: str
     values: tuple[str, ...]
-    """What the phrases can mean; the first is meant where the record has none of them. Empty: they mean nothing."""
+    """The values they can mean: the one that the record has, by default the first. Empty: the phrases are ignored."""
     regex: re.Pattern[str]
     vague: bool = False
-    """Counts only where nothing else in the text speaks of the slot: "decent" adds nothing to "3 out of 5"."""
+    """Only counts if no other phrase in the text is about the slot: "decent" is ignored next to "3 out of 5"."""
     reading: Reading | None = None
-    """The only reading in which the phrases count; None for both."""
+    """The reading to which the phrases belong; None for both."""
     cue: str = ""
-    """A part of every such phrase; where a text lacks it the expression need not be tried."""
+    """A substring of every such phrase, to skip the expression for texts without it."""
 
 
 def phrases(*alternatives: str) -> re.Pattern[str]:
-    """One expression for whole words of folded text; of several alternatives the first that fits is taken."""
+    """One expression for whole words of folded text; the first matching alternative counts."""
     joined = "|".join(alternatives).replace(" ?", r"[\s-]*").replace(" ", r"[\s-]+")
     return re.compile(rf"(?<!\w)(?:{joined})(?!\w)")
 

@@ -1,4 +1,4 @@
-"""Phrases for ``priceRange`` and ``customerRating``: a noun with a word of degree, or figures."""
+"""Phrases for ``priceRange`` and ``customerRating``: a noun with an adjective of degree, or numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agggen.verification.e2e.patterns import Pattern, phrases
 _rated = partial(Pattern, "customerRating")
 _priced = partial(Pattern, "priceRange")
 
-# --- words of degree beside a noun ----------------------------------------------------------------------------------
+# --- adjectives of degree with a noun --------------------------------------------------------------------------------
 
 _WHO = (
     "(?:(?:customers?|costumers?|consumers?|users?|guests?|diners?|clients?|visitors?|patrons?|public|people)"
@@ -60,7 +60,7 @@ _FIVE = "(?:5|five)(?: stars?)?"
 
 
 def _stars(number: str) -> tuple[Pattern, ...]:
-    """N out of 5 in figures and words, N stars; the 5 stars of "1 out of 5 stars" lie inside the longer phrase."""
+    """N out of 5 and N stars, in digits or words. In "1 out of 5 stars", the longer phrase covers "5 stars"."""
     figure = _FIGURES[number]
     same = {"1": ("low",), "3": ("average",), "5": ("high",)}.get(number, ())
     values = (f"{number} out of 5", *same)
@@ -187,7 +187,7 @@ PRICE_RANGE = (
     _priced((*_CHEAP, *_MIDDLE), phrases(f"{_NOT_VERY}expensive"), vague=True, reading="plain"),
 )
 
-# --- what only the published numbers count --------------------------------------------------------------------------
+# --- the published reading only ---------------------------------------------------------------------------------------
 
 
 def _loose(slot: str, noun: str, most_between: int, values: tuple[str, ...], adjective: str) -> Pattern:
@@ -208,5 +208,5 @@ LOOSE = tuple(
         _loose("customerRating", "(?:ratings?|rated|reviews?)", 2, rating, adjective),
     )
 )
-"""A noun of one slot and an adjective shortly behind it, though it may belong to the other slot: in "a high price range
-and an average customer rating" these read an average price as well."""
+"""A noun and an adjective shortly after it, even if the adjective belongs to another noun: "a high price range and an
+average customer rating" also counts as an average price."""

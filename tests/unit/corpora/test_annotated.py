@@ -87,8 +87,8 @@ def test_triples_that_are_left_out_or_said_twice_make_facts_but_no_plan(tmp_path
     records, _ = read(tmp_path, (DOOR_SOURCE, plan, "The Door 's red ;\tlocked ."))
     (reference,) = records[0].references
     assert reference.plan is None
-    said = [fact.predicates for fact in reference.facts or ()]
-    assert said == [tuple(slot.split("&&")) if slot else () for slot in plan.split("|")]
+    expected = [fact.predicates for fact in reference.facts or ()]
+    assert expected == [tuple(slot.split("&&")) if slot else () for slot in plan.split("|")]
 
 
 def test_rows_that_cannot_be_used_are_rejected_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_used_are_rejected_and_the_rest_is_read(tmp_path: Pa
         (
             "no record of WebNLG has the triples 'Gate is red'",
             "the plan has 1 groups for 2 facts",
-            "the plan names 'lock'; the triples are is, has",
+            "the plan has 'lock'; the triples are is, has",
             "2 triples but 1 predicates",
             "2 triples but 1 predicates",
             "fact 2 is empty",
@@ -199,11 +199,11 @@ def planned(data_home: Path, records: list[Record]) -> list[Plan]:
                 groups.append([])
         texts = source.removeprefix("[CLS]").split("[SEP]")
         system[tuple(sorted(letters(text) for text in texts if text.strip()))] = [group for group in groups if group]
-    found = []
+    result = []
     for record in records:
         key = tuple(sorted(letters(f"{t.subject}{t.predicate}{t.object}") for t in record.triples))
-        found.append(Plan(tuple(map(tuple, in_our_names(record, system[key])))))
-    return found
+        result.append(Plan(tuple(map(tuple, in_our_names(record, system[key])))))
+    return result
 
 
 def test_golden_planning_of_people_and_of_agggen(records: list[Record], planned: list[Plan]) -> None:
@@ -230,12 +230,14 @@ def test_golden_alignments_of_the_release(data_home: Path, records: list[Record]
         slots = [slot.split("&&") for slot in plan.split("|")]
         viterbi.append(positions(in_our_names(texts[int(number)][0], slots)))
         of.append(gold[int(number)])
-    for found, row in zip((alignment_scores(viterbi, of), alignment_scores(rules, gold)), ALIGNMENT, strict=True):
-        assert {name: round(found[name].value, 2) for name in row.scores} == row.scores
+    for result, row in zip((alignment_scores(viterbi, of), alignment_scores(rules, gold)), ALIGNMENT, strict=True):
+        assert {name: round(result[name].value, 2) for name in row.scores} == row.scores
 
 
 def test_golden_rules_align_the_raw_texts_as_well_as_the_tokenised(records: list[Record]) -> None:
     nobody = SimpleNamespace(align=lambda records, facts: [])
     scores = alignment_scores(*alignments(nobody, records)["rule_based"])  # type: ignore[arg-type]
-    found = {name: score.value for name, score in scores.items()}
-    assert found == pytest.approx({"precision": 90600 / 978, "recall": 100, "f1": found["f1"], "accuracy": 90600 / 978})
+    result = {name: score.value for name, score in scores.items()}
+    assert result == pytest.approx(
+        {"precision": 90600 / 978, "recall": 100, "f1": result["f1"], "accuracy": 90600 / 978}
+    )

@@ -104,7 +104,7 @@ def test_prepare_refuses_too_many_rejects(toy_home: Path, tmp_path: Path) -> Non
 
 
 def test_prepare_refuses_facts_that_nobody_has(toy_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="no facts 'srl'; there is 'release'"):
+    with pytest.raises(CorpusError, match="unknown facts 'srl'; use 'release'"):
         prepare("e2e", tmp_path / "out", ["dev"], facts="srl")
     with pytest.raises(CorpusError, match="the release has no facts for e2e test"):
         prepare("e2e", tmp_path / "out", ["test"], facts="release")
@@ -141,9 +141,9 @@ def test_counts_of_the_real_corpora(
 def test_most_texts_of_webnlg_1_6_have_a_human_plan(data_home: Path) -> None:
     for split, plans in (("train", 16932), ("dev", 2033)):
         records, _ = split_rejects(load("webnlg-1.6", split, data_home))
-        found = [(record, reference.plan) for record in records for reference in record.references if reference.plan]
-        assert len(found) == plans
-        for record, plan in found:
+        result = [(record, reference.plan) for record in records for reference in record.references if reference.plan]
+        assert len(result) == plans
+        for record, plan in result:
             assert sorted(plan.predicates) == sorted(record.predicates)
 
 

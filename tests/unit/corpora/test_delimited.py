@@ -60,7 +60,7 @@ def test_a_bad_row_rejects_its_record_and_no_other() -> None:
     ("content", "message"),
     [
         ("", "mine.csv is empty"),
-        ("\n\n", "holds no header; its first line must name subject, predicate, object"),
+        ("\n\n", "has no header; its first line must name subject, predicate, object"),
         (
             "id,subject,pred\n1,a,b\n",
             "line 1: no column predicate, object; it needs subject, .* and has id, subject, pred",
@@ -78,7 +78,7 @@ def test_nul_bytes_and_a_10_mb_line_are_rejects() -> None:
     records, rejects = read(header + b"a,b\0,c\nA,b," + b"x" * 10_000_001 + b"\nB,b,c\n")
     assert [record.id for record in records] == ["B"]
     assert [(reject.line, reject.reason) for reject in rejects] == [
-        (2, "the line holds a NUL byte at position 4"),
+        (2, "the line contains a NUL byte at position 4"),
         (3, "the line is longer than 10,000,000 bytes"),
     ]
 

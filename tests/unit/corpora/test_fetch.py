@@ -28,10 +28,10 @@ def test_what_is_there_and_right_is_left_alone(files: Files, tmp_path: Path) -> 
 
 
 def test_what_cannot_be_fetched_says_why(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="/absent answers 404 Not Found; absent was not fetched"):
+    with pytest.raises(CorpusError, match="/absent responded 404 Not Found; absent was not downloaded"):
         get(files, tmp_path, "absent")
     files.cut_after = [100_000, 100_000]
-    with pytest.raises(CorpusError, match=r"cannot download a\.csv .* the folder that AGGGEN_DATA_HOME names"):
+    with pytest.raises(CorpusError, match=r"cannot download a\.csv .* the folder AGGGEN_DATA_HOME"):
         get(files, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(CorpusError, match=r"cannot write .*file/a\.csv"):
@@ -56,7 +56,7 @@ def test_a_corpus_that_is_part_of_agggen_needs_no_download(tmp_path: Path) -> No
 
 
 def test_a_corpus_that_users_copy_themselves_says_from_where_and_to_where(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="is not fetched, because its release states no licence") as error:
+    with pytest.raises(CorpusError, match="cannot be downloaded, since its release states no licence") as error:
         fetch("webnlg-plans", tmp_path)
     assert f"to {tmp_path}/agggen_release/human_annotations/evaluation" in str(error.value)
     assert list(tmp_path.iterdir()) == []

@@ -46,7 +46,7 @@ GOOD = '{"id": "good", "triples": [["a", "b", "c"]]}'
         ('{"id": "x", "triples": [["a", "b"]]}', "record 'x': a triple needs 3 parts .* this has 2"),
         ('{"id": "x", "triples": [["a", "b", ""]]}', "the triple's object is empty"),
         ('{"id": "x", "triples": [["a", "b", "c\\u0000"]]}', "control character"),
-        ('{"id": "x", "triples": [["a", "b", "c\\ud800"]]}', r"holds '\\ud800', half of a surrogate pair"),
+        ('{"id": "x", "triples": [["a", "b", "c\\ud800"]]}', r"contains '\\ud800', half of a surrogate pair"),
         ('{"id": "x", "tripels": []}', "unknown key 'tripels'"),
         ('{"id": "x", "triples": [["a", "b", "c"]], "references": "A text."}', "'references' must be a list, not str"),
         (

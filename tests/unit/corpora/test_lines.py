@@ -36,7 +36,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
 def test_a_nul_byte_rejects_its_line_only() -> None:
     assert list(read_lines(io.BytesIO(b"a\nb\0c\nd"), "f.txt")) == [
         (1, "a\n"),
-        Reject("f.txt", 2, None, "the line holds a NUL byte at position 2"),
+        Reject("f.txt", 2, None, "the line contains a NUL byte at position 2"),
         (3, "d"),
     ]
 

@@ -81,8 +81,8 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
             }
         ],
     }
-    said = describe(path)
-    assert (said["format"], said["corpus"], said["split"]) == ("1", "mine", "dev")
+    expected = describe(path)
+    assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
 def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
     write_records(paths[0], RECORDS[:3], "mine", "dev")
     write_records(paths[1], RECORDS[:3], "other", "train")
     write_records(paths[2], RECORDS[:2], "mine", "dev")
-    first, same, other = map(fingerprint, paths)
-    assert first == same != other
+    first, same, second = map(fingerprint, paths)
+    assert first == same != second
     assert len(first) == 64
 
 
@@ -101,14 +101,14 @@ def test_a_changed_record_is_noticed(tmp_path: Path) -> None:
     table = pq.read_table(path)
     changed = table.set_column(0, table.schema.field("id"), pa.array(["r0", "r1", "changed"]))
     pq.write_table(changed.replace_schema_metadata(pq.read_metadata(path).metadata), path)
-    with pytest.raises(CorpusError, match="was changed after it was prepared"):
+    with pytest.raises(CorpusError, match="was modified after preparation"):
         read_records(path)
 
 
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({}, "no prepared corpus"),
+        ({}, "not a prepared corpus"),
         (
             {"agggen.format": "9", "agggen.fingerprint": "0", "agggen.corpus": "c", "agggen.split": "s"},
             "has format 9, not 1",
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS[:1], "mine", "dev")
-    with pytest.raises(RecordError, match=r"record 'bad' holds '\\ud800'"):
+    with pytest.raises(RecordError, match=r"record 'bad' contains '\\ud800'"):
         write_records(path, [*RECORDS, Record("bad", (Triple("a\ud800", "b", "c"),))], "mine", "dev")
     assert read_records(path) == RECORDS[:1]
     assert [file.name for file in tmp_path.iterdir()] == ["x.parquet"]

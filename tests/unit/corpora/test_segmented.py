@@ -100,5 +100,5 @@ def test_a_bad_row_of_the_release_is_refused(columns: list[str], message: str) -
 def test_a_split_without_released_facts_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no facts for e2e test; it has webnlg train"):
         release_facts(tmp_path, "e2e", "test")
-    with pytest.raises(CorpusError, match=r"e2e_dev_tgt\.jsonl is missing; the released facts are not fetched"):
+    with pytest.raises(CorpusError, match=r"e2e_dev_tgt\.jsonl is missing; released facts cannot be downloaded"):
         release_facts(tmp_path, "e2e", "dev")

@@ -49,9 +49,9 @@ def test_one_text(said: dict[str, int | None], group: float, order: float, exact
 
 
 def test_shares_are_of_all_texts() -> None:
-    found = adherence([PLAN, Plan.parse("[a]")], [{"food": 0, "area": 0, "near": 1}, {}], "by hand")
-    assert values(found) == {"said": 3 / 4, "group": 3 / 4, "order": 1, "exact": 1 / 2}
-    assert found["said"].signature == "adherence|aligner:by hand|predicates:4|texts:2"
+    result = adherence([PLAN, Plan.parse("[a]")], [{"food": 0, "area": 0, "near": 1}, {}], "by hand")
+    assert values(result) == {"said": 3 / 4, "group": 3 / 4, "order": 1, "exact": 1 / 2}
+    assert result["said"].signature == "adherence|aligner:by hand|predicates:4|texts:2"
 
 
 def test_a_plan_of_one_group_has_no_order() -> None:
@@ -62,16 +62,16 @@ def test_the_rules_read_the_text() -> None:
     followed = ["Aromi serves Thai food by the riverside ", "and is near Crown Hall."]
     turned = ["Near Crown Hall, ", "Aromi serves Thai food by the riverside."]
     silent = ["Aromi serves Thai food by the riverside."]
-    found = [values(text_adherence([RECORD], [PLAN], [facts])) for facts in (followed, turned, silent)]
-    assert [(one["exact"], one["order"]) for one in found] == [(1, 1), (0, 0), (0, 0)]
-    assert [one["said"] for one in found] == pytest.approx([1, 1, 2 / 3])
+    result = [values(text_adherence([RECORD], [PLAN], [facts])) for facts in (followed, turned, silent)]
+    assert [(first["exact"], first["order"]) for first in result] == [(1, 1), (0, 0), (0, 0)]
+    assert [first["said"] for first in result] == pytest.approx([1, 1, 2 / 3])
     assert "aligner:rules" in text_adherence([RECORD], [PLAN], [followed])["said"].signature
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(AggGenError, match="1 records, 1 plans, the facts of 0 texts"):
         text_adherence([RECORD], [PLAN], [])
-    with pytest.raises(PlanError, match="record 'r': the plan names 'price'"):
+    with pytest.raises(PlanError, match="record 'r': the plan has 'price'"):
         text_adherence([RECORD], [Plan.parse("[price]")], [["a"]])
     with pytest.raises(AggGenError, match="1 plans but 0 aligned texts"):
         adherence([PLAN], [], "x")
@@ -85,9 +85,9 @@ def test_texts_follow_the_plans_that_people_read_out_of_them_as_far_as_the_rules
     records, facts, groups = zip(*annotated_texts(data_home), strict=True)
     plans = [Plan(tuple(tuple(group) for group in plan if group)) for plan in groups]
     statistics = text_adherence(records, plans, facts)
-    found = values(statistics)
+    result = values(statistics)
     assert statistics["said"].signature.endswith("texts:274")
-    assert (found["said"] > 0.98, found["group"] > 0.8, found["order"] > 0.89, found["exact"] > 0.74) == (True,) * 4
+    assert (result["said"] > 0.98, result["group"] > 0.8, result["order"] > 0.89, result["exact"] > 0.74) == (True,) * 4
     backwards = values(text_adherence(records, plans, [fact[::-1] for fact in facts]))
     assert backwards["exact"] < 0.25
-    assert backwards["group"] == pytest.approx(found["group"], abs=0.03)
+    assert backwards["group"] == pytest.approx(result["group"], abs=0.03)

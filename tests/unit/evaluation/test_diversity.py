@@ -29,7 +29,7 @@ def test_distinct_n_counts_n_grams_within_texts() -> None:
 def test_self_bleu_is_sacrebleus_of_each_text_against_the_others() -> None:
     texts = ["Aromi is a pub near the river.", "Near the river is a pub, Aromi.", "Aromi is a pub near the bridge."]
     expected = sum(
-        sacrebleu.sentence_bleu(text, [other for other in texts if other is not text], lowercase=True).score
+        sacrebleu.sentence_bleu(text, [second for second in texts if second is not text], lowercase=True).score
         for text in texts
     ) / len(texts)
     assert self_bleu([texts, ["alone"]]).corpus().value == pytest.approx(expected)

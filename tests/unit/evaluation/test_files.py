@@ -22,13 +22,13 @@ def test_records(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"\n\n", "holds no record"),
+        (b"\n\n", "contains no record"),
         (f"{RECORD % 1}\n{{bad\n".encode(), "records.jsonl, line 2: not JSON at column 2"),
         (f"\n{RECORD % 1}\n{RECORD % 1}\n".encode(), "line 3, record 'r1': line 2 has the same id"),
         (b'\n{"id": "x", "triples": [["a", "b", "c"]]}', "line 2, record 'x': there is no reference text"),
         (b'{"id": "x", "triples": [["a", "b"]]}', "line 1: record 'x': a triple needs 3 parts"),
         (b'{"id": "x", "triples": [["a", "b", "\xff"]]}', "line 1: not UTF-8"),
-        (b'{"id": "x\0"}', "line 1: the line holds a NUL byte"),
+        (b'{"id": "x\0"}', "line 1: the line contains a NUL byte"),
         (b"9" * 5000, "line 1: .*integer"),
     ],
 )

@@ -82,10 +82,10 @@ def one_corpus(systems: dict[str, System]) -> tuple[System, dict[str, slice]]:
 @pytest.mark.slow
 def test_e2e_scores_of_the_paper(data_home: Path) -> None:
     printed = {"bleu": 64.14, "nist": 8.3509, "rouge_l": 66.62, "cider": 2.1953}
-    found = [score_texts("e2e", *released(data_home, "e2e.old.hmm", n), list(printed)) for n in AGGGEN_E2E]
+    result = [score_texts("e2e", *released(data_home, "e2e.old.hmm", n), list(printed)) for n in AGGGEN_E2E]
     for metric, value in printed.items():
         digits = 4 if metric in ("nist", "cider") else 2
-        assert round(mean(scores[metric].value for scores in found), digits) == value, metric
+        assert round(mean(scores[metric].value for scores in result), digits) == value, metric
 
 
 @needs_java
@@ -94,12 +94,12 @@ def test_e2e_scores_of_the_paper(data_home: Path) -> None:
 def test_e2e_challenge_scores(data_home: Path, system: str) -> None:
     rows = table(data_home, "e2e_challenge_primary.tsv")
     printed = next(row for row in rows if row["system"] == system)
-    found = score_texts("e2e", *e2e_challenge(data_home, system), ["bleu", "nist", "rouge_l", "cider"])
+    result = score_texts("e2e", *e2e_challenge(data_home, system), ["bleu", "nist", "rouge_l", "cider"])
     assert {
-        "BLEU": f"{found['bleu'].value / 100:.4f}",
-        "NIST": f"{found['nist'].value:.4f}",
-        "ROUGE_L": f"{found['rouge_l'].value / 100:.4f}",
-        "CIDEr": f"{found['cider'].value:.4f}",
+        "BLEU": f"{result['bleu'].value / 100:.4f}",
+        "NIST": f"{result['nist'].value:.4f}",
+        "ROUGE_L": f"{result['rouge_l'].value / 100:.4f}",
+        "CIDEr": f"{result['cider'].value:.4f}",
     } == {name: printed[name] for name in ("BLEU", "NIST", "ROUGE_L", "CIDEr")}
 
 
@@ -112,8 +112,8 @@ def test_e2e_meteor(data_home: Path) -> None:
     meteor = measure("e2e", *corpus, ["meteor"])["meteor"]
     assert round(mean(meteor.corpus(parts[str(n)]).value for n in AGGGEN_E2E), 2) == 45.13
     printed = {row["system"]: row["METEOR"] for row in table(data_home, "e2e_challenge_primary.tsv")}
-    found = {name: f"{meteor.corpus(parts[name]).value / 100:.4f}" for name in E2E_CHALLENGE}
-    assert found == {name: printed[name] for name in E2E_CHALLENGE}
+    result = {name: f"{meteor.corpus(parts[name]).value / 100:.4f}" for name in E2E_CHALLENGE}
+    assert result == {name: printed[name] for name in E2E_CHALLENGE}
 
 
 # --- WebNLG ----------------------------------------------------------------------------------------------------------
@@ -150,11 +150,11 @@ def test_webnlg_ter_of_the_paper(data_home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("team", WEBNLG_TEAMS)
 def test_webnlg_challenge_bleu_and_ter(data_home: Path, team: str) -> None:
-    found = measure("webnlg-2017", *webnlg_team(data_home, team), ["bleu", "ter"], tokenised=True)
+    result = measure("webnlg-2017", *webnlg_team(data_home, team), ["bleu", "ter"], tokenised=True)
     for row in rows_of(data_home, team):
         part = PARTS[row["subset"]]
-        assert f"{found['bleu'].corpus(part).value:.2f}" == row["BLEU"]
-        assert found["ter"].corpus(part).value == pytest.approx(100 * float(row["TER"]), abs=1e-9)
+        assert f"{result['bleu'].corpus(part).value:.2f}" == row["BLEU"]
+        assert result["ter"].corpus(part).value == pytest.approx(100 * float(row["TER"]), abs=1e-9)
 
 
 @needs_java
@@ -172,8 +172,8 @@ def test_webnlg_meteor_of_the_paper_and_the_challenge(data_home: Path) -> None:
         start = parts[team].start
         for row in rows_of(data_home, team):
             part = PARTS[row["subset"]]
-            found = meteor.corpus(slice(start + (part.start or 0), start + (part.stop or ALL)))
-            assert found.value == pytest.approx(100 * float(row["METEOR"]), abs=1e-9), (team, row["subset"])
+            result = meteor.corpus(slice(start + (part.start or 0), start + (part.stop or ALL)))
+            assert result.value == pytest.approx(100 * float(row["METEOR"]), abs=1e-9), (team, row["subset"])
         log = data_home / "outputs" / "webnlg_2017_challenge" / "eval" / f"meteor-{team}-all-cat.txt"
         if log.exists():  # there is none of the baseline
             single = [float(score) for score in re.findall(r"^Segment \d+ score:\s+(\S+)", log.read_text(), re.M)]
@@ -202,5 +202,5 @@ def test_raw_texts_score_as_their_tokenised_form(data_home: Path) -> None:
     entries = ElementTree.parse(data_home / "webnlg_2017" / "test" / "testdata_with_lex.xml").getroot().iter("entry")
     raw = [[str(lex.text) for lex in entry.iter("lex")] for entry in entries]
     texts, expected = webnlg_team(data_home, "ADAPT_Centre")
-    found = score_texts("webnlg-2017", texts, raw, ["bleu"])["bleu"]
-    assert found.value == score_texts("webnlg-2017", texts, expected, ["bleu"], tokenised=True)["bleu"].value
+    result = score_texts("webnlg-2017", texts, raw, ["bleu"])["bleu"]
+    assert result.value == score_texts("webnlg-2017", texts, expected, ["bleu"], tokenised=True)["bleu"].value

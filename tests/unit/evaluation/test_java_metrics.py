@@ -42,8 +42,8 @@ def test_one_process_serves_all_texts_and_all_it_prints_and_complains_fits(fake_
     """More than any pipe holds goes both ways at once, and to the error stream, without a deadlock."""
     complaint = "x" * 1000
     folder = fake_java(f'while read -r line; do echo "{COUNTS}"; echo {complaint} >&2; done')
-    found = meteor_statistics(["a text of some words " * 20] * 2000, [["a reference " * 20]] * 2000)
-    assert found.rows.shape == (2000, 23)
+    result = meteor_statistics(["a text of some words " * 20] * 2000, [["a reference " * 20]] * 2000)
+    assert result.rows.shape == (2000, 23)
     assert (folder / "starts").read_text() == "start\n"
 
 
@@ -57,10 +57,13 @@ def test_separators_and_line_ends_in_texts_cannot_break_the_protocol(fake_java: 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("echo 'Could not reserve enough space' >&2; exit 1", "ended with 1; .* 2 GB of memory. It said: Could not"),
-        ("kill -9 $$", "was killed .SIGKILL.; it takes up to 2 GB"),
+        (
+            "echo 'Could not reserve enough space' >&2; exit 1",
+            "ended with 1; .* 2 GB of memory. Its error output: Could not",
+        ),
+        ("kill -9 $$", "was killed .SIGKILL.; it needs up to 2 GB"),
         (f'read -r line; echo "{COUNTS}"', "printed 1 lines for 2 texts"),
-        ('while read -r line; do echo "Exception in thread"; done', "something else than 23 counts a text: 'Exception"),
+        ('while read -r line; do echo "Exception in thread"; done', "did not print 23 counts per text but 'Exception"),
     ],
 )
 def test_a_process_that_fails_is_an_error_that_says_how(
@@ -137,14 +140,14 @@ def test_meteors_formula_by_hand() -> None:
 def test_meteor_itself() -> None:
     texts = ["The cat sat on the mat.", "Café for £20", "", "dogs", "a b c", "..."]
     references = [["The cat sat on the mat."], ["café for £20", "tea"], ["a text"], ["the dog"], ["x ||| y"], ["!?"]]
-    found = meteor_statistics(texts, references)
-    assert found.single is not None
-    same, accents, empty, stem, other, signs = found.single.values
+    result = meteor_statistics(texts, references)
+    assert result.single is not None
+    same, accents, empty, stem, second, signs = result.single.values
     assert same == accents == pytest.approx(100)
-    assert empty == other == signs == 0
+    assert empty == second == signs == 0
     assert 0 < stem < 100
-    assert 0 < found.corpus().value < 100
-    assert "meteor:1.5|args:-l en -norm|nrefs:var" in found.signature
+    assert 0 < result.corpus().value < 100
+    assert "meteor:1.5|args:-l en -norm|nrefs:var" in result.signature
 
 
 @needs_java
@@ -155,9 +158,9 @@ def test_ptb_tokens() -> None:
 
 
 def test_rouge_l_takes_the_best_precision_and_the_best_recall() -> None:
-    found = rouge_l_statistics(["a b c d"], [["a b", "a c d e f g"]])
+    result = rouge_l_statistics(["a b c d"], [["a b", "a c d e f g"]])
     precision, recall = 3 / 4, 2 / 2
-    assert found.corpus().value == pytest.approx(
+    assert result.corpus().value == pytest.approx(
         100 * (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision)
     )
 
@@ -165,8 +168,8 @@ def test_rouge_l_takes_the_best_precision_and_the_best_recall() -> None:
 def test_cider_is_ten_for_a_perfect_text_and_weighs_by_the_corpus() -> None:
     texts = ["a cheap pub by the river", "thai food is served here today"]
     references = [[text] for text in texts]
-    found = cider_statistics(texts, references)
-    assert found.corpus().value == pytest.approx(10)
+    result = cider_statistics(texts, references)
+    assert result.corpus().value == pytest.approx(10)
     assert cider_statistics(texts[::-1], references).corpus().value == pytest.approx(0)
     assert cider_statistics(texts[:1], references[:1]).corpus().value == 0  # all words are in all of one text
 

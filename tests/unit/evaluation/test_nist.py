@@ -13,13 +13,13 @@ REFERENCES = [["the cat sat .", "a cat sat down ."], ["the dog ran ."]]
 
 
 def test_by_hand() -> None:
-    found = nist_statistics(["a b", "a x"], [["a b", "a a c"], ["a d"]])
+    result = nist_statistics(["a b", "a x"], [["a b", "a a c"], ["a d"]])
     # 7 words in all: a 4, b 1; the bigram "a b" follows one of 4 a's
     unigrams = (math.log2(7 / 4) + math.log2(7 / 1) + math.log2(7 / 4)) / 4
     bigrams = math.log2(4 / 1) / 2
     ratio = 4 / (7 / (3 / 2))  # words of the texts over those of the references, per reference of a text
     penalty = math.exp(math.log(0.5) / math.log(1.5) ** 2 * math.log(ratio) ** 2)
-    assert found.corpus().value == pytest.approx((unigrams + bigrams) * penalty, abs=1e-12)
+    assert result.corpus().value == pytest.approx((unigrams + bigrams) * penalty, abs=1e-12)
 
 
 def test_counts_are_clipped_by_the_reference_that_has_most() -> None:
@@ -32,9 +32,9 @@ def test_counts_are_clipped_by_the_reference_that_has_most() -> None:
 def test_the_length_penalty(share: float, penalty: float) -> None:
     reference = " ".join(f"w{i}" for i in range(6))
     text = " ".join(f"w{i}" for i in range(round(6 * share)))
-    found = nist_statistics([text], [[reference]])
-    information = sum(found.rows[0, n] / max(found.rows[0, 5 + n], 1) for n in range(5))
-    assert found.corpus().value == pytest.approx(information * penalty)
+    result = nist_statistics([text], [[reference]])
+    information = sum(result.rows[0, n] / max(result.rows[0, 5 + n], 1) for n in range(5))
+    assert result.corpus().value == pytest.approx(information * penalty)
 
 
 def test_perfect_texts_score_best_and_empty_ones_nothing() -> None:

@@ -53,8 +53,8 @@ def test_what_the_commands_write_can_be_read(tmp_path: Path) -> None:
         {"id": "1", "reference": 0, "facts": [{"text": "One.", "predicates": ["a"]}]},
     ]
     gold = write(tmp_path / "aligned.jsonl", aligned)
-    found = read_alignments(gold, write(tmp_path / "found.jsonl", aligned[::-1]))
-    assert list(found.predicted) == list(found.gold) == [{"c d": 0}, {"a": 0}]
+    result = read_alignments(gold, write(tmp_path / "found.jsonl", aligned[::-1]))
+    assert list(result.predicted) == list(result.gold) == [{"c d": 0}, {"a": 0}]
 
 
 def test_alignments_are_matched_and_positions_count_empty_facts(tmp_path: Path) -> None:
@@ -74,15 +74,15 @@ def test_several_texts_of_one_id_are_told_apart_by_their_words(tmp_path: Path) -
     gold = write(tmp_path / "gold.jsonl", texts)
     read = read_alignments(gold, write(tmp_path / "ours.jsonl", [{**texts[1], "facts": ["THREE ."]}, texts[0]]))
     assert read.gold == read.predicted
-    other = {"id": "x", "plan": "[c]", "facts": ["Another."]}
+    second = {"id": "x", "plan": "[c]", "facts": ["Another."]}
     with pytest.raises(CorpusError, match=r"line 2, id 'x': .* has 2 texts of this id, and .* none"):
-        read_alignments(gold, write(tmp_path / "ours.jsonl", [texts[0], other]))
+        read_alignments(gold, write(tmp_path / "ours.jsonl", [texts[0], second]))
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([{"id": "1", "plan": "[a b q]"}], r"plans.jsonl, line 1, id '1': .* no predicate 'q'; it has a, b, c"),
+        ([{"id": "1", "plan": "[a b q]"}], r"plans.jsonl, line 1, id '1': .* no predicate 'q'; they have a, b, c"),
         ([{"id": "1", "plan": "[a]"}], r"plans.jsonl has no plan for \S*gold.jsonl, line 3, id '2'"),
         ([{"id": "2", "plan": "[a]"}, {"id": "3", "plan": "[a]"}], "line 2, id '3': .*gold.jsonl has no such id"),
         ([{"id": "2", "plan": "[a]"}, {"id": 2, "plan": "[a]"}], "line 2, id '2': line 1 has the same id"),
@@ -97,9 +97,9 @@ def test_several_texts_of_one_id_are_told_apart_by_their_words(tmp_path: Path) -
         ([{"id": "2", "plan": "[a]", "predicates": "a"}], "line 1, id '2': 'predicates' must be a list"),
         (["[1]"], "line 1: must be a JSON object, not list"),
         (["", "{oops"], "line 2: not JSON at column 2"),
-        ([r'{"id": "\ud83d", "plan": "[a]"}'], "line 1: holds .* half of a surrogate pair"),
+        ([r'{"id": "\ud83d", "plan": "[a]"}'], "line 1: contains .* half of a surrogate pair"),
         (["[" * 100_000], "line 1: the JSON is nested too deeply"),
-        (["", " "], "holds no line"),
+        (["", " "], "contains no line"),
         ([], "is empty"),
     ],
 )
@@ -117,7 +117,7 @@ def test_missing_ids_are_counted(tmp_path: Path) -> None:
 
 def test_gold_that_names_nothing_is_refused(tmp_path: Path) -> None:
     gold = write(tmp_path / "gold.jsonl", [{"id": 1, "plan": "[]"}])
-    with pytest.raises(CorpusError, match=r"gold.jsonl, line 1, id '1': no gold line of this id names a predicate"):
+    with pytest.raises(CorpusError, match=r"gold.jsonl, line 1, id '1': no gold line of this id has a predicate"):
         read_plans(gold, write(tmp_path / "plans.jsonl", [{"id": 1, "plan": "[]"}]))
 
 
@@ -125,15 +125,15 @@ def test_gold_that_names_nothing_is_refused(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ({"plan": "[a] [b]", "facts": ["One ", "two."]}, "has 2 facts here but 3 in .*gold.jsonl, line 1"),
-        ({"plan": "[a] [b]", "facts": ["a", "b", "c"]}, "2 groups but 3 facts; write one group a fact"),
+        ({"plan": "[a] [b]", "facts": ["a", "b", "c"]}, "2 groups but 3 facts; write one group per fact"),
         ({"plan": "[a] [b] []"}, "needs 'facts'"),
         ({"plan": "[a] [b] []", "facts": []}, "needs 'facts'"),
         ({"plan": "[a] [b] []", "facts": "One and two."}, "'facts' must be a list"),
         ({"plan": "[a] [b] []", "facts": ["a", {"text": "b"}, "c"]}, "'facts' must be a list"),
         ({"facts": [{"text": "b", "predicates": "a"}]}, "'facts' must be a list"),
-        ({"plan": "[a] [q] []", "facts": ["a", "b", "c"]}, "no predicate 'q'; it has a, b"),
+        ({"plan": "[a] [q] []", "facts": ["a", "b", "c"]}, "no predicate 'q'; they have a, b"),
         ({"plan": "[a] [a a] []", "facts": ["a", "b", "c"]}, "'a' occurs a second time"),
-        ({"plan": "[a] [] []", "facts": ["a", "b", "c"], "reference": "1"}, "'reference' must be a whole number"),
+        ({"plan": "[a] [] []", "facts": ["a", "b", "c"], "reference": "1"}, "'reference' must be an integer"),
         ({"plan": "[a] [] []", "facts": ["a", "b", "c"], "reference": 1}, "reference 1: .*no such id and reference"),
     ],
 )

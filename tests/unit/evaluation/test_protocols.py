@@ -38,35 +38,35 @@ def test_the_protocols_and_their_metrics() -> None:
 
 def test_plain_is_sacrebleu() -> None:
     columns = [[group[0] for group in RAGGED]]
-    found = score_texts("plain", TEXTS, [group[:1] for group in RAGGED])
-    assert found["bleu"].value == sacrebleu.corpus_bleu(TEXTS, columns).score
-    assert found["chrf"].value == sacrebleu.corpus_chrf(TEXTS, columns).score
+    result = score_texts("plain", TEXTS, [group[:1] for group in RAGGED])
+    assert result["bleu"].value == sacrebleu.corpus_bleu(TEXTS, columns).score
+    assert result["chrf"].value == sacrebleu.corpus_chrf(TEXTS, columns).score
     expected = sacrebleu.corpus_ter(TEXTS, columns, normalized=True, case_sensitive=True)
-    assert found["ter"].value == expected.score
-    assert list(found) == ["bleu", "chrf", "ter"]
+    assert result["ter"].value == expected.score
+    assert list(result) == ["bleu", "chrf", "ter"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_metrics_come_in_the_order_asked_for(protocol: str) -> None:
-    wanted = LIGHT[protocol][::-1]
-    assert list(score_texts(protocol, TEXTS, RAGGED, wanted)) == wanted
+    requested = LIGHT[protocol][::-1]
+    assert list(score_texts(protocol, TEXTS, RAGGED, requested)) == requested
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_perfect_text_scores_best(protocol: str) -> None:
     best = {"bleu": 100, "chrf": 100, "ter": 0, "rouge_l": 100}
-    found = score_texts(
+    result = score_texts(
         protocol, TEXTS, [[text, *group] for text, group in zip(TEXTS, RAGGED, strict=True)], LIGHT[protocol]
     )
-    for metric in best.keys() & found.keys():
-        assert found[metric].value == pytest.approx(best[metric])
+    for metric in best.keys() & result.keys():
+        assert result[metric].value == pytest.approx(best[metric])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_empty_texts_score_what_they_score(protocol: str) -> None:
     for texts in (["", "", ""], [TEXTS[0], "", " "]):
-        found = measure(protocol, texts, RAGGED, LIGHT[protocol])
-        for statistics in found.values():
+        result = measure(protocol, texts, RAGGED, LIGHT[protocol])
+        for statistics in result.values():
             assert math.isfinite(statistics.corpus().value)
             assert statistics.single is not None
             assert np.isfinite(statistics.single.values).all()
@@ -77,20 +77,20 @@ def test_empty_texts_score_what_they_score(protocol: str) -> None:
 @pytest.mark.skipif(not HAS_JAVA, reason="no Java runtime: METEOR cannot run")
 @pytest.mark.slow
 def test_meteor_with_empty_and_perfect_texts() -> None:
-    found = measure("e2e", ["", TEXTS[1], "!"], [RAGGED[0], [TEXTS[1]], RAGGED[2]], ["meteor"])["meteor"]
-    assert found.single is not None
-    empty, perfect, sign = found.single.values
+    result = measure("e2e", ["", TEXTS[1], "!"], [RAGGED[0], [TEXTS[1]], RAGGED[2]], ["meteor"])["meteor"]
+    assert result.single is not None
+    empty, perfect, sign = result.single.values
     assert (empty, round(perfect, 9)) == (0, 100)
     assert sign < 10
-    assert 0 < found.corpus().value < 100
+    assert 0 < result.corpus().value < 100
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_order_of_references_does_not_matter_nor_do_blank_ones(protocol: str) -> None:
     turned = [["", *group[::-1], "  "] for group in RAGGED]
-    wanted = [metric for metric in LIGHT[protocol] if (protocol, metric) != ("webnlg-2017", "bleu")]
-    expected = score_texts(protocol, TEXTS, RAGGED, wanted)
-    for metric, score in score_texts(protocol, TEXTS, turned, wanted).items():
+    requested = [metric for metric in LIGHT[protocol] if (protocol, metric) != ("webnlg-2017", "bleu")]
+    expected = score_texts(protocol, TEXTS, RAGGED, requested)
+    for metric, score in score_texts(protocol, TEXTS, turned, requested).items():
         assert score.value == pytest.approx(expected[metric].value)
 
 
@@ -143,16 +143,18 @@ def test_the_signature_says_how(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_segment_scores_are_the_scores_of_the_texts_alone(protocol: str) -> None:
     metrics = [metric for metric in LIGHT[protocol] if metric not in ("nist", "cider")]
-    found = {name: counts.single for name, counts in measure(protocol, TEXTS, RAGGED, metrics).items() if counts.single}
-    assert list(found) == metrics
-    for metric, scores in found.items():
+    result = {
+        name: counts.single for name, counts in measure(protocol, TEXTS, RAGGED, metrics).items() if counts.single
+    }
+    assert list(result) == metrics
+    for metric, scores in result.items():
         assert scores.values.shape == (3,)
         if metric != "bleu":  # of one text, it leaves out orders that are too long
             alone = [
                 score_texts(protocol, [t], [g], [metric])[metric].value for t, g in zip(TEXTS, RAGGED, strict=True)
             ]
             assert scores.values == pytest.approx(alone)
-    assert "eff:yes" in found["bleu"].signature
+    assert "eff:yes" in result["bleu"].signature
 
 
 def test_the_score_of_a_part_of_the_corpus() -> None:
@@ -161,20 +163,20 @@ def test_the_score_of_a_part_of_the_corpus() -> None:
         assert statistics.corpus(slice(1, None)).value == expected
         assert statistics.corpus([2, 1]).value == expected
         assert statistics.corpus([1]).signature.endswith("|texts:1of3")
-        with pytest.raises(AggGenError, match="no texts to score in the part"):
+        with pytest.raises(AggGenError, match="no texts to score in the requested part"):
             statistics.corpus([])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"protocol": "bleu"}, "no protocol 'bleu'; there are plain, e2e, webnlg-2017"),
+        ({"protocol": "bleu"}, "unknown protocol 'bleu'; known are plain, e2e, webnlg-2017"),
         ({"metrics": ["bleu", "nist"]}, "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
         ({"metrics": "bleu"}, "a list of names, not 'bleu'; plain has bleu, chrf, ter"),
-        ({"metrics": []}, "no metric is named; protocol plain has bleu"),
+        ({"metrics": []}, "no metric is requested; protocol plain has bleu"),
         ({"hypotheses": []}, "0 texts but references for 2"),
         ({"hypotheses": [], "references": []}, "no texts to score"),
-        ({"hypotheses": ["a"]}, "1 texts but references for 2; there must be as many"),
+        ({"hypotheses": ["a"]}, "1 texts but references for 2; the numbers must be equal"),
         ({"references": [["a"], []]}, r"text 2 \('b'\) has no reference"),
         ({"references": [["a"], ["", " "]]}, r"text 2 \('b'\) has no reference"),
         ({"references": ["a", "b"]}, "references of text 1 are of type str, not a list of strings"),

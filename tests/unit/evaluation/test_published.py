@@ -25,12 +25,12 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def board(corpus: str, split: str, trained_on: str) -> Board:
-    (found,) = (b for b in BOARDS if (b.corpus, b.split, b.trained_on) == (corpus, split, trained_on))
-    return found
+    (result,) = (b for b in BOARDS if (b.corpus, b.split, b.trained_on) == (corpus, split, trained_on))
+    return result
 
 
-def scores(found: Board) -> dict[str, dict[str, float]]:
-    return {system.system: system.scores for system in found.systems}
+def scores(result: Board) -> dict[str, dict[str, float]]:
+    return {system.system: system.scores for system in result.systems}
 
 
 def test_the_e2e_rows_are_the_papers(data_home: Path) -> None:
@@ -71,15 +71,15 @@ def test_the_released_webnlg_texts_score_what_their_rows_say(
     released = data_home / "agggen_release" / "system_outputs"
     gold = (released / "_shared" / f"webnlg.{run}.gold").read_text().removesuffix("\n").split("\n")
     references = [[text for text in line.split("<ref_sep>") if text.strip()] for line in gold]
-    found = []
+    result = []
     for checkpoint in checkpoints:
         texts = (released / f"webnlg.{run}" / f"abs_bert_cnndm.{checkpoint}.candidate").read_text().splitlines()
-        found.append(score_texts("webnlg-2017", texts, references, ["bleu"])["bleu"].value)
+        result.append(score_texts("webnlg-2017", texts, references, ["bleu"])["bleu"].value)
     (row,) = (
         s for s in board("webnlg", "test-seen", "webnlg").systems if s.system.startswith(f"{model}, its released")
     )
     assert row.runs == len(checkpoints)
-    assert row.scores["bleu"] == round(sum(found) / len(found), 2)
+    assert row.scores["bleu"] == round(sum(result) / len(result), 2)
 
 
 def test_tgen_plus_is_what_its_outputs_score(data_home: Path) -> None:
@@ -109,40 +109,40 @@ def test_the_planning_and_alignment_rows_are_the_papers_in_the_right_columns(dat
             assert score == pytest.approx(float(row["recomputed"]), abs=0.005)
 
 
-@pytest.mark.parametrize("found", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
-def test_every_row_has_a_source_and_metrics_of_its_protocol(found: Board) -> None:
-    known = {*PROTOCOLS[found.protocol], *SLOT_ERRORS}
-    for system in found.systems:
+@pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+def test_every_row_has_a_source_and_metrics_of_its_protocol(result: Board) -> None:
+    known = {*PROTOCOLS[result.protocol], *SLOT_ERRORS}
+    for system in result.systems:
         assert system.source
         assert set(system.scores) <= known
         parts = [system.scores[name] for name in SLOT_ERRORS if name in system.scores]
         assert not parts or sum(parts[:3]) == pytest.approx(parts[3], abs=0.15)  # the paper's own do not always add up
-    assert found.split in get_corpus(found.corpus).splits
-    assert len({system.system for system in found.systems}) == len(found.systems)
+    assert result.split in get_corpus(result.corpus).splits
+    assert len({system.system for system in result.systems}) == len(result.systems)
 
 
-@pytest.mark.parametrize("found", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
-def test_the_number_of_inputs_is_that_of_the_test_set(found: Board, data_home: Path) -> None:
-    records = [item for item in load(found.corpus, found.split, data_home) if isinstance(item, Record)]
-    assert len([record for record in records if record.references]) == found.inputs
+@pytest.mark.parametrize("result", BOARDS, ids=lambda b: f"{b.corpus} {b.split} trained on {b.trained_on}")
+def test_the_number_of_inputs_is_that_of_the_test_set(result: Board, data_home: Path) -> None:
+    records = [item for item in load(result.corpus, result.split, data_home) if isinstance(item, Record)]
+    assert len([record for record in records if record.references]) == result.inputs
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (("elements", "test", 72, "plain", "elements"), "No published system's scores on elements test"),
-        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "No published system's scores on webnlg dev"),
+        (("elements", "test", 72, "plain", "elements"), "There are no published scores on elements test"),
+        (("webnlg", "dev", 872, "webnlg-2017", "webnlg"), "There are no published scores on webnlg dev"),
         (("webnlg", "test-seen", 971, "plain", "webnlg"), "are by protocol webnlg-2017; these are by plain"),
         (("webnlg", "test-seen", 100, "webnlg-2017", "webnlg"), "of all 971 records; these are of 100"),
-        (("webnlg", "test-seen", 971, "webnlg-2017", None), "trained on webnlg; this one on something not known"),
+        (("webnlg", "test-seen", 971, "webnlg-2017", None), "trained on webnlg; this one on unknown data"),
         (("e2e-cleaned", "test", 1847, "e2e", "webnlg"), "trained on e2e or e2e-cleaned; this one on webnlg"),
         (("e2e", "test", 630, "e2e", "e2e-cleaned"), "trained on e2e; this one on e2e-cleaned"),
     ],
 )
 def test_what_does_not_compare_is_not_compared(asked: tuple[str, str, int, str, str | None], why: str) -> None:
-    found, said = board_for(*asked)
-    assert found is None
-    assert why in said
+    result, expected = board_for(*asked)
+    assert result is None
+    assert why in expected
 
 
 def test_each_board_is_found_by_what_it_is() -> None:

@@ -39,17 +39,17 @@ def means(values: list[float]) -> SegmentStatistics:
 
 def test_the_interval_of_a_mean_is_the_one_of_statistics() -> None:
     values = np.random.default_rng(1).normal(50, 10, size=400)
-    found = confidence_interval(mean_statistics(values, "mean"), resamples=4000)
+    result = confidence_interval(mean_statistics(values, "mean"), resamples=4000)
     error = 1.96 * values.std() / np.sqrt(len(values))
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=0.15)
+    assert result.value == pytest.approx(values.mean())
+    assert (result.low, result.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=0.15)
     wider = confidence_interval(mean_statistics(values, "mean"), level=0.99, resamples=4000)
-    assert wider.low < found.low < found.high < wider.high
+    assert wider.low < result.low < result.high < wider.high
 
 
 def test_a_corpus_of_equal_texts_has_a_point_for_an_interval() -> None:
-    found = confidence_interval(means([3.0, 3.0, 3.0]))
-    assert (found.low, found.value, found.high) == pytest.approx((3, 3, 3))
+    result = confidence_interval(means([3.0, 3.0, 3.0]))
+    assert (result.low, result.value, result.high) == pytest.approx((3, 3, 3))
     assert confidence_interval(means([3.0])).low == pytest.approx(3)
 
 
@@ -69,9 +69,9 @@ def test_systems_that_differ_do_and_equal_ones_do_not(references: list[list[str]
         "as good": noisy(references, 0.1, 2),
         "worse": noisy(references, 0.2, 3),
     }
-    found = {name: measure("plain", own, references, tokenised=True) for name, own in texts.items()}
+    result = {name: measure("plain", own, references, tokenised=True) for name, own in texts.items()}
     for metric in ("bleu", "chrf", "ter"):
-        good, same, worse = (found[name][metric] for name in texts)
+        good, same, worse = (result[name][metric] for name in texts)
         assert paired_bootstrap(good, good).p_value == 1
         apart, alike = paired_bootstrap(good, worse), paired_bootstrap(good, same)
         assert apart.p_value < 0.01
@@ -125,16 +125,16 @@ def test_a_thousand_samples_take_no_thousand_scorings(references: list[list[str]
 
 
 def test_bad_input_is_refused() -> None:
-    one, two = means([1.0, 2.0]), means([1.0, 2.0, 3.0])
-    other = mean_statistics(np.array([1.0, 2.0]), "another|tool:test")
+    first, two = means([1.0, 2.0]), means([1.0, 2.0, 3.0])
+    second = mean_statistics(np.array([1.0, 2.0]), "another|tool:test")
     with pytest.raises(AggGenError, match="differ in their texts: 2 and 3"):
-        paired_bootstrap(one, two)
+        paired_bootstrap(first, two)
     with pytest.raises(AggGenError, match=r"measured differently: mean.* and another"):
-        paired_bootstrap(one, other)
+        paired_bootstrap(first, second)
     with pytest.raises(AggGenError, match="between 0 and 1, not 95"):
-        confidence_interval(one, level=95)
-    with pytest.raises(AggGenError, match="at least one sample, not 0"):
-        confidence_interval(one, resamples=0)
+        confidence_interval(first, level=95)
+    with pytest.raises(AggGenError, match="at least one bootstrap sample, not 0"):
+        confidence_interval(first, resamples=0)
 
 
 def test_an_interval_shows_itself() -> None:

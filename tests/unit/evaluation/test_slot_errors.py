@@ -19,8 +19,8 @@ def record(*slots: tuple[str, str], name: str = "Zizzi") -> Record:
     return Record("r1", tuple(Triple(name, slot, value) for slot, value in slots))
 
 
-def errors(found: SlotErrors) -> dict[str, list[tuple[str, str | None, str | None]]]:
-    kinds = {"added": found.added, "missed": found.missed, "wrong": found.wrong}
+def errors(result: SlotErrors) -> dict[str, list[tuple[str, str | None, str | None]]]:
+    kinds = {"added": result.added, "missed": result.missed, "wrong": result.wrong}
     return {kind: [(e.slot, e.value, e.said) for e in group] for kind, group in kinds.items() if group}
 
 
@@ -113,7 +113,7 @@ def test_what_only_the_plain_reading_understands(
     text = f"Zizzi: {phrase}."
     assert errors(slot_errors(record((slot, value)), text, "plain")) == {}
     assert errors(slot_errors(record((slot, value)), text, "published")) == {
-        kind: [(slot, value, said)] for kind, said in published.items()
+        kind: [(slot, value, expected)] for kind, expected in published.items()
     }
 
 
@@ -121,9 +121,9 @@ def test_what_only_the_published_reading_counts() -> None:
     given = record(("priceRange", "high"), ("customerRating", "average"))
     text = "Zizzi has a high price range and an average customer rating."
     assert errors(slot_errors(given, text, "plain")) == {}
-    found = slot_errors(given, text, "published")
-    assert errors(found) == {"added": [("priceRange", None, "moderate")]}
-    assert found.added[0].phrase == "price range and an average"
+    result = slot_errors(given, text, "published")
+    assert errors(result) == {"added": [("priceRange", None, "moderate")]}
+    assert result.added[0].phrase == "price range and an average"
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -142,19 +142,19 @@ def test_names_hold_no_slots(reading: Reading) -> None:
 def test_the_three_kinds(reading: Reading) -> None:
     given = record(("food", "Italian"), ("area", "riverside"), ("near", "Avalon"), ("priceRange", "cheap"))
     text = "Zizzi is a cheap pub with Indian food near Ranch and Burger King. It is cheap."
-    found = slot_errors(given, text, reading)
-    assert errors(found) == {
+    result = slot_errors(given, text, reading)
+    assert errors(result) == {
         "wrong": [("food", "Italian", "Indian"), ("near", "Avalon", "Ranch")],
         "missed": [("area", "riverside", None)],
         "added": [("eatType", None, "pub"), ("near", None, "Burger King")],
     }
-    assert found.slots == 5
-    for error in (*found.added, *found.wrong):
+    assert result.slots == 5
+    for error in (*result.added, *result.wrong):
         assert error.span is not None
         assert text[slice(*error.span)] == error.phrase
-    assert str(found.missed[0]) == "area: the text does not say 'riverside'"
-    assert str(found.wrong[0]) == "food: 'Indian' says 'Indian', the record 'Italian'"
-    assert str(found.added[0]) == "eatType: 'pub' says 'pub', the record nothing"
+    assert str(result.missed[0]) == "area: 'riverside' is missing"
+    assert str(result.wrong[0]) == "food: 'Indian' means 'Indian', the record has 'Italian'"
+    assert str(result.added[0]) == "eatType: 'pub' means 'pub', the record has nothing"
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -208,20 +208,20 @@ def test_other_ways_to_write_predicates() -> None:
 
 def test_decomposed_accents_are_read() -> None:
     text = unicodedata.normalize("NFD", "Zizzi is near Café Rouge, a pub.")
-    found = slot_errors(record(("near", "Café Rouge")), text)
-    assert errors(found) == {"added": [("eatType", None, "pub")]}
-    assert found.added[0].span is not None
-    assert unicodedata.normalize("NFC", text)[slice(*found.added[0].span)] == "pub"
+    result = slot_errors(record(("near", "Café Rouge")), text)
+    assert errors(result) == {"added": [("eatType", None, "pub")]}
+    assert result.added[0].span is not None
+    assert unicodedata.normalize("NFC", text)[slice(*result.added[0].span)] == "pub"
 
 
 @given(st.text(max_size=80), st.sampled_from(READINGS))
 def test_any_text_is_read(text: str, reading: Reading) -> None:
     """What is missed, wrong or found adds up to the record, and every span lies in the text."""
     given = record(("food", "Italian"), ("area", "riverside"), ("familyFriendly", "no"))
-    found = slot_errors(given, text, reading)
-    assert len(found.missed) + len(found.wrong) <= found.slots == 4
+    result = slot_errors(given, text, reading)
+    assert len(result.missed) + len(result.wrong) <= result.slots == 4
     normal = unicodedata.normalize("NFC", text)
-    assert all(error.span and normal[slice(*error.span)] == error.phrase for error in (*found.added, *found.wrong))
+    assert all(error.span and normal[slice(*error.span)] == error.phrase for error in (*result.added, *result.wrong))
 
 
 def test_the_rate_is_a_share_of_all_values() -> None:
@@ -238,7 +238,9 @@ def test_the_rate_is_a_share_of_all_values() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(RecordError, match=r"record 'r1': 'birthPlace' is no slot of E2E; its slots are name, eatType"):
+    with pytest.raises(
+        RecordError, match=r"record 'r1': 'birthPlace' is not a slot of E2E; its slots are name, eatType"
+    ):
         slot_errors(record(("birthPlace", "Rome")), "Zizzi")
     with pytest.raises(AggGenError, match="1 records but 0 texts"):
         slot_error_rate([record(("food", "Thai"))], [])

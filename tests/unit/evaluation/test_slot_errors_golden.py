@@ -43,9 +43,9 @@ def original(data_home: Path) -> list[Record]:
 
 @pytest.fixture(scope="module")
 def cleaned(data_home: Path) -> list[Record]:
-    found = inputs(data_home / "e2e_cleaned" / "test-fixed.csv")
-    assert len(found) == 1847
-    return found
+    result = inputs(data_home / "e2e_cleaned" / "test-fixed.csv")
+    assert len(result) == 1847
+    return result
 
 
 def rates(records: list[Record], output: Path, reading: Reading = "published") -> list[float]:
@@ -70,8 +70,8 @@ def test_aggen_has_its_published_rates(data_home: Path, original: list[Record]) 
     each = [rates(original, output) for output in outputs]
     mean = [sum(values) / 3 for values in zip(*each, strict=True)]
     assert mean == pytest.approx(published["e2e.old.hmm", "recomputed mean"], abs=0.05)
-    for found in each:  # three checkpoints of one run
-        assert found == pytest.approx(published["e2e.old.hmm", "published"], abs=0.15)
+    for result in each:  # three checkpoints of one run
+        assert result == pytest.approx(published["e2e.old.hmm", "published"], abs=0.15)
 
 
 @pytest.mark.parametrize("system", ["tgen-minus", "tgen-std", "tgen-plus"])
@@ -82,9 +82,9 @@ def test_tgen_is_near_its_published_rates(data_home: Path, original: list[Record
     misses at least 2.07 %, and the mean is 1.75.
     """
     output, published = tgen(data_home, f"train-orig_test-orig/{system}")
-    found = rates(original, output)
-    assert found[0] == pytest.approx(published[0], abs=0.15)
-    assert found == pytest.approx(published, abs=0.8)
+    result = rates(original, output)
+    assert result[0] == pytest.approx(published[0], abs=0.15)
+    assert result == pytest.approx(published, abs=0.8)
 
 
 def test_tgen_on_cleaned_data(data_home: Path, cleaned: list[Record]) -> None:
@@ -107,12 +107,12 @@ def test_people_find_fewer_errors_than_the_published_reading(data_home: Path, cl
 
 def values(meaning: str) -> set[tuple[str, str]]:
     """Slot and value of a meaning representation, with or without a name."""
-    found = set()
+    result = set()
     for attribute, value in re.findall(r"([^\[\],]+)\[([^\[\]]*)\]", meaning):
         slot = "customerRating" if attribute.strip() == "customer rating" else attribute.strip()
         assert slot in SLOTS
-        found.add((slot, canonical(slot, value)))
-    return found
+        result.add((slot, canonical(slot, value)))
+    return result
 
 
 def annotated(path: Path, every: int = 1) -> tuple[float, Counter[str], Counter[str]]:
@@ -166,8 +166,8 @@ def test_neither_case_nor_tokenisation_matters(data_home: Path, reading: Reading
     for meaning, text in list(rows(data_home / "e2e" / "devset.csv", "mr", "ref"))[::10]:
         record = Record("reference", parse_meaning(meaning))
         spaced = re.sub(r"(n't\b|'s\b|[^\w\s])", r" \1 ", text)
-        found = [
+        result = [
             [(error.slot, error.value, error.said) for error in slot_errors(record, variant, reading).all]
             for variant in (text, text.lower(), text.upper(), spaced, spaced.lower())
         ]
-        assert found[1:] == found[:-1], text
+        assert result[1:] == result[:-1], text

@@ -41,50 +41,50 @@ def test_metrics_come_in_the_order_wanted_and_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "wanted", "message"),
+    ("protocol", "requested", "message"),
     [
-        ("wmt", None, "no protocol 'wmt'; there are plain, e2e, webnlg-2017"),
+        ("wmt", None, "unknown protocol 'wmt'; known are plain, e2e, webnlg-2017"),
         ("plain", ["nist"], "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
         ("plain", ["ser"], "protocol plain has no metric 'ser'"),
         ("e2e", ["rouge"], "no metric 'rouge'; it has bleu, nist, meteor, rouge_l, cider, values_whole, .*, ser"),
-        ("plain", [], "no metric is named"),
+        ("plain", [], "no metric is requested"),
     ],
 )
-def test_unknown_metrics_are_refused(protocol: str, wanted: list[str] | None, message: str) -> None:
+def test_unknown_metrics_are_refused(protocol: str, requested: list[str] | None, message: str) -> None:
     with pytest.raises(AggGenError, match=message):
-        metrics_of(protocol, wanted, RECORDS)
+        metrics_of(protocol, requested, RECORDS)
 
 
 def test_slot_statistics_add_up_to_the_slot_error_rate() -> None:
     rates = slot_error_rate(RECORDS, TEXTS)
-    found = slot_statistics(RECORDS, TEXTS)
-    assert {name: one.corpus() for name, one in found.items()} == rates
+    result = slot_statistics(RECORDS, TEXTS)
+    assert {name: first.corpus() for name, first in result.items()} == rates
     assert rates["ser.ser"].value == pytest.approx(100 * 3 / 9)
-    single = found["ser.ser"].single
+    single = result["ser.ser"].single
     assert single is not None
     assert single.values == pytest.approx([100 / 3, 100 / 3, 100 / 3])
     twice_the_first = np.array([[2.0, 0.0, 0.0]])
-    assert found["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
+    assert result["ser.wrong"].samples(twice_the_first) == pytest.approx([100 / 3])
 
 
 def test_scores_are_the_protocols() -> None:
-    found = measure_system("plain", ["ter", "bleu"], RECORDS, TEXTS)
-    expected = score_texts("plain", TEXTS, [[one.references[0].text] for one in RECORDS], ["ter", "bleu"])
-    assert {name: one.statistics.corpus() for name, one in found.items()} == expected
-    assert list(found) == ["ter", "bleu"]
-    assert all(one.interval is None and one.comparison is None for one in found.values())
+    result = measure_system("plain", ["ter", "bleu"], RECORDS, TEXTS)
+    expected = score_texts("plain", TEXTS, [[first.references[0].text] for first in RECORDS], ["ter", "bleu"])
+    assert {name: first.statistics.corpus() for name, first in result.items()} == expected
+    assert list(result) == ["ter", "bleu"]
+    assert all(first.interval is None and first.comparison is None for first in result.values())
 
 
 def test_intervals_and_comparison() -> None:
     perfect = [one.references[0].text for one in RECORDS]
-    found = measure_system("e2e", ["bleu", "ser"], RECORDS, TEXTS, perfect, confidence=True)
-    assert list(found) == ["bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
-    for one in found.values():
+    result = measure_system("e2e", ["bleu", "ser"], RECORDS, TEXTS, perfect, confidence=True)
+    assert list(result) == ["bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
+    for one in result.values():
         assert one.interval is not None
         assert one.comparison is not None
         assert one.interval.low <= one.interval.value <= one.interval.high
         assert one.comparison.first == one.interval.value == one.statistics.corpus().value
-    bleu, errors = found["bleu"].comparison, found["ser.ser"].comparison
+    bleu, errors = result["bleu"].comparison, result["ser.ser"].comparison
     assert bleu is not None
     assert errors is not None
     assert (bleu.second, errors.second) == (pytest.approx(100), 0)
@@ -93,11 +93,11 @@ def test_intervals_and_comparison() -> None:
 def test_values_of_two_systems_compare_whatever_was_found() -> None:
     """Each signature says by what values were found, in which the systems differ."""
     first = [TEXTS[0], TEXTS[1], "The Mill is a coffee shop near Crowne Plaza Hotel."]
-    found = measure_system(
+    result = measure_system(
         "plain", ["invented", "values_whole"], RECORDS, first, ["The Mill is an Italian pub.", "", ""]
     )
-    assert list(found) == ["invented", "values_whole"]
-    whole, invented = found["values_whole"].comparison, found["invented"].comparison
+    assert list(result) == ["invented", "values_whole"]
+    whole, invented = result["values_whole"].comparison, result["invented"].comparison
     assert whole and invented
     assert (whole.first, whole.second) == (pytest.approx(400 / 6), pytest.approx(200 / 6))
     assert (invented.first, invented.second) == (pytest.approx(100 / 3), 0)
@@ -107,5 +107,5 @@ def test_values_of_two_systems_compare_whatever_was_found() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(AggGenError, match="3 records but 1 texts"):
         measure_system("plain", ["bleu"], RECORDS, ["a"])
-    with pytest.raises(RecordError, match="record 'b': 'birthPlace' is no slot of E2E"):
+    with pytest.raises(RecordError, match="record 'b': 'birthPlace' is not a slot of E2E"):
         measure_system("e2e", ["ser"], [FOREIGN], ["a"])

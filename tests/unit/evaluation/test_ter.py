@@ -67,13 +67,13 @@ def test_shifts_only_save_edits(words: list[str], reference: list[str]) -> None:
 
 
 def test_the_cheapest_reference_counts_over_the_mean_length() -> None:
-    found = tercom_statistics(["A b c d", ""], [["a b x d", "a b c d e f"], ["a b"]])
-    assert found.rows.tolist() == [[1, 5], [2, 2]]
-    assert found.single is not None
-    assert found.single.values.tolist() == [20, 100]
-    assert found.corpus().value == pytest.approx(100 * 3 / 7)
-    assert found.signature.startswith("ter|tool:agggen|as:tercom-0.7.25|version:")
-    assert found.signature.endswith("|nrefs:var|case:lc|tok:none")
+    result = tercom_statistics(["A b c d", ""], [["a b x d", "a b c d e f"], ["a b"]])
+    assert result.rows.tolist() == [[1, 5], [2, 2]]
+    assert result.single is not None
+    assert result.single.values.tolist() == [20, 100]
+    assert result.corpus().value == pytest.approx(100 * 3 / 7)
+    assert result.signature.startswith("ter|tool:agggen|as:tercom-0.7.25|version:")
+    assert result.signature.endswith("|nrefs:var|case:lc|tok:none")
 
 
 @given(st.lists(st.tuples(WORDS, WORDS.filter(bool), WORDS.filter(bool)), min_size=1, max_size=5))
@@ -90,6 +90,6 @@ def test_fast_counts_are_sacrebleus_beyond_its_beam() -> None:
     hypotheses = [" ".join(rng.choice(words, size=size)) for size in (60, 45, 3, 70)]
     references = [[" ".join(rng.choice(words, size=size))] for size in (60, 70, 60, 5)]
     expected = TER().corpus_score(hypotheses, [[group[0] for group in references]])
-    found = ter_statistics(hypotheses, references, lowercase=True, tokenised=True)
-    assert found.corpus().value == expected.score
-    assert found.rows.sum(0).tolist() == [expected.num_edits, expected.ref_length]
+    result = ter_statistics(hypotheses, references, lowercase=True, tokenised=True)
+    assert result.corpus().value == expected.score
+    assert result.rows.sum(0).tolist() == [expected.num_edits, expected.ref_length]

@@ -60,7 +60,7 @@ def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source": "clause"}, "unknown fact segmenter 'clause'; there are embedded, allennlp, precomputed, clauses"),
+        ({"source": "clause"}, "unknown fact segmenter 'clause'; known are embedded, allennlp, precomputed, clauses"),
         ({"source": "precomputed"}, "needs its file of frames: facts.precomputed=FILE"),
         ({"source": "allennlp"}, "needs an archive, .* facts.allennlp.archive=model.tar.gz"),
     ],

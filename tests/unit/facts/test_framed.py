@@ -87,14 +87,14 @@ def test_texts_are_cut_into_sentences_and_facts() -> None:
 def test_a_sentence_that_texts_repeat_is_labelled_once() -> None:
     source = VerbsOfAList()
     texts = ["Ann sang a song. The Fig is a pub.", "The  Fig is a pub.", "Ann sang a song."]
-    found = FrameSegmenter(source).sentences(texts)
+    result = FrameSegmenter(source).sentences(texts)
     assert source.calls == [2], "only different sentences should be asked for"
-    assert [[sentence.words.spans[1] for sentence in sentences] for sentences in found] == [
+    assert [[sentence.words.spans[1] for sentence in sentences] for sentences in result] == [
         [(4, 8), (21, 24)],
         [(5, 8)],
         [(4, 8)],
     ]
-    assert found[0][0].frames == found[2][0].frames and found[0][1].frames == found[1][0].frames
+    assert result[0][0].frames == result[2][0].frames and result[0][1].frames == result[1][0].frames
     assert FrameSegmenter(source).segment(texts) == [FrameSegmenter(source).segment([text])[0] for text in texts]
 
 
@@ -114,10 +114,10 @@ def test_a_source_that_answers_short_is_refused() -> None:
 
 
 def test_fingerprints_follow_source_and_level() -> None:
-    other = VerbsOfAList()
-    other.fingerprint = "list-2"
+    second = VerbsOfAList()
+    second.fingerprint = "list-2"
     prints = {
-        FrameSegmenter(source, level).fingerprint for source in (VerbsOfAList(), other) for level in ("paper", "full")
+        FrameSegmenter(source, level).fingerprint for source in (VerbsOfAList(), second) for level in ("paper", "full")
     }
     assert len(prints) == 4
     assert FrameSegmenter(VerbsOfAList()).fingerprint in prints
@@ -136,7 +136,7 @@ def line(*sentences: list[str]) -> str:
     items = []
     for descriptions in sentences:
         words, _ = tags_of(descriptions[0])
-        verbs = [{"verb": "?", "description": one, "tags": tags_of(one)[1]} for one in descriptions]
+        verbs = [{"verb": "?", "description": first, "tags": tags_of(first)[1]} for first in descriptions]
         items.append({"verbs": verbs, "words": words})
     return json.dumps(items)
 
@@ -180,8 +180,8 @@ def test_of_several_lines_the_first_that_fits_counts(tmp_path: Path) -> None:
         line(["[ARG0: Per] [V: sang] [ARGM-MNR: it] ."]),
         line(["[ARG0: Per] [V: sang] [ARG2: it] ."]),
     )
-    ((one,),) = source.sentences(["Per sang it."])
-    assert one.frames[0].phrases[-1].role == "ARGM-MNR"
+    ((first,),) = source.sentences(["Per sang it."])
+    assert first.frames[0].phrases[-1].role == "ARGM-MNR"
 
 
 @pytest.mark.parametrize(

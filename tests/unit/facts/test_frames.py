@@ -62,7 +62,7 @@ def test_phrases_that_are_no_frame_are_refused(phrases: list[tuple[str, int, int
 
 
 def test_words_need_their_places_in_order() -> None:
-    with pytest.raises(AggGenError, match="2 words have 1 places"):
+    with pytest.raises(AggGenError, match="2 words have 1 spans"):
         Words(("a", "b"), ((0, 1),))
     with pytest.raises(AggGenError, match="'b'"):
         Words(("a", "b"), ((0, 2), (1, 3)))
@@ -71,7 +71,7 @@ def test_words_need_their_places_in_order() -> None:
 
 
 def test_frames_stay_within_their_sentence() -> None:
-    with pytest.raises(AggGenError, match="reaches word 2 of a sentence of 1 words"):
+    with pytest.raises(AggGenError, match="extends to word 2 of a sentence of 1 words"):
         Sentence(Words(("a",), ((0, 1),)), (Frame(0, (Phrase("V", 0, 2),)),))
 
 

@@ -284,38 +284,38 @@ def any_sentences(draw: st.DrawFn) -> Sentence:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(one=any_sentences())
-def test_facts_of_any_frames_concatenate_to_the_text(level: Level, one: Sentence) -> None:
-    text = " ".join(one.words.words)
-    starts = fact_starts(one, level)
-    assert starts[:1] == ([0] if one.words.words else [])
+@given(sentence=any_sentences())
+def test_facts_of_any_frames_concatenate_to_the_text(level: Level, sentence: Sentence) -> None:
+    text = " ".join(sentence.words.words)
+    starts = fact_starts(sentence, level)
+    assert starts[:1] == ([0] if sentence.words.words else [])
     assert starts == sorted(set(starts))
-    assert all(start < len(one.words.words) for start in starts)
-    facts = cut(text, [one.words.spans[start][0] for start in starts])
+    assert all(start < len(sentence.words.words) for start in starts)
+    facts = cut(text, [sentence.words.spans[start][0] for start in starts])
     assert "".join(facts) == text
     assert len(facts) == len(starts)
 
 
-@given(one=any_sentences())
-def test_facts_of_any_frames_say_something(one: Sentence) -> None:
-    words = one.words.words
-    starts = fact_starts(one)
+@given(sentence=any_sentences())
+def test_facts_of_any_frames_say_something(sentence: Sentence) -> None:
+    words = sentence.words.words
+    starts = fact_starts(sentence)
     if any(word.isalnum() for word in words):
         for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
             assert any(word.isalnum() for word in words[start:end])
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(one=any_sentences(), order=st.randoms(use_true_random=False))
-def test_the_order_of_frames_does_not_matter(level: Level, one: Sentence, order: random.Random) -> None:
-    frames = list(one.frames)
+@given(sentence=any_sentences(), order=st.randoms(use_true_random=False))
+def test_the_order_of_frames_does_not_matter(level: Level, sentence: Sentence, order: random.Random) -> None:
+    frames = list(sentence.frames)
     order.shuffle(frames)
-    assert fact_starts(Sentence(one.words, tuple(frames)), level) == fact_starts(one, level)
+    assert fact_starts(Sentence(sentence.words, tuple(frames)), level) == fact_starts(sentence, level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@given(one=any_sentences())
-def test_any_tree_nests(level: Level, one: Sentence) -> None:
+@given(sentence=any_sentences())
+def test_any_tree_nests(level: Level, sentence: Sentence) -> None:
     def check(nodes: list[Node], start: int, end: int) -> None:
         for node in nodes:
             assert start <= node.start <= node.predicate < node.end <= end
@@ -329,4 +329,4 @@ def test_any_tree_nests(level: Level, one: Sentence) -> None:
                 check(children, phrase.start, phrase.end)
             start = node.end
 
-    check(build_tree(one, level), 0, len(one.words.words))
+    check(build_tree(sentence, level), 0, len(sentence.words.words))

@@ -28,9 +28,9 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=20).map(" ".join), st.lis
     ],
 )
 def test_words_are_cut_like_a_treebank_does(text: str, words: str) -> None:
-    found = split_words(text)
-    assert list(found.words) == words.split()
-    assert [text[start:end] for start, end in found.spans] == words.split()
+    result = split_words(text)
+    assert list(result.words) == words.split()
+    assert [text[start:end] for start, end in result.spans] == words.split()
 
 
 @given(text=TEXTS)
@@ -69,9 +69,9 @@ def test_words_of_a_text_are_found_where_they_were_cut(text: str) -> None:
     ],
 )
 def test_words_are_found_again_whatever_was_done_to_them(text: str, words: str, pieces: list[str]) -> None:
-    (found,) = align_words(text, [words.split()], "t")
-    assert found.words == tuple(words.split())
-    assert [text[start:end] for start, end in found.spans] == pieces
+    (result,) = align_words(text, [words.split()], "t")
+    assert result.words == tuple(words.split())
+    assert [text[start:end] for start, end in result.spans] == pieces
 
 
 def test_offsets_are_those_of_the_whole_text() -> None:
@@ -85,7 +85,7 @@ def test_offsets_are_those_of_the_whole_text() -> None:
     ("text", "sentences", "message"),
     [
         ("Ann sings.", [["Ann"], ["sang", "."]], "line 7: the word 'sang' of sentence 2 .* 'sings.'"),
-        ("Ann sings.", [["Ann", "sings"]], r"line 7: the words end before the text does, .* '\.'"),
+        ("Ann sings.", [["Ann", "sings"]], r"line 7: the words end before the text, .* '\.'"),
         ("Ann", [["Ann", "sings"]], "line 7: the word 'sings' of sentence 1 .* ''"),
         ("Ann", [["Ann", ""]], "line 7: the word ''"),
         ("1\u00bd m", [["11", "\u20442", "m"]], "line 7: the word '11'"),

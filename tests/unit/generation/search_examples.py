@@ -55,15 +55,15 @@ def search(
     room: int = 4,
 ) -> list[list[Hypothesis]]:
     with torch.no_grad():
-        found = dict(BeamSearch(model, model.encode(collate(records)), config, constrain).write(tasks, room))
-    return [found[task] for task in range(len(tasks))]
+        result = dict(BeamSearch(model, model.encode(collate(records)), config, constrain).write(tasks, room))
+    return [result[task] for task in range(len(tasks))]
 
 
-def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
-    assert [h.facts for h in found] == [h.facts for h in expected]
-    for ours, other in zip(found, expected, strict=True):
-        assert ours.log_probability == pytest.approx(other.log_probability, abs=1e-8)
-        assert ours.score == pytest.approx(other.score, abs=1e-8)
+def same(result: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
+    assert [h.facts for h in result] == [h.facts for h in expected]
+    for ours, second in zip(result, expected, strict=True):
+        assert ours.log_probability == pytest.approx(second.log_probability, abs=1e-8)
+        assert ours.score == pytest.approx(second.score, abs=1e-8)
 
 
 def ngrams(facts: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
@@ -101,23 +101,23 @@ def must_follow(constraint: Constraint, words: Sequence[int]) -> set[int]:
     """The words of which one must come next, by the definition: those that go on with a value that was begun."""
     following: set[int] = set()
     for spellings in constraint.values:
-        said = any(spelling in _windows(words, len(spelling)) for spelling in spellings)
+        expected = any(spelling in _windows(words, len(spelling)) for spelling in spellings)
         for spelling in spellings:
             for length in range(1, len(spelling) + 1):
                 begun = tuple(words[-length:]) == spelling[:length]
                 if begun and length == len(spelling):
                     return set()
-                if begun and not said and constraint.binding & set(spelling[:length]):
+                if begun and not expected and constraint.binding & set(spelling[:length]):
                     following.add(spelling[length])
     return following
 
 
 def may_end(constraint: Constraint, words: Sequence[int], before: Sequence[int]) -> bool:
-    said = [
+    expected = [
         number in constraint.elastic or any(spelling in _windows(words, len(spelling)) for spelling in spellings)
         for number, spellings in enumerate(constraint.values)
     ]
-    return all(said) and constraint.judge(words, before)
+    return all(expected) and constraint.judge(words, before)
 
 
 def _windows(words: Sequence[int], size: int) -> set[tuple[int, ...]]:
@@ -148,14 +148,14 @@ def slow_search(
         for step in range(config.max_fact_tokens + 1):
             longer, best = [], max((ended for ended, _ in done), default=-math.inf)
             for text in live:
-                said = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
+                expected = set(ngrams([*text.facts, text.words], config.block_ngrams)) if config.block_ngrams else set()
                 bound = must_follow(constraint, text.words) if constraint else set()
                 for word, p in next_words(model, example, groups, text).items():
                     new = replace(text, log_p=text.log_p + math.log(p), words=(*text.words, word))
                     if (bound and word not in bound) or (constraint and word in constraint.barred):
                         continue
                     if word != END:
-                        if not config.block_ngrams or new.words[-config.block_ngrams :] not in said:
+                        if not config.block_ngrams or new.words[-config.block_ngrams :] not in expected:
                             longer.append(new)
                     elif step >= floor:
                         free.append(score(new, step))
@@ -179,5 +179,5 @@ def slow_search(
             log_p = best.log_p + FALLBACK_WORD_LOG_P * len(instead)
             done = [(0.0, replace(best, log_p=log_p, words=(*instead, END)))]
         finished = [ActiveFacts(text.log_p, (*text.facts, text.words[:-1])) for _, text in done]
-    found = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
-    return sorted(found, key=lambda h: -h.score)
+    result = [Hypothesis(text.facts, text.log_p, score(replace(text, facts=text.facts), -1)) for text in finished]
+    return sorted(result, key=lambda h: -h.score)

@@ -38,7 +38,7 @@ def value(record: int, triple: int) -> tuple[int, ...]:
 
 
 def constrained(
-    judge: Callable[[Sequence[int]], bool] = lambda said: True, barred: int | None = None, bind: bool = True
+    judge: Callable[[Sequence[int]], bool] = lambda expected: True, barred: int | None = None, bind: bool = True
 ) -> Constrain:
     made: dict[PlanPrefix, Constraint] = {}
 
@@ -50,7 +50,7 @@ def constrained(
                 tuple((spelling,) for spelling in values),
                 frozenset(),
                 frozenset(word for spelling in values for word in spelling) if bind else frozenset(),
-                lambda said, before: judge(said),
+                lambda expected, before: judge(expected),
                 tuple(word for spelling in values for word in spelling),
             )
         return made[beginning]
@@ -70,14 +70,14 @@ def test_search_equals_its_slow_twin(history: str, seed: int, end: float, beam: 
     config = BeamConfig(beam=beam, max_fact_tokens=6, block_ngrams=0)
     constrain = constrained(lambda said: len(said) != 4, 9, bind)
     with torch.no_grad():
-        for task, found in zip(TASKS, search(model, RECORDS, TASKS, config, constrain), strict=True):
+        for task, result in zip(TASKS, search(model, RECORDS, TASKS, config, constrain), strict=True):
             expected = slow_search(model, RECORDS[task.record], task.groups, config, of_record(constrain, task.record))
-            same(found, expected)
+            same(result, expected)
 
 
 def test_every_fact_says_the_values_of_its_triples() -> None:
-    for task, found in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, CONFIG, constrained()), strict=True):
-        for text in found:
+    for task, result in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, CONFIG, constrained()), strict=True):
+        for text in result:
             for group, fact in zip(task.groups, text.facts, strict=True):
                 for triple in group:
                     spelling = value(task.record, triple)
@@ -89,24 +89,24 @@ def test_barred_words_are_not_said() -> None:
         word for task in TASKS for group in task.groups for triple in group for word in value(task.record, triple)
     }
     free = search(writer(), RECORDS, TASKS, CONFIG)
-    said = {word for found in free for text in found for fact in text.facts for word in fact} - values
-    assert said
-    for barred in said:
-        for found in search(writer(), RECORDS, TASKS, CONFIG, constrained(barred=barred)):
-            assert not any(barred in fact for text in found for fact in text.facts)
+    expected = {word for result in free for text in result for fact in text.facts for word in fact} - values
+    assert expected
+    for barred in expected:
+        for result in search(writer(), RECORDS, TASKS, CONFIG, constrained(barred=barred)):
+            assert not any(barred in fact for text in result for fact in text.facts)
 
 
 def test_a_fact_that_no_words_please_is_the_fallback() -> None:
     asked = list[Sequence[int]]()
 
-    def never(said: Sequence[int]) -> bool:
-        asked.append(said)
+    def never(expected: Sequence[int]) -> bool:
+        asked.append(expected)
         return False
 
     constrain = constrained(never)
     config = BeamConfig(beam=3, max_fact_tokens=PATIENCE + 40, block_ngrams=0)
-    for task, found in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, config, constrain), strict=True):
-        (text,) = found
+    for task, result in zip(TASKS, search(writer(end=3.0), RECORDS, TASKS, config, constrain), strict=True):
+        (text,) = result
         groups = [frozenset(group) for group in task.groups]
         for number, fact in enumerate(text.facts, start=1):
             assert fact == constrain(PlanPrefix(task.record, tuple(groups[:number]), number == len(groups))).fallback

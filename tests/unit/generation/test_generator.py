@@ -74,15 +74,15 @@ def generator(seed: int = 0, copying: float = 0.0, **sizes: Any) -> Generator:
 
 def plain(generations: Sequence[Sequence[Generation]]) -> list[list[tuple[object, ...]]]:
     """All but the numbers."""
-    return [[(g.id, g.text, g.plan, g.facts) for g in found] for found in generations]
+    return [[(g.id, g.text, g.plan, g.facts) for g in result] for result in generations]
 
 
-def same(found: Sequence[Sequence[Generation]], expected: Sequence[Sequence[Generation]]) -> None:
-    assert plain(found) == plain(expected)
-    for ours, other in zip(chain(*found), chain(*expected), strict=True):
-        assert ours.text_log_probability == pytest.approx(other.text_log_probability, abs=1e-8)
-        assert ours.plan_log_probability == pytest.approx(other.plan_log_probability, abs=1e-8)
-        assert ours.score == pytest.approx(other.score, abs=1e-8)
+def same(result: Sequence[Sequence[Generation]], expected: Sequence[Sequence[Generation]]) -> None:
+    assert plain(result) == plain(expected)
+    for ours, second in zip(chain(*result), chain(*expected), strict=True):
+        assert ours.text_log_probability == pytest.approx(second.text_log_probability, abs=1e-8)
+        assert ours.plan_log_probability == pytest.approx(second.plan_log_probability, abs=1e-8)
+        assert ours.score == pytest.approx(second.score, abs=1e-8)
 
 
 # --- plans ---
@@ -111,9 +111,9 @@ def test_plans_are_weighted_as_the_transitions_say(variant: Variant) -> None:
 
     (plans,) = machine.planner.plan([ODA], k=18)
     assert len(plans) == 18
-    for one, other in pairwise(plans):
-        assert one.log_probability is not None and other.log_probability is not None
-        assert one.log_probability - other.log_probability == pytest.approx(weight(one.plan) - weight(other.plan))
+    for first, second in pairwise(plans):
+        assert first.log_probability is not None and second.log_probability is not None
+        assert first.log_probability - second.log_probability == pytest.approx(weight(first.plan) - weight(second.plan))
 
 
 @settings(max_examples=10)
@@ -148,8 +148,8 @@ def test_a_plan_that_does_not_fit_is_refused_or_completed() -> None:
 def test_levels_bound_the_groups() -> None:
     machine = generator()
     for level in (1, 2):
-        for found in machine.generate(RECORDS, n_best=9, config=replace(SHORT, level=level)):
-            assert all(len(state) <= level for generation in found for state in generation.plan.states)
+        for result in machine.generate(RECORDS, n_best=9, config=replace(SHORT, level=level)):
+            assert all(len(state) <= level for generation in result for state in generation.plan.states)
     with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
         machine.generate([ODA], config=replace(SHORT, level=3))
     with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
@@ -158,14 +158,14 @@ def test_levels_bound_the_groups() -> None:
 
 def test_ablations_plan_as_their_names_say() -> None:
     machine = generator()
-    for found in machine.generate(RECORDS, n_best=9, config=replace(SHORT, ablation="no-aggregation")):
-        assert all(len(state) == 1 for generation in found for state in generation.plan.states)
-    for record, found in zip(RECORDS, machine.generate(RECORDS, config=replace(SHORT, ablation="plain")), strict=True):
-        assert found[0].plan.states == (record.predicates,)
-        assert (found[0].plan_log_probability is None) == (len(record.predicates) > 2)
+    for result in machine.generate(RECORDS, n_best=9, config=replace(SHORT, ablation="no-aggregation")):
+        assert all(len(state) == 1 for generation in result for state in generation.plan.states)
+    for record, result in zip(RECORDS, machine.generate(RECORDS, config=replace(SHORT, ablation="plain")), strict=True):
+        assert result[0].plan.states == (record.predicates,)
+        assert (result[0].plan_log_probability is None) == (len(record.predicates) > 2)
     two_stage = replace(SHORT, planner="two-stage", order_beam=1, aggregations=1)
-    for found in machine.generate(RECORDS, n_best=9, config=two_stage):
-        assert len({generation.plan for generation in found}) == 1
+    for result in machine.generate(RECORDS, n_best=9, config=two_stage):
+        assert len({generation.plan for generation in result}) == 1
 
 
 def test_random_order_depends_on_the_seed_and_the_record_alone() -> None:
@@ -208,8 +208,8 @@ def test_spans_cover_the_text_and_say_what_is_missing(seed: int, copying: float,
         names = RECORDS[record].predicates
         for fact in facts:
             own = sorted(names.index(name) for name in fact.predicates)
-            said = Checker().values(RECORDS[record], generation.text[fact.start : fact.end], own)
-            whole = {names[place]: value.whole for place, value in zip(own, said, strict=True)}
+            expected = Checker().values(RECORDS[record], generation.text[fact.start : fact.end], own)
+            whole = {names[place]: value.whole for place, value in zip(own, expected, strict=True)}
             assert fact.missing == tuple(name for name in fact.predicates if not whole[name])
         assert generation.fulfilled == (not any(fact.missing for fact in facts) and not generation.faults)
         assert generation.text_log_probability < 0
@@ -243,10 +243,10 @@ def test_the_joint_choice_is_the_best_over_all_plans_written_alone() -> None:
         (together,) = machine.generate([record], n_best=99, config=config)
         best: dict[str, Generation] = {}
         for planned in machine.planner.plan([record], k=config.plans)[0]:
-            for found in machine.generate([record], plans=[planned.plan], n_best=99, config=config)[0]:
-                assert found.plan_log_probability == pytest.approx(planned.log_probability, abs=1e-9)
-                if found.text not in best or best[found.text].score < found.score - 1e-9:
-                    best[found.text] = found
+            for result in machine.generate([record], plans=[planned.plan], n_best=99, config=config)[0]:
+                assert result.plan_log_probability == pytest.approx(planned.log_probability, abs=1e-9)
+                if result.text not in best or best[result.text].score < result.score - 1e-9:
+                    best[result.text] = result
         assert [g.score for g in together] == sorted((g.score for g in together), reverse=True)
         assert {g.text for g in together} == set(best)
         assert len(together) == len(best)
@@ -263,9 +263,9 @@ def test_plans_that_cannot_win_are_not_written(weight: float, n_best: int, monke
     write = BeamSearch.write
 
     def counted(self: BeamSearch, tasks: Sequence[Task], *settings: Any) -> Any:
-        for task, found in write(self, tasks, *settings):
-            written.extend([tasks[task].groups] if found else [])
-            yield task, found
+        for task, result in write(self, tasks, *settings):
+            written.extend([tasks[task].groups] if result else [])
+            yield task, result
 
     monkeypatch.setattr(BeamSearch, "write", counted)
     (best,) = machine.generate([ODA], n_best=n_best, config=config)
@@ -290,7 +290,7 @@ def test_chunks_and_order_do_not_change_results(history: str) -> None:
     machine = generator(history=history)
     records = [VOSS, NILS, STRANGE, ODA, replace_id(NILS, "again")]
     whole = machine.generate(records, n_best=3)
-    assert [found[0].id for found in whole] == ["voss", "nils", "strange", "oda", "again"]
+    assert [result[0].id for result in whole] == ["voss", "nils", "strange", "oda", "again"]
     same(machine.generate(records, n_best=3, config=replace(SHORT, rows=1)), whole)
     same(machine.generate(records, n_best=3, config=replace(SHORT, rows=1000)), whole)
     same(machine.generate(records[::-1], n_best=3)[::-1], whole)
@@ -348,9 +348,9 @@ def test_alignment_is_the_viterbi_path_of_the_potentials() -> None:
         assert aligned.log_likelihood == pytest.approx(likelihood, abs=1e-8)
         assert all(0 < p <= 1 + 1e-12 for p in aligned.posteriors)
     alone = [machine.align([record], [facts])[0] for record, facts in TEXTS]
-    for one, other in zip(machine.align(records, texts, batch_size=2), alone, strict=True):
-        assert (one.id, one.states) == (other.id, other.states)
-        assert one.posteriors == pytest.approx(other.posteriors, abs=1e-8)
+    for first, second in zip(machine.align(records, texts, batch_size=2), alone, strict=True):
+        assert (first.id, first.states) == (second.id, second.states)
+        assert first.posteriors == pytest.approx(second.posteriors, abs=1e-8)
 
 
 def test_posteriors_are_probabilities_of_the_state_over_all_paths() -> None:

@@ -40,18 +40,18 @@ BERGEN = Record("bergen", (Triple(NO_SUBJECT, "birthPlace", "Bergen"), Triple(NO
     ("split", "records", "texts"), [("train", 12568, 33525), ("dev", 1484, 4299), ("test", 1847, 4693)]
 )
 def test_no_record_of_cleaned_e2e_is_left_out(data_home: Path, split: str, records: int, texts: int) -> None:
-    found = list(load("e2e-cleaned", split, data_home))
-    read = [item for item in found if not isinstance(item, Reject)]
-    assert (len(found), len(read), sum(len(record.references) for record in read)) == (records, records, texts)
+    result = list(load("e2e-cleaned", split, data_home))
+    read = [item for item in result if not isinstance(item, Reject)]
+    assert (len(result), len(read), sum(len(record.references) for record in read)) == (records, records, texts)
     nameless = [record for record in read if record.triples[0].subject == NO_SUBJECT]
     assert len(nameless) == {"train": 38, "dev": 7, "test": 3}[split]
 
 
 def test_a_meaning_without_a_name_is_a_record() -> None:
     rows = b'mr,ref\n"eatType[pub], food[Thai], area[riverside]",The pub serves Thai food by the riverside.\n'
-    (found,) = read_e2e(io.BytesIO(rows), "dev")
-    assert isinstance(found, Record)
-    assert (found.triples, found.references) == (PUB.triples, PUB.references)
+    (result,) = read_e2e(io.BytesIO(rows), "dev")
+    assert isinstance(result, Record)
+    assert (result.triples, result.references) == (PUB.triples, PUB.references)
 
 
 def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -
 
 @pytest.mark.parametrize("subject", [None, " ", 3, "\x00"])
 def test_there_is_one_way_to_say_so(subject: Any) -> None:
-    with pytest.raises(RecordError, match=r"""the triple's subject \("" where there is none\)"""):
+    with pytest.raises(RecordError, match=r"""the triple's subject \("" for none\)"""):
         Triple.of([subject, "eatType", "pub"])
 
 
@@ -80,9 +80,9 @@ def test_no_other_part_may_be_empty(part: int) -> None:
 
 
 def test_a_csv_without_ids_needs_subjects() -> None:
-    (found,) = read_csv(io.BytesIO(b"subject,predicate,object\n,eatType,pub\n"))
-    assert isinstance(found, Reject)
-    assert found.reason == "the id is empty"
+    (result,) = read_csv(io.BytesIO(b"subject,predicate,object\n,eatType,pub\n"))
+    assert isinstance(result, Reject)
+    assert result.reason == "the id is empty"
 
 
 def test_the_encoder_reads_predicates_and_objects() -> None:
@@ -119,8 +119,8 @@ def test_its_plain_sentence_names_no_subject() -> None:
 
 
 def test_a_text_about_it_need_name_nothing() -> None:
-    found = Checker().check(PUB, "The pub serves Thai food by the riverside.")
-    assert (found.whole, found.unnamed, found.faults) == (True, (), ())
+    result = Checker().check(PUB, "The pub serves Thai food by the riverside.")
+    assert (result.whole, result.unnamed, result.faults) == (True, (), ())
     assert "Zoë" in Checker().check(PUB, "The pub Zoë serves Thai food by the riverside.").invented
     assert [str(triple.object) for triple in Checker().check(PUB, "The pub serves Thai food.").missing] == ["riverside"]
 

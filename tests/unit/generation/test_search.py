@@ -48,8 +48,8 @@ from tests.unit.model.enumeration import random_example
 def test_cached_search_equals_uncached_search(history: str, settings: dict[str, Any], config: BeamConfig) -> None:
     model = writer(history=history, **settings)
     with torch.no_grad():
-        for task, found in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
-            same(found, slow_search(model, RECORDS[task.record], task.groups, config))
+        for task, result in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
+            same(result, slow_search(model, RECORDS[task.record], task.groups, config))
 
 
 @settings(max_examples=60)
@@ -72,8 +72,8 @@ def test_cached_search_equals_uncached_search_on_ragged_records(data: st.DataObj
         block_ngrams=draw(st.integers(0, 3)),
     )
     with torch.no_grad():
-        for task, found in zip(tasks, search(model, records, tasks, config), strict=True):
-            same(found, slow_search(model, records[task.record], task.groups, config))
+        for task, result in zip(tasks, search(model, records, tasks, config), strict=True):
+            same(result, slow_search(model, records[task.record], task.groups, config))
 
 
 # --- training's view ---
@@ -85,8 +85,8 @@ def test_log_probability_is_what_training_gives_to_the_text_under_its_plan(histo
     model = writer(history=history, copy=copy)
     tasks = [task for task in TASKS if len(task.groups[0]) <= 3]
     config = BeamConfig(beam=4, max_fact_tokens=6, min_tokens_per_triple=1)
-    for task, found in zip(tasks, search(model, RECORDS, tasks, config), strict=True):
-        for hypothesis in found:
+    for task, result in zip(tasks, search(model, RECORDS, tasks, config), strict=True):
+        for hypothesis in result:
             batch = collate([replace(RECORDS[task.record], facts=hypothesis.facts)])
             states = model.lattice_of(batch)
             sets = [frozenset(row.nonzero().flatten().tolist()) for row in states.set_members]
@@ -100,8 +100,8 @@ def test_log_probability_is_what_training_gives_to_the_text_under_its_plan(histo
 
 def test_plain_text_scores_as_the_plain_transformer_scores_it() -> None:
     model = writer()
-    (found,) = search(model, RECORDS[3:], [Task(0, ((0, 1, 2, 3),))], BeamConfig(beam=3, max_fact_tokens=7))
-    for hypothesis in found:
+    (result,) = search(model, RECORDS[3:], [Task(0, ((0, 1, 2, 3),))], BeamConfig(beam=3, max_fact_tokens=7))
+    for hypothesis in result:
         with torch.no_grad():
             score = model.text_log_probs(collate([replace(RECORDS[3], facts=hypothesis.facts)], whole=True)).item()
         assert hypothesis.log_probability == pytest.approx(score, abs=1e-8)
@@ -114,18 +114,18 @@ def test_plain_text_scores_as_the_plain_transformer_scores_it() -> None:
 def test_batched_search_equals_one_by_one_in_any_order(history: str) -> None:
     model, config = writer(history=history), BeamConfig(beam=4, max_fact_tokens=7, min_tokens_per_triple=1)
     together = search(model, RECORDS, TASKS, config)
-    for task, found in zip(TASKS, together, strict=True):
-        same(search(model, [RECORDS[task.record]], [replace(task, record=0)], config)[0], found)
+    for task, result in zip(TASKS, together, strict=True):
+        same(search(model, [RECORDS[task.record]], [replace(task, record=0)], config)[0], result)
     order = [5, 2, 8, 0, 7, 3, 1, 6, 4]
-    for index, found in zip(order, search(model, RECORDS, [TASKS[i] for i in order], config), strict=True):
-        same(found, together[index])
+    for index, result in zip(order, search(model, RECORDS, [TASKS[i] for i in order], config), strict=True):
+        same(result, together[index])
 
 
 def test_order_within_a_fact_does_not_change_the_texts() -> None:
     """The emission depends on the set of triples (METHOD 3)."""
-    found = search(writer(), RECORDS, TASKS, BeamConfig(beam=3, max_fact_tokens=5))
-    same(found[0], found[3])
-    assert found[0] != found[6]
+    result = search(writer(), RECORDS, TASKS, BeamConfig(beam=3, max_fact_tokens=5))
+    same(result[0], result[3])
+    assert result[0] != result[6]
 
 
 # --- optimality ---
@@ -171,18 +171,18 @@ def test_a_beam_wide_enough_finds_every_text(
         for facts, total in zip(texts, totals, strict=True)
     ]
     config = BeamConfig(beam=512, length_penalty=penalty, max_fact_tokens=most, block_ngrams=block)
-    (found,) = search(model, [example], [Task(0, groups)], config)
-    same(found, sorted(expected, key=lambda h: -h.score))
+    (result,) = search(model, [example], [Task(0, groups)], config)
+    same(result, sorted(expected, key=lambda h: -h.score))
 
 
 def test_one_beam_says_the_likeliest_word_each_time() -> None:
     model, groups = writer(end=-1.0), TASKS[0].groups
     config = BeamConfig(beam=1, max_fact_tokens=6, block_ngrams=0, min_tokens_per_triple=3)
-    ((found,),) = search(model, RECORDS, TASKS[:1], config)
+    ((result,),) = search(model, RECORDS, TASKS[:1], config)
     with torch.no_grad():
-        for fact, words in enumerate(found.facts):
+        for fact, words in enumerate(result.facts):
             for n, word in enumerate(words):
-                p = next_words(model, RECORDS[0], groups, ActiveFacts(0.0, found.facts[:fact], words[:n]))
+                p = next_words(model, RECORDS[0], groups, ActiveFacts(0.0, result.facts[:fact], words[:n]))
                 assert word == max((w for w in p if w != END), key=p.__getitem__)
 
 
@@ -204,8 +204,8 @@ def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: py
         return begin(self, fresh, places, rows)
 
     monkeypatch.setattr(BeamSearch, "_begin", counted)
-    for found, same_text in zip(search(model, RECORDS, TASKS, config, room=room), expected, strict=True):
-        same(found, same_text)
+    for result, same_text in zip(search(model, RECORDS, TASKS, config, room=room), expected, strict=True):
+        same(result, same_text)
     plans = [PlanPrefix.of(task.record, task.groups) for task in TASKS]
     assert len(begun) == len(set(begun))
     assert set(begun) == {start for plan in plans for start in (*plan.proper_prefixes(), plan)}
@@ -216,13 +216,13 @@ def test_each_beginning_is_written_once(history: str, room: int, monkeypatch: py
 def test_no_text_of_the_score_that_is_needed_is_given_up(history: str, penalty: float) -> None:
     model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4, length_penalty=penalty)
     everything = search(model, RECORDS, TASKS, config)
-    best = [max(h.score for h in found) for found in everything]
+    best = [max(h.score for h in result) for result in everything]
     given_up = 0
     for factor in (2.0, 1.000001, 1.0, 0.999999, 0.7, 0.3, 0.01):
         least = [score * factor for score in best]
-        for found, expected, score in zip(needing(model, config, least), everything, least, strict=True):
-            if found:
-                same(found, expected)
+        for result, expected, score in zip(needing(model, config, least), everything, least, strict=True):
+            if result:
+                same(result, expected)
             else:
                 given_up += 1
                 assert all(h.score < score for h in expected)
@@ -235,16 +235,16 @@ def test_a_task_that_needs_less_than_another_of_the_same_beginning_gets_its_text
     everything = search(model, RECORDS, TASKS, config)
     for modest in range(len(TASKS)):
         least = [-1e9 if task == modest else -1e-3 for task in range(len(TASKS))]
-        found = needing(model, config, least)
-        same(found[modest], everything[modest])
-        assert sum(map(bool, found)) == 1
+        result = needing(model, config, least)
+        same(result[modest], everything[modest])
+        assert sum(map(bool, result)) == 1
 
 
 def needing(model: JointModel, config: BeamConfig, least: Sequence[float]) -> list[list[Hypothesis]]:
     with torch.no_grad():
         searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
-    found = dict(searching.write(TASKS, 4, least.__getitem__))
-    return [found[task] for task in range(len(TASKS))]
+    result = dict(searching.write(TASKS, 4, least.__getitem__))
+    return [result[task] for task in range(len(TASKS))]
 
 
 def test_what_is_found_may_raise_what_is_needed() -> None:
@@ -256,10 +256,10 @@ def test_what_is_found_may_raise_what_is_needed() -> None:
         with torch.no_grad():
             searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
         best = dict.fromkeys(range(len(RECORDS)), -1e9)
-        for task, found in searching.write(TASKS, room, lambda task, best=best: best[TASKS[task].record]):  # type: ignore[misc]
-            given_up += not found
-            best[TASKS[task].record] = max([best[TASKS[task].record], *(h.score for h in found)])
+        for task, result in searching.write(TASKS, room, lambda task, best=best: best[TASKS[task].record]):  # type: ignore[misc]
+            given_up += not result
+            best[TASKS[task].record] = max([best[TASKS[task].record], *(h.score for h in result)])
         for record, score in best.items():
-            whole = [h.score for t, found in zip(TASKS, everything, strict=True) if t.record == record for h in found]
+            whole = [h.score for t, result in zip(TASKS, everything, strict=True) if t.record == record for h in result]
             assert score == pytest.approx(max(whole), abs=1e-8)
     assert given_up

@@ -25,10 +25,10 @@ from tests.unit.generation.search_examples import (
 
 @pytest.mark.parametrize("beam", [1, 5, 64])
 def test_a_beam_may_be_wider_than_the_vocabulary(beam: int) -> None:
-    (found,) = search(writer(), RECORDS, TASKS[:1], BeamConfig(beam=beam, max_fact_tokens=3))
-    assert len(found) == beam
-    assert len({h.facts for h in found}) == beam
-    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    (result,) = search(writer(), RECORDS, TASKS[:1], BeamConfig(beam=beam, max_fact_tokens=3))
+    assert len(result) == beam
+    assert len({h.facts for h in result}) == beam
+    assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
 
 
 @settings(max_examples=15)
@@ -44,15 +44,15 @@ def test_lengths_and_ngrams_keep_to_the_settings(
     seed: int, end: float, beam: int, minimum: int, most: int, block: int
 ) -> None:
     config = BeamConfig(beam=beam, min_tokens_per_triple=minimum, max_fact_tokens=most, block_ngrams=block)
-    for task, found in zip(TASKS, search(writer(seed, end), RECORDS, TASKS, config), strict=True):
-        assert 1 <= len(found) <= beam
-        for hypothesis in found:
+    for task, result in zip(TASKS, search(writer(seed, end), RECORDS, TASKS, config), strict=True):
+        assert 1 <= len(result) <= beam
+        for hypothesis in result:
             assert len(hypothesis.facts) == len(task.groups)
             for words, group in zip(hypothesis.facts, task.groups, strict=True):
                 assert min(max(minimum * len(group), 1), most) <= len(words) <= most
             if block:
-                said = ngrams(hypothesis.facts, block)
-                assert len(set(said)) == len(said)
+                expected = ngrams(hypothesis.facts, block)
+                assert len(set(expected)) == len(expected)
 
 
 def test_repetition_is_allowed_without_blocking() -> None:
@@ -66,9 +66,9 @@ def test_repetition_is_allowed_without_blocking() -> None:
 
 def test_no_fact_is_empty() -> None:
     """A model after few updates ended every fact at once."""
-    for found in search(writer(end=40.0, copy=False), RECORDS, TASKS, BeamConfig(max_fact_tokens=3)):
-        assert all(len(words) >= 1 for hypothesis in found for words in hypothesis.facts)
-        assert all(len(words) == 1 for words in found[0].facts)
+    for result in search(writer(end=40.0, copy=False), RECORDS, TASKS, BeamConfig(max_fact_tokens=3)):
+        assert all(len(words) >= 1 for hypothesis in result for words in hypothesis.facts)
+        assert all(len(words) == 1 for words in result[0].facts)
 
 
 def test_words_on_either_side_of_a_facts_boundary_are_no_ngram() -> None:
@@ -77,32 +77,32 @@ def test_words_on_either_side_of_a_facts_boundary_are_no_ngram() -> None:
     with torch.no_grad():
         model.output_bias[word] += 20
     config = BeamConfig(beam=2, length_penalty=0.0, min_tokens_per_triple=1, max_fact_tokens=2, block_ngrams=2)
-    (found,) = search(model, RECORDS, [task], config)
-    assert found[0].facts == ((word,), (word, word))
+    (result,) = search(model, RECORDS, [task], config)
+    assert result[0].facts == ((word,), (word, word))
     with torch.no_grad():
-        same(found, slow_search(model, RECORDS[0], task.groups, config))
+        same(result, slow_search(model, RECORDS[0], task.groups, config))
 
 
 @pytest.mark.parametrize("end", [-1e4, -1e12])
 def test_a_fact_that_hardly_ends_stops_at_the_most_tokens(end: float) -> None:
     """Below the smallest number that exp can return; -1e12 is less than the score of the impossible itself."""
     model = writer(end=end, copy=False)
-    for task, found in zip(TASKS, search(model, RECORDS, TASKS, BeamConfig(max_fact_tokens=3)), strict=True):
-        assert len(found[0].facts) == len(task.groups)
-        assert all(len(words) <= 3 for words in found[0].facts)
+    for task, result in zip(TASKS, search(model, RECORDS, TASKS, BeamConfig(max_fact_tokens=3)), strict=True):
+        assert len(result[0].facts) == len(task.groups)
+        assert all(len(words) <= 3 for words in result[0].facts)
         if end == -1e4:
-            assert all(len(words) == 3 for words in found[0].facts)
-            assert found[0].log_probability == pytest.approx(end * len(task.groups), rel=0.02)
+            assert all(len(words) == 3 for words in result[0].facts)
+            assert result[0].log_probability == pytest.approx(end * len(task.groups), rel=0.02)
         else:
-            assert found[0].log_probability <= IMPOSSIBLE
+            assert result[0].log_probability <= IMPOSSIBLE
 
 
 def test_a_minimum_beyond_the_maximum_is_the_maximum() -> None:
     """All ends were banned, so no text was found."""
     config = BeamConfig(max_fact_tokens=3, min_tokens_per_triple=4)
-    for found in search(writer(), RECORDS, TASKS, config):
-        assert all(len(words) == 3 for hypothesis in found for words in hypothesis.facts)
-        assert found[0].log_probability > IMPOSSIBLE / 2
+    for result in search(writer(), RECORDS, TASKS, config):
+        assert all(len(words) == 3 for hypothesis in result for words in hypothesis.facts)
+        assert result[0].log_probability > IMPOSSIBLE / 2
 
 
 @copying
@@ -111,32 +111,32 @@ def test_marks_and_the_unknown_word_are_never_said(copy: bool) -> None:
     with torch.no_grad():
         model.output_bias[:END] += 9
         model.output_bias[END] += -9
-    for found in search(model, RECORDS, TASKS, BeamConfig(max_fact_tokens=5)):
-        assert all(word > END for hypothesis in found for words in hypothesis.facts for word in words)
+    for result in search(model, RECORDS, TASKS, BeamConfig(max_fact_tokens=5)):
+        assert all(word > END for hypothesis in result for words in hypothesis.facts for word in words)
 
 
 def test_words_of_the_record_alone_can_be_copied_from_the_facts_own_triples() -> None:
     model = writer()
     with torch.no_grad():
         model.copy_gate.bias.add_(-8)
-    said = set()
+    expected = set()
     config = BeamConfig(max_fact_tokens=5, min_tokens_per_triple=2)
-    for task, found in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
+    for task, result in zip(TASKS, search(model, RECORDS, TASKS, config), strict=True):
         example = RECORDS[task.record]
-        for words, group in zip(found[0].facts, task.groups, strict=True):
+        for words, group in zip(result[0].facts, task.groups, strict=True):
             shown = {w for w, t in zip(example.source, example.triple, strict=True) if t in group}
             assert {word for word in words if word >= model.n_output} <= shown
-            said |= set(words)
-    assert any(word >= model.n_words for word in said)
+            expected |= set(words)
+    assert any(word >= model.n_words for word in expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_lower_precision_searches_too(dtype: torch.dtype) -> None:
     model, config = writer().to(dtype), BeamConfig(beam=2, max_fact_tokens=4)
     exact = search(writer(), RECORDS, TASKS, config)
-    for ours, other in zip(search(model, RECORDS, TASKS, config), exact, strict=True):
+    for ours, second in zip(search(model, RECORDS, TASKS, config), exact, strict=True):
         assert ours[0].log_probability == pytest.approx(
-            other[0].log_probability, rel=1e-4 if dtype == torch.float32 else 0.2
+            second[0].log_probability, rel=1e-4 if dtype == torch.float32 else 0.2
         )
 
 

@@ -21,24 +21,24 @@ FORMULA = Record("formula", (Triple("Zyx", "never-seen", "Qwert 7.5"), Triple("Z
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("copying", [0.0, 6.0])
 def test_every_text_is_true(seed: int, copying: float) -> None:
-    for record, found in zip(RECORDS, generator(seed, copying=copying).generate(RECORDS, config=STRICT), strict=True):
-        (text,) = found
+    for record, result in zip(RECORDS, generator(seed, copying=copying).generate(RECORDS, config=STRICT), strict=True):
+        (text,) = result
         assert text.fulfilled, text.faults
         assert Checker().check(record, text.text).faults == ()
 
 
 def test_a_free_text_is_not_and_says_so() -> None:
-    free = [found[0] for found in generator().generate(RECORDS, config=SHORT)]
+    free = [result[0] for result in generator().generate(RECORDS, config=SHORT)]
     assert not any(text.fulfilled for text in free)
     assert all(text.faults or any(fact.missing for fact in text.facts) for text in free)
 
 
 def test_predicates_that_training_never_saw_are_named_and_said_by_plain_clauses() -> None:
-    ((some,), (none,)) = generator().generate([STRANGE, FORMULA], config=STRICT)
-    assert some.unknown_predicates == ("never-seen",)
+    ((subset,), (none,)) = generator().generate([STRANGE, FORMULA], config=STRICT)
+    assert subset.unknown_predicates == ("never-seen",)
     assert none.unknown_predicates == ("never-seen", "made by")
     assert none.text == "The never-seen of Zyx is Qwert 7.5. Zyx: made by: Plugh."
-    for text in (some, none):
+    for text in (subset, none):
         clauses = [fact for fact in text.facts if set(fact.predicates) & set(text.unknown_predicates)]
         assert all(fact.fallback for fact in clauses)
         assert [fact.predicates for fact in clauses] == [(name,) for name in text.unknown_predicates]
@@ -95,9 +95,9 @@ def test_two_facts_may_say_the_same_long_value() -> None:
 
 def test_known_records_are_planned_by_the_model_alone() -> None:
     assert {record.id for record in TRAIN} == {"oda", "nils", "voss"}
-    for record, found in zip([ODA, NILS, VOSS], generator().generate([ODA, NILS, VOSS], config=STRICT), strict=True):
-        assert found[0].unknown_predicates == ()
-        assert sorted(found[0].plan.predicates) == sorted(record.predicates)
+    for record, result in zip([ODA, NILS, VOSS], generator().generate([ODA, NILS, VOSS], config=STRICT), strict=True):
+        assert result[0].unknown_predicates == ()
+        assert sorted(result[0].plan.predicates) == sorted(record.predicates)
 
 
 TWO = Record("two", (Triple("Voss", "leader", "Tone Vik"), Triple("Nils", "leader", "Siv Dahl")))

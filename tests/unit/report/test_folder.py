@@ -44,14 +44,12 @@ def test_records_are_one_line_each_with_what_is_wrong(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "r" / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["id"] for line in lines] == ["r1", "r2", "r3", "r4"]
     assert (lines[0]["not_whole"], lines[0]["invented"]) == ({"p0": "part"}, [])
-    assert lines[0]["faults"] == ["'value 0' (p0) is not said whole"]
+    assert lines[0]["faults"] == ["'value 0' (p0) is incomplete"]
     assert lines[0]["not_mentioned_lenient"] == {"p0": "no word of it"}
     assert (lines[1]["not_whole"], lines[1]["faults"]) == ({}, [])
     assert (list(lines[2]["not_whole"]), lines[2]["invented"]) == (["p0", "p1"], ["Oslo"])
     assert "slot_errors" not in lines[0]
-    assert lines[3]["slot_errors"] == [
-        {"kind": "missed", "slot": "p0", "value": "x", "why": "p0: the text does not say 'x'"}
-    ]
+    assert lines[3]["slot_errors"] == [{"kind": "missed", "slot": "p0", "value": "x", "why": "p0: 'x' is missing"}]
     assert lines[3]["text"] == NASTY
     assert "".join(fact["text"] for fact in lines[0]["facts"]) == lines[0]["text"]
 

@@ -57,7 +57,7 @@ def test_the_page_holds_numbers_samples_and_reasons_and_asks_for_nothing() -> No
         "None are on file.",
         "Drawn by chance with seed 0.",
         "Mill | p0 | value 0",
-        "'value 0' (p0) is not said whole",
+        "'value 0' (p0) is incomplete",
         "p0: no word of it",
         "References: 1",
     ):

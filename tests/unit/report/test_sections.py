@@ -250,9 +250,9 @@ def test_a_metric_that_fails_leaves_the_others_unless_it_was_asked_for(monkeypat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("webnlg",), "there is no protocol 'webnlg'; there are plain, e2e, webnlg-2017"),
+        (("webnlg",), "unknown protocol 'webnlg'; known are plain, e2e, webnlg-2017"),
         (("e2e", ("ter",)), "protocol e2e has no metric 'ter'; it has bleu, nist"),
-        (("e2e", ()), "no metric is named; protocol e2e has bleu"),
+        (("e2e", ()), "no metric is requested; protocol e2e has bleu"),
         (("e2e", ("meteor",), False), "exclude each other"),
         (("e2e", ("bleu", "cider")), "cider needs a Java runtime"),
     ],

@@ -63,7 +63,7 @@ def test_a_trusted_archive_is_fetched_once(files: Files) -> None:
 
 
 def test_another_file_than_the_pinned_one_is_deleted(files: Files, cache: Path) -> None:
-    with pytest.raises(AllenNLPError, match=r"is not the pinned file .*it was deleted"):
+    with pytest.raises(AllenNLPError, match=r"is not the expected file .*it was deleted"):
         get_archive(files.url("srl.tar.gz"), "1" * 64)
     assert [path.name for path in cache.iterdir() if path.suffix != ".lock"] == []
 

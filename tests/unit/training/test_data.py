@@ -123,7 +123,7 @@ def test_records_too_large_and_texts_without_words_are_left_out_said_and_kept(tm
         (f"{toy}/{split}", name) for split in ("train", "dev") for name in ("vast", "mute")
     ]
     assert "has 25 triples; at most 24 can be planned at once" in rejects[0]["reason"]
-    assert "holds no words" in rejects[1]["reason"]
+    assert "contains no words" in rejects[1]["reason"]
     with pytest.raises(CorpusError, match=r"toy/dev: 2 of \d+ texts were rejected .*record 'vast': has 25 triples"):
         train_job(replace(config, max_reject_share=0.2), "s", runs_dir=tmp_path / "runs")
 

@@ -32,8 +32,8 @@ class Noticed:
         return 1 - len(self.unseen) / self.tried
 
     def __str__(self) -> str:
-        some = "\n".join(self.unseen[:10])
-        return f"{len(self.unseen)} of {self.tried} exchanges not noticed ({dict(self.skipped)} left out):\n{some}"
+        subset = "\n".join(self.unseen[:10])
+        return f"{len(self.unseen)} of {self.tried} exchanges not noticed ({dict(self.skipped)} left out):\n{subset}"
 
 
 def texts_of(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
@@ -81,10 +81,10 @@ def words_exchanged(
         for index, value in enumerate(checker.values(record, text)):
             if value.span is None or value.how == "phrase" or choice.random() > share:
                 continue
-            said = content(text[slice(*value.span)])
-            if not said:
+            expected = content(text[slice(*value.span)])
+            if not expected:
                 continue
-            form, new = choice.choice(said).form, choice.choice(others)
+            form, new = choice.choice(expected).form, choice.choice(others)
             if form in {word.form for word in words(new)}:
                 continue
             changed, after = exchange(checker, record, index, text, form, new)
@@ -102,10 +102,10 @@ def _left_out(after: ValueCheck, changed: str, form: str, new: str) -> str:
     """Why a value that is still whole is no evidence; empty where it is."""
     if not after.whole or after.span is None:
         return ""
-    said = changed[slice(*after.span)]
-    if form in {word.form for word in words(said)}:
+    expected = changed[slice(*after.span)]
+    if form in {word.form for word in words(expected)}:
         return ""  # it still stands there with its word
-    return "another wording" if new in said else "said elsewhere in other words"
+    return "another wording" if new in expected else "said elsewhere in other words"
 
 
 def values_exchanged(
@@ -122,15 +122,15 @@ def values_exchanged(
             values.setdefault(triple.predicate, {})[_letters(triple.object)] = triple.object
     noticed = Noticed()
 
-    def alone(triple: Triple, said: str) -> bool:
-        return checker.values(Record("r", (triple,)), said)[0].whole
+    def alone(triple: Triple, expected: str) -> bool:
+        return checker.values(Record("r", (triple,)), expected)[0].whole
 
     for record, text in texts_of(records):
         own = {_letters(part) for triple in record.triples for part in (triple.subject, triple.object)}
         for index, value in enumerate(checker.values(record, text)):
             if value.span is None or value.how == "phrase" or choice.random() > share:
                 continue
-            others = [other for key, other in values.get(value.triple.predicate, {}).items() if key not in own]
+            others = [second for key, second in values.get(value.triple.predicate, {}).items() if key not in own]
             if not others:
                 continue
             new = entity_words(choice.choice(others))

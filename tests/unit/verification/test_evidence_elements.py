@@ -24,7 +24,7 @@ def test_every_reference_is_whole_and_without_a_fault(elements: Learned, split: 
     checker, _, records = elements
     faults = [(text, checker.check(record, text).faults) for record, text in texts_of(records(split))]
     assert len(faults) == {"train": 3384, "dev": 216, "test": 216}[split]
-    assert [(text, found) for text, found in faults if found] == []
+    assert [(text, result) for text, result in faults if result] == []
 
 
 def test_the_facts_of_a_reference_say_their_own_triples_and_no_others(elements: Learned) -> None:
@@ -34,35 +34,35 @@ def test_the_facts_of_a_reference_say_their_own_triples_and_no_others(elements: 
     for record in [*train, *records("dev"), *records("test")]:
         for fact in [fact for reference in record.references for fact in reference.facts or ()]:
             own = [record.predicates.index(name) for name in fact.predicates or ()]
-            found = checker.check(record, fact.text, own, subjects=())
+            result = checker.check(record, fact.text, own, subjects=())
             facts += 1
-            assert found.whole, (fact, found)
-            faults.update([found.faults] if found.faults else [])
-    assert set(faults) <= {("'gas' belongs to another fact",), ("'gas' is said twice",)}
+            assert result.whole, (fact, result)
+            faults.update([result.faults] if result.faults else [])
+    assert set(faults) <= {("'gas' belongs to another fact",), ("'gas' is repeated",)}
     assert 0 < sum(faults.values()) < 0.003 * facts
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_word_or_number_of_another_value_is_noticed(elements: Learned, seed: int) -> None:
     checker, train, records = elements
-    found = words_exchanged(checker, records("dev") + records("test"), value_words(train), random.Random(seed))
-    assert found.tried > 1700
-    assert sum(found.skipped.values()) < 0.02 * found.tried, found.skipped
-    assert found.share >= 0.999, str(found)
+    result = words_exchanged(checker, records("dev") + records("test"), value_words(train), random.Random(seed))
+    assert result.tried > 1700
+    assert sum(result.skipped.values()) < 0.02 * result.tried, result.skipped
+    assert result.share >= 0.999, str(result)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_another_value_of_the_same_predicate_is_noticed(elements: Learned, seed: int) -> None:
     checker, train, records = elements
-    found = values_exchanged(checker, records("dev") + records("test"), train, random.Random(seed))
-    assert found.tried > 1700
-    assert found.share >= 0.999, str(found)
+    result = values_exchanged(checker, records("dev") + records("test"), train, random.Random(seed))
+    assert result.tried > 1700
+    assert result.share >= 0.999, str(result)
 
 
 def test_numbers_under_each_others_wording_are_noticed(elements: Learned) -> None:
     """Measured: 95.9 %; all where no two numbers of a record are equal."""
     checker, _, records = elements
-    found = list(numbers_exchanged(checker, records("dev") + records("test")))
-    assert len(found) > 500
-    assert sum(seen for _, seen, _ in found) >= 0.945 * len(found)
-    assert [text for different, seen, text in found if different and not seen] == []
+    result = list(numbers_exchanged(checker, records("dev") + records("test")))
+    assert len(result) > 500
+    assert sum(seen for _, seen, _ in result) >= 0.945 * len(result)
+    assert [text for different, seen, text in result if different and not seen] == []

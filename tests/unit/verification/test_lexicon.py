@@ -21,7 +21,10 @@ KINDS = ("city", "town", "port", "place", "site", "spot", "hub", "seat")
 
 
 def told(subject: str, predicate: str, value: str, text: str, **others: str) -> Record:
-    triples = [Triple(subject, predicate, value), *(Triple(subject, name, said) for name, said in others.items())]
+    triples = [
+        Triple(subject, predicate, value),
+        *(Triple(subject, name, expected) for name, expected in others.items()),
+    ]
     return Record(f"{subject} {text[:20]}", tuple(triples), (Reference(text),))
 
 
@@ -112,14 +115,14 @@ def test_records_without_references_teach_nothing() -> None:
 
 
 def pubs() -> list[Record]:
-    said = {
+    expected = {
         "yes": ("{0} is a family friendly pub.", "{0}, family friendly, is by the river."),
         "no": ("{0} is not family friendly.", "{0} is a pub that isn't family friendly."),
     }
     return [
         told(f"The {city}", "familyFriendly", value, text.format(f"The {city}"))
         for city in CITIES
-        for value, texts in said.items()
+        for value, texts in expected.items()
         for text in texts
     ]
 
@@ -136,9 +139,9 @@ def test_truth_values_have_phrases_with_their_negation() -> None:
         ("It isn\u2019t a family friendly pub.", "no"),
         ("It is non-family-friendly.", "no"),
     ):
-        other = {"yes": "no", "no": "yes"}[value]
+        second = {"yes": "no", "no": "yes"}[value]
         assert value_check(value, text, checker, "familyFriendly").how == "phrase"
-        assert not whole(other, text, checker, "familyFriendly")
+        assert not whole(second, text, checker, "familyFriendly")
 
 
 @pytest.mark.parametrize("word", ["symbol", "No", "Yes"])
@@ -176,7 +179,7 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
 
 
 @pytest.mark.parametrize(
-    ("triple", "said"),
+    ("triple", "expected"),
     [
         (Triple("Aromi", "eatType", "pub"), "The eat type of Aromi is pub."),
         (Triple("Aspirin", "interactsWith", "warfarin"), "Aspirin interacts with warfarin."),
@@ -186,8 +189,8 @@ def test_a_filled_template_says_its_triple_whatever_is_in_it(elements: Learned) 
         (Triple(NO_SUBJECT, "eatType", "pub"), "The eat type is pub."),
     ],
 )
-def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, said: str) -> None:
-    assert clause(triple) == said
+def test_a_clause_is_made_of_the_predicate_s_words(triple: Triple, expected: str) -> None:
+    assert clause(triple) == expected
 
 
 def test_a_clause_says_its_triple(elements: Learned) -> None:
@@ -236,18 +239,18 @@ def test_the_same_texts_give_the_same_lexicon(elements: Learned) -> None:
         ([], "a file must be a JSON object, not list"),
         (None, "a file must be a JSON object, not NoneType"),
         ({"variant": {}}, "a file: unknown part 'variant'; it has variants, booleans, wordings"),
-        ({"variants": ["Peru"]}, "a file is not of the form that a lexicon has"),
-        ({"variants": {"Peru": "Peruvian"}}, "Peruvian is no list"),
-        ({"variants": {"Peru": [5]}}, "5 is no string"),
-        ({"variants": {"Peru": None}}, "a file is not of the form that a lexicon has"),
-        ({"booleans": {"friendly": ["yes"]}}, "a file is not of the form that a lexicon has"),
-        ({"booleans": {"friendly": {"yes": "kind"}}}, "kind is no list"),
-        ({"wordings": {"code": "ICAO"}}, "ICAO is no list"),
-        ({"templates": {"code": 5}}, "5 is no string"),
-        ({"templates": ["code"]}, "a file is not of the form that a lexicon has"),
-        ({"contexts": {"code": {"L1 code": "many"}}}, "a file is not of the form that a lexicon has"),
-        ({"value_words": "words"}, "words is no list"),
-        ({"lower": 5}, "a file is not of the form that a lexicon has"),
+        ({"variants": ["Peru"]}, "a file is not a valid lexicon"),
+        ({"variants": {"Peru": "Peruvian"}}, "Peruvian is not a list"),
+        ({"variants": {"Peru": [5]}}, "5 is not a string"),
+        ({"variants": {"Peru": None}}, "a file is not a valid lexicon"),
+        ({"booleans": {"friendly": ["yes"]}}, "a file is not a valid lexicon"),
+        ({"booleans": {"friendly": {"yes": "kind"}}}, "kind is not a list"),
+        ({"wordings": {"code": "ICAO"}}, "ICAO is not a list"),
+        ({"templates": {"code": 5}}, "5 is not a string"),
+        ({"templates": ["code"]}, "a file is not a valid lexicon"),
+        ({"contexts": {"code": {"L1 code": "many"}}}, "a file is not a valid lexicon"),
+        ({"value_words": "words"}, "words is not a list"),
+        ({"lower": 5}, "a file is not a valid lexicon"),
     ],
 )
 def test_what_is_no_lexicon_is_refused(data: object, message: str) -> None:
@@ -275,12 +278,12 @@ def test_a_users_wordings_are_read_or_refused(tmp_path: Path) -> None:
     path.write_text('{"Norway": ["Norge", "the fjords"]}', encoding="utf-8")
     assert read_wordings(path) == {"Norway": ("Norge", "the fjords")}
     for text, message in (
-        ("{}", "a value or more with its wordings"),
-        ("[]", "a value or more with its wordings"),
+        ("{}", "with at least one value"),
+        ("[]", "with at least one value"),
         ('{"Norway": "Norge"}', "must be a list of strings"),
         ('{"Norway": []}', "must be a list of strings"),
-        ('{"Norway": ["?!"]}', "holds no word"),
-        ('{"Norway": [5]}', "holds no word"),
+        ('{"Norway": ["?!"]}', "contains no word"),
+        ('{"Norway": [5]}', "contains no word"),
         ("{", "must be JSON like"),
     ):
         path.write_text(text, encoding="utf-8")

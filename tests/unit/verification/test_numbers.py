@@ -12,8 +12,9 @@ from tests.unit.verification.texts import value_check, whole
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "said"),
+    ("value", "text", "expected"),
     [
+        # --- numbers by value whole and with their sign
         ("1234.5", "1,234.5 people", True),
         ("1,234.5", "1234.5 people", True),
         ("1,234.50", "1234.5 people", True),
@@ -78,22 +79,7 @@ from tests.unit.verification.texts import value_check, whole
         ("3.3528", "It lies at -3.3528.", False),
         ("-5 metres", "It lies 5 metres below the sea.", True),
         ("-5 metres", "It lies 5 metres above the sea.", False),
-    ],
-)
-def test_numbers_by_value_whole_and_with_their_sign(value: str, text: str, said: bool) -> None:
-    assert whole(value, text) is said
-
-
-@given(st.integers(0, 10**7), st.integers(0, 10**7))
-def test_a_number_is_said_by_itself_only(one: int, other: int) -> None:
-    assert whole(f"{one}", f"It has {one:,} of them.")
-    assert whole(f"{one:,}", f"It has {other} of them.") is (one == other)
-    assert not whole(f"{one + 1}", f"It has -{one + 1} of them.")
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "said"),
-    [
+        # --- a number has its own unit
         ("1235 K", "It melts at 1235 K.", True),
         ("1235 K", "It melts at 1235K.", True),
         ("1235 K", "It melts at 1235 kelvin.", True),
@@ -140,15 +126,7 @@ def test_a_number_is_said_by_itself_only(one: int, other: int) -> None:
         ("more than £30", "less than £30", False),
         ("\u20ac5", "5\u20ac", True),
         ("\u20ac5", "£5", False),
-    ],
-)
-def test_a_number_has_its_own_unit(value: str, text: str, said: bool) -> None:
-    assert whole(value, text) is said
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "said"),
-    [
+        # --- dates in their usual spellings
         ("1999-05-30", "born on 1999-05-30", True),
         ("1999-05-30", "born on 30 May 1999", True),
         ("1999-05-30", "born on May 30, 1999", True),
@@ -177,22 +155,7 @@ def test_a_number_has_its_own_unit(value: str, text: str, said: bool) -> None:
         ("5", "born on 1999-05-30", False),
         ("January, 2014", "begun in January 2014", True),
         ("January, 2014", "begun in January 2009", False),
-    ],
-)
-def test_dates_in_their_usual_spellings(value: str, text: str, said: bool) -> None:
-    assert whole(value, text) is said
-
-
-@given(st.dates(date(1000, 1, 1)), st.dates(date(1000, 1, 1)))
-def test_a_date_is_said_by_itself_only(one: date, other: date) -> None:
-    for day in (one, other):
-        text = f"Born on {day.day} {day:%B} {day.year}."
-        assert whole(one.isoformat(), text) is (day == one)
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "said"),
-    [
+        # --- seasons
         ("2014-15 Serie A", "in the 2014-15 Serie A", True),
         ("2014\u201315_Serie_A", "in the 2014-15 Serie A season", True),
         ("2014-15 Serie A", "in the Serie A in 2014-15", True),
@@ -206,8 +169,22 @@ def test_a_date_is_said_by_itself_only(one: date, other: date) -> None:
         ("2014-15", "in 2014", False),
     ],
 )
-def test_seasons(value: str, text: str, said: bool) -> None:
-    assert whole(value, text) is said
+def test_numbers_units_and_dates(value: str, text: str, expected: bool) -> None:
+    assert whole(value, text) is expected
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7))
+def test_a_number_is_said_by_itself_only(first: int, second: int) -> None:
+    assert whole(f"{first}", f"It has {first:,} of them.")
+    assert whole(f"{first:,}", f"It has {second} of them.") is (first == second)
+    assert not whole(f"{first + 1}", f"It has -{first + 1} of them.")
+
+
+@given(st.dates(date(1000, 1, 1)), st.dates(date(1000, 1, 1)))
+def test_a_date_is_said_by_itself_only(first: date, second: date) -> None:
+    for day in (first, second):
+        text = f"Born on {day.day} {day:%B} {day.year}."
+        assert whole(first.isoformat(), text) is (day == first)
 
 
 @pytest.mark.parametrize(
@@ -224,5 +201,5 @@ def test_seasons(value: str, text: str, said: bool) -> None:
     ],
 )
 def test_by_what_and_where_a_number_is_found(value: str, text: str, how: str, where: str | None) -> None:
-    found = value_check(value, text)
-    assert (found.how, found.span and text[slice(*found.span)]) == (how, where)
+    result = value_check(value, text)
+    assert (result.how, result.span and text[slice(*result.span)]) == (how, where)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.verification.normal import MONTHS, Reading, letters, words
+from agggen.verification.normal import MONTHS, LetterIndex, letters, words
 
 TEXTS = st.text(
     st.sampled_from(
@@ -57,17 +57,17 @@ def test_words_stand_in_the_text_one_behind_the_other(text: str, initial: bool, 
 @given(st.lists(LATIN, min_size=1, max_size=6), st.lists(LATIN, max_size=3), st.lists(LATIN, max_size=3))
 def test_a_value_is_found_where_it_stands_and_nowhere_else(value, before, behind) -> None:
     text = " ".join([*before, *value, *behind])
-    reading = Reading(words(text))
-    places = list(reading.places(letters(words(" ".join(value)), 0), 0))
+    index = LetterIndex(words(text))
+    places = list(index.find(letters(words(" ".join(value)), 0), 0))
     assert (len(before), len(before) + len(value)) in places
     for first, last in places:
         assert "".join(forms(text)[first:last]) == "".join(forms(" ".join(value)))
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.lists(st.integers(0, 300), min_size=1, max_size=4))
-def test_only_the_same_numbers_in_the_same_order_are_the_same_letters(one, other) -> None:
-    said = [letters(words(" ".join(map(str, numbers))), 0) for numbers in (one, other)]
-    assert (said[0] == said[1]) is (one == other)
+def test_only_the_same_numbers_in_the_same_order_are_the_same_letters(first, second) -> None:
+    expected = [letters(words(" ".join(map(str, numbers))), 0) for numbers in (first, second)]
+    assert (expected[0] == expected[1]) is (first == second)
 
 
 @pytest.mark.parametrize(
@@ -91,21 +91,21 @@ def test_a_text_that_goes_on_does_not_open_a_sentence_with_its_first_word() -> N
 
 
 @given(st.lists(LATIN, max_size=6))
-def test_case_does_not_change_words(said: list[str]) -> None:
-    text = " ".join(said)
+def test_case_does_not_change_words(expected: list[str]) -> None:
+    text = " ".join(expected)
     assert forms(text) == forms(text.upper()) == forms(text.title()) == forms(text.lower())
 
 
 @given(st.lists(LATIN, max_size=6))
-def test_accents_and_unicode_forms_do_not_change_words(said: list[str]) -> None:
-    text = " ".join(said)
+def test_accents_and_unicode_forms_do_not_change_words(expected: list[str]) -> None:
+    text = " ".join(expected)
     assert forms(unicodedata.normalize("NFC", text)) == forms(unicodedata.normalize("NFD", text)) == forms(text)
     assert forms(without_accents(text)) == forms(text)
     assert forms(text.replace("ø", "o").replace("ł", "l").replace("đ", "d").replace("ǿ", "o")) == forms(text)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("ﬁne", "fine"),
         ("\uff11\uff12", "12"),
@@ -118,8 +118,8 @@ def test_accents_and_unicode_forms_do_not_change_words(said: list[str]) -> None:
         ("Ελλάδα", "ΕΛΛΑΔΑ"),
     ],
 )
-def test_letters_that_are_written_in_several_ways_are_one(one: str, other: str) -> None:
-    assert letters(words(one), 0) == letters(words(other), 0)
+def test_letters_that_are_written_in_several_ways_are_one(first: str, second: str) -> None:
+    assert letters(words(first), 0) == letters(words(second), 0)
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ def test_numbers_count_by_value(number: Decimal) -> None:
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(-(10**40), 10**40))
-def test_two_numbers_have_one_form_only_if_they_are_equal(one: int, other: int) -> None:
-    assert (forms(str(one)) == forms(str(other))) is (one == other)
+def test_two_numbers_have_one_form_only_if_they_are_equal(first: int, second: int) -> None:
+    assert (forms(str(first)) == forms(str(second))) is (first == second)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_a_date_is_one_word_in_every_usual_spelling(day: date) -> None:
         f"{month[:3]}. {day.day}{suffix} {day.year}",
         f"{month.upper()} {day.day} in {day.year}",
     ]
-    found = {word.form for text in spellings for word in words(text) if word.kind != "word"}
-    assert found == {f"{day.year}-{day.month}-{day.day}"}
+    result = {word.form for text in spellings for word in words(text) if word.kind != "word"}
+    assert result == {f"{day.year}-{day.month}-{day.day}"}
 
 
 @given(DATES)
