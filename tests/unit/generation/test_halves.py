@@ -8,16 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from agggen.errors import PlanError, RecordError
 from agggen.generation.config import BeamConfig
-from agggen.generation.generator import Candidates, Generator, InferenceConfig
+from agggen.generation.generator import Candidates, InferenceConfig
 from agggen.generation.planner import MAX_TRIPLES, Planner
 from agggen.generation.search import BeamSearch, Task
 from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record, Triple
-from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, plain, same
+from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, same
 
 SETTINGS = [
     SHORT,
@@ -127,16 +126,6 @@ def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.Monkey
     assert searched == [(3, 2, 3), (1, 2, SHORT.rows // 2)]
 
 
-def test_other_records_of_a_batch_do_not_change_an_answer() -> None:
-    machine = generator()
-    found = machine.planner.candidates(RECORDS)
-    for some in ([0], [3, 1], [2, 0, 1]):
-        records, theirs = [RECORDS[i] for i in some], [found[i] for i in some]
-        assert machine.planner.candidates(records) == theirs
-        same(machine.write(records, theirs, 2), [machine.write([RECORDS[i]], [found[i]], 2)[0] for i in some])
-    assert machine.write([], []) == [] == machine.planner.candidates([])
-
-
 @pytest.mark.parametrize(
     ("plans", "message"),
     [
@@ -161,10 +150,3 @@ def test_what_no_half_can_do_is_said() -> None:
         machine.write([large], [Candidates((ScoredPlan(((0,),), 0.0),), "given")])
     with pytest.raises(ValueError, match="n_best has 2 values for 1 records"):
         machine.write([NILS], machine.planner.candidates([NILS]), n_best=[1, 2])
-
-
-def test_both_halves_are_without_gradients() -> None:
-    machine = Generator(generator().model, generator().encoder, SHORT)
-    with torch.enable_grad():
-        written = machine.write([NILS], machine.planner.candidates([NILS]))
-    assert plain(written) == plain(machine.generate([NILS]))
