@@ -141,6 +141,7 @@ def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
         ({"triples": [["a", f"p{i}", "c" * 1500] for i in range(3)]}, "triples"),
         ({"triples": [["a", f"p{i}", "c"] for i in range(25)]}, "triples"),
         ({"id": True, "triples": [["a", "b", "c"]]}, "id"),
+        ({"id": "i" * 3000, "triples": [["a", "b", "c"]]}, "id"),
         ({"id": "\u0000", "triples": [["a", "b", "c"]]}, "id"),
         ({"triples": [["a", "b", "c"]], "plan": "[b"}, "plan"),
         ({"triples": [["a", "b", "c"]], "plan": 3}, "plan"),

@@ -57,19 +57,6 @@ def records(*given: Any) -> bytes:
     return json.dumps({"records": given}).encode()
 
 
-# --- the list -------------------------------------------------------------------------------------------------------
-
-
-def test_one_bad_of_a_hundred_gives_99_texts_and_one_error(send: Send) -> None:
-    given = [{"id": str(i), "triples": TRIPLES} for i in range(100)]
-    given[42]["triples"] = [["Silicon", "symbol", None]]  # type: ignore[list-item]
-    answers = send(f"{GENERATE}?plans=1&beam=1", records(*given)).json()["answers"]
-    assert [answer["id"] for answer in answers] == [str(i) for i in range(100)]
-    assert [answer["index"] for answer in answers if answer["status"] == "error"] == [42]
-    assert all(answer["texts"][0]["text"] for answer in answers if answer["status"] == "ok")
-    assert (answers[42]["error"]["record"], answers[42]["error"]["field"]) == ("42", "triples.0.2")
-
-
 @pytest.mark.parametrize(
     ("record", "field"),
     [
@@ -79,12 +66,8 @@ def test_one_bad_of_a_hundred_gives_99_texts_and_one_error(send: Send) -> None:
         ('{"\\ud800": 1, "triples": [["a", "b", "c"]]}', "\\ud800"),
         ('{"triples": [["a", "b", "c"]], "references": [{"x": "\\ud800"}]}', "references.0.x"),
         ('{"triples": [["a", "b", "c"]], "plan": "[\\ud800]"}', "plan"),
-        ('{"triples": [["a", "b", "\\u0001"]]}', "triples.0"),
         ('{"triples": [["a", "b", 1e308]]}', "triples.0.2"),
         ('{"id": 1.5, "triples": [["a", "b", "c"]]}', "id"),
-        ('{"id": "' + "i" * 3000 + '", "triples": [["a", "b", "c"]]}', "id"),
-        ('{"triples": [["a", "b", "' + "c" * 5000 + '"]]}', "triples"),
-        ('{"triples": [' + ", ".join(f'["a", "p{i}", "c"]' for i in range(200)) + "]}", "triples"),
         ('{"triples": {"0": ["a", "b", "c"]}}', "triples"),
         ('{"triples": "abc"}', "triples"),
         ('{"triples": [[["a"], "b", "c"]]}', "triples.0.0"),

@@ -14,7 +14,7 @@ from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation
-from agggen.records import Plan, Record, Reference, Triple
+from agggen.records import Plan, Record, Triple
 from serve.engine import ByModel, EngineError, Failure, Found, Job, Text
 from serve.handles import HandleEngine
 
@@ -133,19 +133,6 @@ def test_many_records_are_shared_out_and_come_back_in_order() -> None:
 
     assert codes(generated(planner, generator, *names, records=5)) == [f"{name}." for name in names]
     assert sorted(len(arguments[0]) for _, arguments in generator.seen) == [3, 5, 5, 5, 5]
-
-
-def test_what_no_replica_looks_at_is_not_sent() -> None:
-    planner, generator = Replicas(plans), Replicas(texts)
-    full = Record("a", record("a").triples, (Reference("A long text. " * 100),), "Element")
-
-    async def test() -> None:
-        await HandleEngine(planner, generator).generate([Job(full, n_best=3)], LONG)
-
-    run(test)
-    for handle in (planner, generator):
-        ((job,), *_) = handle.seen[0][1]
-        assert job.record == record("a") and job.n_best == 3
 
 
 # --- replicas that die ---

@@ -69,11 +69,7 @@ def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
 
 
 def ask(app: Any, path: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-    async def call() -> httpx.Response:
-        async with client(app) as http:
-            return await http.request(method, path, **request)
-
-    return asyncio.run(call())
+    return asking(app)(method, path, **request)
 
 
 # --- the request's id -----------------------------------------------------------------------------------------------
