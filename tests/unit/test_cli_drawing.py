@@ -27,15 +27,6 @@ def test_brackets() -> None:
     assert bracketed(sentence("No verb .")) == "(S No verb .)"
 
 
-def test_a_drawing_has_a_box_a_phrase_and_a_box_a_fact() -> None:
-    root = ElementTree.fromstring(draw_svg(TEXT, [ONE, ONE]))
-    letters = [item.text for item in root.iter(f"{SVG}text")]
-    assert root.findtext(f"{SVG}title") == TEXT
-    assert [letter for letter in letters if letter in ("1", "2", "3", "4", "5")] == ["1", "2", "3", "4"]
-    assert len(list(root.iter(f"{SVG}rect"))) == 2 * (7 + 2)
-    assert letters.count("R-ARG1") == 2 and letters.count("Norway") == 2
-
-
 @given(
     words=st.lists(st.text(min_size=1).filter(lambda word: not any(c.isspace() for c in word)), max_size=8),
     text=st.text(),

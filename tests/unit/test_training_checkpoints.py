@@ -76,27 +76,6 @@ def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
     assert same(weights(plain.model), weights(drawing.model))
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_checkpoint_written_between_updates_by_the_callback_continues_exactly(
-    tmp_path: Path, stage: ObjectiveName
-) -> None:
-    class Crash(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            if trainer.progress.step == 8:
-                raise KeyboardInterrupt
-
-    whole = trainer(stage)
-    whole.run()
-    cut_off = trainer(stage, callbacks=[CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), Crash()])
-    with pytest.raises(KeyboardInterrupt):
-        cut_off.run()
-    resumed = trainer(stage, model=fresh_model(2))
-    assert FileKeeper(tmp_path).restore(resumed)
-    assert resumed.progress.step == 8
-    resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
-
-
 def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
     class Crash(Silent):
         def on_update(self, trainer: Trainer) -> None:

@@ -35,18 +35,6 @@ def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
     assert losses(1) != losses(2)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_what_is_random_in_an_update_follows_from_its_place_alone(stage: ObjectiveName) -> None:
-    def loss(step: int, drawn: int = 0) -> float:
-        one = trainer(stage)
-        one.progress.step = step
-        torch.rand(drawn)
-        return one._update([ALL])[0]
-
-    assert loss(3) == loss(3, drawn=7)
-    assert loss(3) != loss(4)
-
-
 def test_every_update_stage_and_worker_draws_anew() -> None:
     seeds = set()
     for stage in STAGES:

@@ -14,7 +14,6 @@ from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
-from tests.command import Run, command
 from tests.unit.cli_write.examples import RESTAURANTS, json_lines
 
 BIGGEST = 3  # the model's L
@@ -32,13 +31,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "bundle"
     save_bundle(path, Bundle(model, encoder, inference, {}, {"joint.dev_loss": 1.5}, {"toy/train": "ab12"}))
     return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
 
 
 @pytest.fixture

@@ -11,15 +11,9 @@ from agggen_platform.doctor import areas
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.report import report, without_secrets
 from agggen_platform.doctor.settings import Settings, settings_of
-from tests.command import Run, command
+from tests.command import Run
 from tests.processes import free_ports
 from tests.unit.doctor.helpers import answering
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return command(capsys)
-
 
 # --- the report --------------------------------------------------------------------------------------------------
 

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from agggen_platform.serving.keys import read_keys
 from serve.security import KeyRing
-from tests.command import Run, command
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
+from tests.command import Run
 
 
 def test_it_prints_a_key_and_its_line(run: Run, tmp_path: Path) -> None:

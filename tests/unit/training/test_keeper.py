@@ -125,13 +125,6 @@ def test_a_last_checkpoint_that_could_not_be_stored_is_an_error(tmp_path: Path) 
         raise TrainingError("stopped")
 
 
-def test_the_checkpoint_of_another_run_is_refused(store: CheckpointStore) -> None:
-    with StoreKeeper(store, Alone()) as keeper:
-        keeper.save(trainer())
-    with StoreKeeper(store, Alone()) as keeper, pytest.raises(TrainingError, match="seed 5, this run has 6"):
-        keeper.restore(trainer(seed=6))
-
-
 @pytest.mark.parametrize(("step", "said"), [(None, "is missing"), (4, "is of update 4")])
 def test_the_weights_of_a_stage_are_read_once_it_was_trained_to_its_end(
     store: CheckpointStore, step: int | None, said: str
