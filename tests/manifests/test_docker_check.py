@@ -93,8 +93,3 @@ def test_a_broken_environment(environment: Path) -> None:
     (environment / "bin" / "agggen").unlink()
     code, printed = check(environment, "dependencies", "commands")
     assert (code, "requires pyarrow, which is not installed" in printed, "agggen does not run" in printed) == (1, 1, 1)
-
-
-def test_an_unknown_check_is_refused(environment: Path) -> None:
-    code, printed = check(environment, "modulse")
-    assert (code, "invalid choice: 'modulse'" in printed) == (2, True)

@@ -139,17 +139,6 @@ def test_the_operators_rules_are_those_of_prometheus() -> None:
 # --- dashboards and scrapes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_has_distinct_explained_panels_on_the_chosen_data_source(path: Path) -> None:
-    board = json.loads(path.read_text(encoding="utf-8"))
-    assert board["uid"] == f"agggen-{path.stem}"
-    assert board["templating"]["list"][0]["type"] == "datasource"
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
-    for panel in panels(path):
-        assert panel["description"] and panel["fieldConfig"]["defaults"]["unit"], panel["title"]
-        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-
-
 def test_every_prometheus_has_the_jobs_of_the_alerts() -> None:
     jobs = set(re.findall(r"up\{job=\"([^\"]+)\"\}", "\n".join(rule["expr"] for rule in rules())))
     for path in (MONITORING / "prometheus.yaml", REPO / "infra" / "compose" / "prometheus.yaml"):
