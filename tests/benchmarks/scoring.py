@@ -1,11 +1,10 @@
 """Scoring time: seconds of each text metric on the E2E test set, and of a paired test of two systems.
 
-    AGGGEN_DATA_HOME=... python tests/benchmarks/scoring.py [--meteor] [--repeats 3] [--ter 100]
+    AGGGEN_DATA_HOME=... python tests/benchmarks/scoring.py [--meteor] [--repeats 3]
 
 TGen's and Slug's outputs of the E2E challenge (630 texts, 4,693 references) are scored by protocol e2e. METEOR is left
 out unless asked for, as its Java process alone takes longer than all others. The tokenisers' time is in the metric
-that needs them. TER is timed on WebNLG's seen test inputs, and against sacreBLEU's own implementation on the first
-few. Each number is the best of its repeats; the last line is JSON.
+that needs them. Each number is the best of its repeats; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ from typing import Any
 
 import numpy as np
 import sacrebleu
-from sacrebleu.metrics import TER
 
 from agggen.evaluation.protocols import PROTOCOLS, measure
 from agggen.evaluation.significance import RESAMPLES, paired_bootstrap
-from agggen.evaluation.text_metrics import ter_statistics, tercom_statistics
 
 
 def seconds(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
@@ -52,28 +49,17 @@ def e2e(home: Path) -> tuple[list[list[str]], dict[str, list[str]]]:
     return list(references.values()), systems
 
 
-def webnlg(home: Path) -> tuple[list[str], list[list[str]]]:
-    folder = home / "outputs" / "webnlg_2017_challenge"
-    columns = [
-        (folder / "references" / f"gold-old-cat-reference{i}.lex").read_text(encoding="utf-8").split("\n")[:-1]
-        for i in range(3)
-    ]
-    texts = (folder / "teams" / "ADAPT_Centre_old-cat.txt").read_text(encoding="utf-8").split("\n")
-    return texts[: len(columns[0])], [list(group) for group in zip(*columns, strict=True)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="seconds of each text metric")
     parser.add_argument("--meteor", action="store_true", help="time METEOR too, once")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--ter", type=int, default=100, help="texts on which sacreBLEU's own TER is timed")
     options = parser.parse_args()
     home = os.environ.get("AGGGEN_DATA_HOME")
     if not home:
-        sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs the E2E and WebNLG challenges' outputs")
+        sys.exit("AGGGEN_DATA_HOME is not set: this benchmark needs the E2E challenge's outputs")
     references, systems = e2e(Path(home))
 
-    result: dict[str, dict[str, float]] = {"e2e": {}, "paired_bootstrap": {}, "ter": {}}
+    result: dict[str, dict[str, float]] = {"e2e": {}, "paired_bootstrap": {}}
     light = [name for name in PROTOCOLS["e2e"] if name != "meteor"]
     for name in [*light, "meteor"] if options.meteor else light:
         repeats = 1 if name == "meteor" else options.repeats
@@ -89,16 +75,6 @@ def main() -> None:
         took, found = seconds(partial(paired_bootstrap, first[name], second[name]), options.repeats)
         result["paired_bootstrap"][name] = round(took, 3)
         print(f"{name:8s} {took:7.2f} s  paired bootstrap p = {found.p_value:.3f}", flush=True)
-
-    texts, groups = webnlg(Path(home))
-    result["ter"]["tercom"] = round(seconds(lambda: tercom_statistics(texts, groups), 1)[0], 3)
-    result["ter"]["plain"] = round(seconds(lambda: ter_statistics(texts, groups, tokenised=True), 1)[0], 3)
-    few = slice(0, options.ter)
-    ours, _ = seconds(lambda: ter_statistics(texts[few], groups[few], lowercase=True, tokenised=True), options.repeats)
-    columns = [[text or None for text in column] for column in zip(*groups[few], strict=True)]
-    theirs, _ = seconds(lambda: TER().corpus_score(texts[few], columns), options.repeats)
-    result["ter"]["sacrebleu_over_plain"] = round(theirs / ours, 2)
-    print(f"TER of {len(texts)} texts: {result['ter']}", flush=True)
 
     settings = {"texts": len(references), "references": sum(map(len, references)), "resamples": RESAMPLES}
     versions = {"sacrebleu": sacrebleu.__version__, "numpy": np.__version__}

@@ -5,8 +5,7 @@
 Both sides read the corpus, segment every different text of a shard once, align, and write one prepared Parquet file in
 the input's order; the job writes its shards, offsets and errors besides. They get every fourth record of the corpus
 (x1) and all of it (x4): other texts each time, so that nothing known helps, and the cache is off. The two take turns;
-each is a process of its own, and the smallest time of the rounds counts, because other work on the machine can only
-make it longer. Every worker has one thread.
+each is a process of its own, and the smallest time of the rounds counts. Every worker has one thread.
 
 The tax is taken from the difference of the scales, so that what happens once (starting Python, Ray, actors and models)
 drops out: marginal seconds a text of the job over those of the loop, less one; once by the clock, and once by processor
@@ -20,17 +19,14 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
-from measuring import Numbers, in_turns, marginal, measured
+from measuring import SCALES, add_arguments_of_a_side, compare
 
 from agggen.corpora.prepared import read_records, write_records
 from agggen.facts import FactSegmenter
 from agggen.records import Fact, Record, Reference
-
-SCALES = (1, 4)
 
 
 def take(corpus: str, split: str, count: int, scale: int, path: Path) -> int:
@@ -108,28 +104,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--records", type=int, default=0, help="only so many of the corpus; 0: all")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    add_arguments_of_a_side(parser)
     options = parser.parse_args()
     if options.side:
         SIDES[options.side](options.source, options.out, options.facts, options.workers)
         return
-    texts: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for scale in SCALES:
-            path = Path(folder) / f"{scale}.parquet"
-            texts[scale] = take(options.corpus, options.split, options.records, scale, path)
-
-        def run(side: str, scale: int) -> Numbers:
-            out = Path(folder) / side
-            shutil.rmtree(out, ignore_errors=True)
-            out.mkdir()
-            command = [__file__, "--side", side, "--source", str(Path(folder) / f"{scale}.parquet"), "--out", str(out)]
-            return measured(side, [*command, "--facts", options.facts, "--workers", str(options.workers)])
-
-        best = in_turns(list(SIDES), texts, "text", options.rounds, run)
-    result = marginal(best, "loop", "job", texts, "text")
+        sources = {scale: Path(folder) / f"{scale}.parquet" for scale in SCALES}
+        texts = {
+            scale: take(options.corpus, options.split, options.records, scale, source)
+            for scale, source in sources.items()
+        }
+        arguments = ["--facts", options.facts, "--workers", str(options.workers)]
+        result = compare(__file__, sources, texts, "text", options.rounds, arguments)
     settings = {name: getattr(options, name) for name in ("facts", "corpus", "workers", "rounds")}
     settings |= {"texts": texts[SCALES[-1]]}
     print(json.dumps({"benchmark": "segmentation", **settings, **result}))

@@ -1,12 +1,10 @@
-"""Sentences a second of the shipped role tagger on one thread, and what the time goes to.
+"""Sentences a second of the shipped role tagger on one thread.
 
     python tests/benchmarks/tagging.py [--sentences 2000] [--repeats 5]
 
 Sentences are drawn from the fixed text below, 4 to 40 words long (about 19 on average, 4 verbs). Each number is the
 median over repeats; `batched_per_cpu_second` is what a core of its own would give. `one_by_one` tags a tenth of them in
-calls of a single sentence. The shares are of the processor time of one batched pass: looking words up (`collate`), the
-sentence layers (`read`), the frame layer (`roles`), Viterbi (`decode`), and making frames of tags (the rest). The last
-line is JSON.
+calls of a single sentence. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -15,15 +13,11 @@ import argparse
 import json
 import random
 import time
-from collections import defaultdict
-from collections.abc import Callable
 from statistics import median
-from typing import Any
 
 import torch
 
-from agggen.facts.embedded import SHIPPED, EmbeddedFrames
-from agggen.facts.tagger import store
+from agggen.facts.embedded import EmbeddedFrames
 from agggen_platform.srl.tagger.evaluate import joined_words
 
 CLAUSES = (
@@ -42,17 +36,6 @@ def draw(rng: random.Random, length: int) -> list[str]:
     while len(words) < length:
         words += rng.choice(CLAUSES).split()
     return [*words[: length - 1], "."]
-
-
-def timed(name: str, function: Callable[..., Any], spent: dict[str, float]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        began = time.process_time()
-        try:
-            return function(*args)
-        finally:
-            spent[name] += time.process_time() - began
-
-    return call
 
 
 def main() -> None:
@@ -85,25 +68,12 @@ def main() -> None:
         "batched_per_cpu_second": round(median(processor)),
         "one_by_one": round(median(single)),
         "load_s": round(loading, 2),
-        "shares": shares([sentence.words for sentence in sentences]),
         "sentences": len(sentences),
         "words": sum(len(sentence.words) for sentence in sentences),
         "frames": sum(map(len, found)),
         "torch": torch.__version__,
     }
     print(json.dumps(result))
-
-
-def shares(sentences: list[tuple[str, ...]]) -> dict[str, float]:
-    """The share of each part in one batched pass."""
-    spent: dict[str, float] = defaultdict(float)
-    tagger = store.load_tagger(SHIPPED)
-    store.collate_words = timed("collate", store.collate_words, spent)
-    store.best_frames = timed("decode", store.best_frames, spent)
-    model: Any = tagger.model
-    model.read, model.roles = timed("read", model.read, spent), timed("roles", model.roles, spent)
-    timed("all", tagger.tag, spent)(sentences)
-    return {name: round(seconds / spent["all"], 2) for name, seconds in spent.items() if name != "all"}
 
 
 if __name__ == "__main__":

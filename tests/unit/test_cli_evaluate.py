@@ -13,24 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from agggen.bundle import Bundle, save_bundle
+from agggen.bundle import fingerprint
 from agggen.corpora.catalogue import load
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
-from agggen.encoding import Encoder
 from agggen.evaluation.values import VALUES
-from agggen.generation.config import BeamConfig
-from agggen.generation.generator import InferenceConfig
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Plan, Record
-from agggen.text import Vocabulary
 from agggen_platform import evaluation
 from agggen_platform.report.folder import FILES
 from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
 from tests.command import Run
+from tests.tiny_models import save_tiny_bundle
 
 REPO = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
@@ -49,21 +44,14 @@ RESTAURANTS = [
 ]
 
 
-def save(path: Path, seed: int, records: list[Record], corpus: str = "elements") -> Path:
-    vocabulary = Vocabulary.build(records, 1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
-    torch.manual_seed(seed)
-    sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=3)
-    model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
+def save(path: Path, records: list[Record], corpus: str = "elements") -> Path:
     config = {"corpus": {"name": corpus, "limit": 0}}
-    save_bundle(path, Bundle(model, encoder, inference, config, {}, {"elements/train": "ab12"}))
-    return path
+    return save_tiny_bundle(path, records, config=config, sources={"elements/train": "ab12"})
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("model") / "run" / "bundle", 5, [*elements_records("train")][:40])
+    return save(tmp_path_factory.mktemp("model") / "run" / "bundle", [*elements_records("train")][:40])
 
 
 @pytest.fixture
@@ -119,6 +107,7 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
     assert "faithfulness/ser.ser" not in names  # the elements have no slots
     report = loaded(tmp_path / "report")
     assert report["run"]["corpus"] == "elements dev"
+    assert report["identity"]["bundle"] == fingerprint(bundle)
     assert report["run"]["fingerprint of elements/train"] == "ab12"
     assert report["run"]["command"] == f"agggen evaluate {bundle} --corpus elements --limit 4 -o report"
     for what in (
@@ -204,7 +193,7 @@ def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(ru
 @pytest.mark.slow
 def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Path, tmp_path: Path) -> None:
     test = [item for item in load("e2e", "test", data_home) if isinstance(item, Record)]
-    bundle = save(tmp_path / "e2e" / "bundle", 5, test[:40], "e2e")
+    bundle = save(tmp_path / "e2e" / "bundle", test[:40], "e2e")
     quick = ("plans=1", "beam.beam=1", "beam.max_fact_tokens=3")
     code, _, err = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "-o", "r", *quick)
     assert code == 0, err
