@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).parents[2]
-SOURCES = [folder for name in ("agggen", "platform", "jobs", "serve") if (folder := REPO / name).is_dir()]
 
 
 def modules(*folders: Path) -> list[Path]:

@@ -102,21 +102,6 @@ def test_a_run_that_was_asked_to_stop_continues_when_asked_again() -> None:
     assert same(weights(cut.model), weights(whole.model))
 
 
-def test_a_request_to_stop_at_an_evaluation_does_not_finish_the_stage(tmp_path: Path) -> None:
-    """It was once taken for the end: the stage was marked done, at the first epoch's weights."""
-    log = Log(stop_after_evaluation=1)
-    stopped = trainer(callbacks=[log])
-    progress = stopped.run()
-    assert (progress.epoch, progress.batch, progress.done) == (1, 0, False)
-    assert "end" not in log.events
-    Snapshot.of(stopped).write(tmp_path / "checkpoint")
-    resumed, whole = trainer(), trainer()
-    load_checkpoint(tmp_path / "checkpoint", resumed)
-    resumed.run()
-    whole.run()
-    assert same(weights(resumed.model), weights(whole.model))
-
-
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
 def test_the_checkpoint_of_a_finished_stage_is_not_trained_again(tmp_path: Path, config: StageConfig) -> None:
     """Finished by its last epoch, and by an early stop."""

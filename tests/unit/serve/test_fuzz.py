@@ -135,17 +135,6 @@ def test_odd_values_are_written_about_planned_and_aligned(send: Send, value: str
 
 # --- generated ------------------------------------------------------------------------------------------------------
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=20,
-)
-TRIPLE = st.lists(st.text(max_size=12) | JSON_VALUES, min_size=2, max_size=4)
-RECORD = st.fixed_dictionaries(
-    {"triples": st.lists(TRIPLE, max_size=4) | JSON_VALUES},
-    optional={"id": JSON_VALUES, "plan": st.text(alphabet='[]" ab\\', max_size=12) | JSON_VALUES, "text": st.text()},
-)
-
 
 @BOUNDED
 @given(
@@ -156,20 +145,6 @@ RECORD = st.fixed_dictionaries(
 def test_no_bytes_break_anything(data: bytes, address: str, kind: str) -> None:
     response = STUBBED(address, data, kind.encode("latin-1"))  # type: ignore[arg-type]
     assert response.status_code < 500, response.text
-
-
-@BOUNDED
-@given(
-    body=st.fixed_dictionaries(
-        {"records": st.lists(RECORD | JSON_VALUES, max_size=4) | JSON_VALUES}, optional={"options": JSON_VALUES}
-    ),
-    address=st.sampled_from([GENERATE, "/v1/plan", "/v1/realise", "/v1/align"]),
-)
-def test_no_json_breaks_anything(body: Any, address: str) -> None:
-    response = STUBBED(address, json.dumps(body).encode())
-    assert response.status_code in (200, 413, 422)
-    if response.status_code != 200:
-        assert problem(response)["detail"]
 
 
 @BOUNDED

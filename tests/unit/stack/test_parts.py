@@ -43,17 +43,6 @@ def test_no_password_is_in_a_command_line_nor_in_a_file_that_others_read(stack: 
     assert {stat.S_IMODE(path.stat().st_mode) for path in holding} == {0o600}
 
 
-def test_every_server_is_told_to_listen_on_loopback(stack: Stack) -> None:
-    commands = {name: " ".join(launch.command) for name, launch in launches(stack).items()}
-    assert f"--addr 127.0.0.1:{PORTS['s3']}" in commands["s3"]
-    assert f"--host 127.0.0.1 --port {PORTS['mlflow']}" in commands["mlflow"]
-    assert "--app-name basic-auth" in commands["mlflow"]
-    assert f"--allowed-hosts localhost,localhost:{PORTS['mlflow']},127.0.0.1," in commands["mlflow"]
-    assert f"--dashboard-host 127.0.0.1 --dashboard-port {PORTS['ray']}" in commands["ray"]
-    assert launches(stack)["ray"].env["RAY_AUTH_MODE"] == "token"
-    assert not [command for command in commands.values() if "0.0.0.0" in command]
-
-
 def test_the_configuration_of_other_services_does_not_reach_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     others = ("AWS_PROFILE", "MLFLOW_TRACKING_URI", "PGHOST", "RAY_ADDRESS", "RCLONE_CONFIG")
     for name in others:
