@@ -248,10 +248,6 @@ def test_no_aggregation_ablation_keeps_the_orders_ranking() -> None:
     assert [(tuple(i for (i,) in plan.states), plan.score) for plan in plans] == orderings(scores, 4)
 
 
-def test_plan_of_a_group_beyond_l_has_no_score() -> None:
-    assert plan_score(make_scores(0, 4, 2), ((0, 1, 2), (3,))) is None
-
-
 @pytest.mark.parametrize(
     ("plan", "message"),
     [

@@ -97,11 +97,6 @@ def test_an_omission_is_an_error_or_completed() -> None:
     assert completed == max(rivals, key=lambda plan: plan_score(scores, plan) or 0.0)
 
 
-def test_an_empty_plan_is_completed_to_the_best_plan() -> None:
-    scores = make_scores(4, 5)
-    assert PlanDistribution(5, scores).complete(()) == k_best(scores, 1)[0].states
-
-
 def test_a_prefix_that_is_none_is_refused() -> None:
     with pytest.raises(PlanError, match="names predicate 1 twice"):
         PlanDistribution(3, make_scores(0, 3)).complete(((1,), (1,)))

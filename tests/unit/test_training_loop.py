@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
@@ -33,17 +32,6 @@ def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
 
     assert losses(1) == losses(1)
     assert losses(1) != losses(2)
-
-
-def test_every_update_stage_and_worker_draws_anew() -> None:
-    seeds = set()
-    for stage in STAGES:
-        for seed in range(2):
-            one = trainer(stage, seed=seed)
-            for step, rank in product(range(50), range(4)):
-                one.progress.step, one.group.rank = step, rank
-                seeds.add(one._random_seed())
-    assert len(seeds) == 2 * 2 * 50 * 4
 
 
 def test_making_a_trainer_draws_nothing_from_the_process() -> None:
