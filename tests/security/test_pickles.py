@@ -43,7 +43,7 @@ def canary(tmp_path: Path) -> Canary:
     return Canary(tmp_path / "canary")
 
 
-def test_it_sings_for_who_loads_it(canary: Canary) -> None:
+def test_loading_the_canary_is_noticed(canary: Canary) -> None:
     """Or nothing here would prove anything."""
     sent(canary)
     assert canary.sang

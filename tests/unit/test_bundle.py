@@ -183,7 +183,7 @@ def test_a_missing_file_is_named(own: Path, name: str) -> None:
         load_bundle(own)
 
 
-def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"there is no bundle at .*none; `agggen train` writes one"):
         load_bundle(tmp_path / "none")
     with pytest.raises(BundleError, match=r"is no bundle: it lacks manifest\.json"):

@@ -235,7 +235,7 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
         (("--corpus", "elements", "-o", "-"), "the scores go to standard output"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(
+def test_invalid_options_are_refused_before_anything_is_written(
     run: Run,
     bundle: Path,
     restaurants: Path,

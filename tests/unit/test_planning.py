@@ -257,7 +257,7 @@ def test_no_aggregation_ablation_keeps_the_orders_ranking() -> None:
         (((0,), (), (1, 2)), "group 2 of the plan is empty"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(plan: IndexPlan, message: str) -> None:
+def test_an_invalid_plan_is_refused(plan: IndexPlan, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         plan_score(make_scores(0, 3), plan)
 

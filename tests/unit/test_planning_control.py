@@ -97,7 +97,7 @@ def test_an_omission_is_an_error_or_completed() -> None:
     assert completed == max(rivals, key=lambda plan: plan_score(scores, plan) or 0.0)
 
 
-def test_a_prefix_that_is_none_is_refused() -> None:
+def test_an_invalid_prefix_is_refused() -> None:
     with pytest.raises(PlanError, match="names predicate 1 twice"):
         PlanDistribution(3, make_scores(0, 3)).complete(((1,), (1,)))
     with pytest.raises(PlanError, match="names predicate 3"):

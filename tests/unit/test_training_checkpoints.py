@@ -214,7 +214,7 @@ def test_a_truncated_checkpoint_is_refused(checkpoint: Path, keep: int) -> None:
         load_checkpoint(checkpoint, trainer())
 
 
-def test_garbage_is_no_checkpoint(tmp_path: Path) -> None:
+def test_invalid_checkpoint_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(bytes(range(256)) * 9)
     with pytest.raises(TrainingError, match="no readable checkpoint"):

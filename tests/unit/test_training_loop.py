@@ -336,7 +336,7 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_updates_are_made_so_and_the_process_is_left_as_it_was(stage: ObjectiveName) -> None:
+def test_updates_are_deterministic_and_the_setting_is_restored(stage: ObjectiveName) -> None:
     found: list[bool] = []
 
     class Order(Silent):
@@ -348,28 +348,3 @@ def test_updates_are_made_so_and_the_process_is_left_as_it_was(stage: ObjectiveN
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic
     assert of_memory.fill_uninitialized_memory  # torch's own default
-
-
-# --- what training leaves as it was ---
-
-
-class Draws(Silent):
-    """A callback that draws a random number after each update."""
-
-    def __init__(self) -> None:
-        self.numbers: list[float] = []
-
-    def on_update(self, trainer: Trainer) -> None:
-        self.numbers.append(float(torch.rand(())))
-
-
-def test_training_leaves_the_random_state_to_its_caller() -> None:
-    """An update sets torch's seed for itself alone: callbacks draw as they would without any training."""
-    torch.manual_seed(7)
-    expected = [float(torch.rand(())) for _ in range(6)]
-    draws = Draws()
-    one = trainer("joint", replace(CONFIG, epochs=1), fresh_model(), callbacks=[draws])
-    torch.manual_seed(7)
-    one.run()
-    assert len(draws.numbers) > 1
-    assert [*draws.numbers, float(torch.rand(()))] == expected[: len(draws.numbers) + 1]

@@ -83,9 +83,7 @@ TRANSIENT = [
 
 
 @pytest.mark.parametrize("failure", TRANSIENT, ids=lambda failure: repr(failure)[:40])
-def test_transient_failures_are_sent_again(
-    either: Make, waits: list[float], failure: httpx.Response | Exception
-) -> None:
+def test_transient_failures_are_retried(either: Make, waits: list[float], failure: httpx.Response | Exception) -> None:
     script = Script(failure, failure, answered)
     assert either(script).call("generate", [RECORD]) == [text(0, "a")]
     assert len({request.content for request in script.requests}) == 1
@@ -110,7 +108,7 @@ LASTING = [
 
 
 @pytest.mark.parametrize(("failure", "kind", "says"), LASTING, ids=lambda value: repr(value)[:40])
-def test_what_would_fail_again_is_not_sent_again(
+def test_permanent_failures_are_not_retried(
     either: Make, waits: list[float], failure: httpx.Response | Exception, kind: type[EndpointError], says: str
 ) -> None:
     script = Script(failure)
@@ -161,7 +159,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(either: Make, w
     assert not waits
 
 
-def test_attempts_end(either: Make, waits: list[float]) -> None:
+def test_retries_are_limited(either: Make, waits: list[float]) -> None:
     script = Script(problem(503, "lost", retryable=True))
     with pytest.raises(UnavailableError, match="it is lost"):
         either(script).call("generate", [RECORD])
@@ -227,7 +225,7 @@ def test_records_that_stay_lost_keep_their_error(either: Make, waits: list[float
         ("text", "record 0 must be an object"),
     ],
 )
-def test_what_is_no_json_is_refused_before_it_is_sent(either: Make, record: Any, says: str) -> None:
+def test_records_that_are_not_json_are_refused_before_sending(either: Make, record: Any, says: str) -> None:
     script = Script(answered)
     with pytest.raises(RefusedError, match=says):
         either(script).call("generate", [record])
@@ -282,7 +280,7 @@ def test_a_key_that_no_header_takes_is_refused_unquoted(key: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://u:p@h", "http://h/?a=1"])
-def test_addresses_that_are_none_are_refused(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(RefusedError):
         Client(url)
 

@@ -131,7 +131,7 @@ def test_a_stream_that_brings_nothing_more_ends_with_the_answers_so_far(either: 
     assert len(log.ids) == QUICK.attempts  # the one that broke behind an answer is the first of them
 
 
-def test_an_end_is_part_of_a_stream(either: Make, waits: list[float]) -> None:
+def test_a_stream_without_its_end_line_was_cut_off(either: Make, waits: list[float]) -> None:
     """A stream that ends early without breaking, as behind some proxies, was cut off all the same."""
 
     def one_less(request: httpx.Request) -> httpx.Response:
@@ -226,7 +226,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize("content", BAD_LINES)
-def test_lines_that_are_no_such_answers_are_not_passed_on(either: Make, waits: list[float], content: bytes) -> None:
+def test_invalid_answer_lines_are_refused(either: Make, waits: list[float], content: bytes) -> None:
     with pytest.raises(AnswerError):
         either(Log(lambda request: httpx.Response(200, content=content))).stream(records(2))
     assert not waits

@@ -34,7 +34,7 @@ def test_generate_is_planning_and_then_writing(config: InferenceConfig) -> None:
     assert halves == machine.generate(RECORDS, n_best=3, config=config)
 
 
-def test_so_it_is_with_human_plans() -> None:
+def test_generate_with_human_plans_is_planning_and_then_writing() -> None:
     machine, plans = (
         generator(),
         [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None],
@@ -102,7 +102,7 @@ def test_records_of_one_call_may_have_settings_of_their_own() -> None:
     assert [len(found) <= count for found, count in zip(together, counts, strict=True)] == [True] * 6
 
 
-def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_with_the_same_beam_are_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, searched = generator(), []
 
     write = BeamSearch.write
@@ -141,7 +141,7 @@ def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> N
         generator().write([ODA], [Candidates(tuple(ScoredPlan(plan, 0.0) for plan in plans), "given")])
 
 
-def test_what_no_half_can_do_is_said() -> None:
+def test_impossible_jobs_are_refused() -> None:
     machine, three = generator(), replace(SHORT, level=3)
     large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
     with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):

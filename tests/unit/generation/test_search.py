@@ -206,7 +206,7 @@ def needing(model: JointModel, config: BeamConfig, least: Sequence[float]) -> li
     return [found[task] for task in range(len(TASKS))]
 
 
-def test_what_is_found_may_raise_what_is_needed() -> None:
+def test_the_needed_score_may_rise_during_the_search() -> None:
     """As the generator does it: the best text of a record is found, whatever is given up on the way."""
     model, config = writer(), BeamConfig(beam=3, max_fact_tokens=4)
     everything = search(model, RECORDS, TASKS, config)

@@ -27,7 +27,7 @@ def test_every_text_is_true(seed: int, copying: float) -> None:
         assert Checker().check(record, text.text).faults == ()
 
 
-def test_a_free_text_is_not_and_says_so() -> None:
+def test_an_unconstrained_text_says_that_it_is_unfulfilled() -> None:
     free = [found[0] for found in generator().generate(RECORDS, config=SHORT)]
     assert not any(text.fulfilled for text in free)
     assert all(text.faults or any(fact.missing for fact in text.facts) for text in free)

@@ -349,7 +349,7 @@ def after_copying(word: int, unseen_words: int) -> Tensor:
         return model.text_log_probs(collate([replace(example, facts=((word, other),)) for other in (8, 24, 25)], True))
 
 
-def test_what_was_copied_last_decides_what_comes_next() -> None:
+def test_the_copied_word_decides_the_next_word() -> None:
     """Words outside the vocabulary look alike without vectors of their own; a name of several could not be copied."""
     for unseen_words, alike in ((0, True), (4, False)):
         first, second = after_copying(24, unseen_words), after_copying(25, unseen_words)

@@ -34,7 +34,7 @@ def test_a_records_error_is_the_requests_only_if_nothing_else_is_answered(ask_st
 
 
 @pytest.mark.parametrize(("code", "status"), [("busy", 429), ("deadline", 504), ("lost", 503)])
-def test_what_may_succeed_later_says_so(ask_stub: Ask, stub: StubEngine, code: str, status: int) -> None:
+def test_temporary_failures_are_retryable(ask_stub: Ask, stub: StubEngine, code: str, status: int) -> None:
     stub.failures = {name: Failure(code, "later") for name in ("a", "b")}
     response = ask_stub("POST", "/v1/generate", json={"records": records("a", "b")})
     found = problem(response)
@@ -46,12 +46,12 @@ def test_what_may_succeed_later_says_so(ask_stub: Ask, stub: StubEngine, code: s
     assert partly.json()["answers"][0]["error"]["retryable"] is True
 
 
-def test_a_retry_may_help_if_it_may_help_one_record(ask_stub: Ask, stub: StubEngine) -> None:
+def test_a_request_is_retryable_if_one_of_its_records_is(ask_stub: Ask, stub: StubEngine) -> None:
     stub.failures = {"a": Failure("record", "bad"), "b": Failure("busy", "later")}
     assert ask_stub("POST", "/v1/generate", json={"records": records("a", "b")}).status_code == 429
 
 
-def test_what_fails_inside_is_not_told(ask_stub: Ask, stub: StubEngine) -> None:
+def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine) -> None:
     stub.failures["a"] = Failure("internal", "secret of the house")
     response = ask_stub("POST", "/v1/generate", json={"records": records("a")})
     assert response.status_code == 500
@@ -68,7 +68,7 @@ def test_what_fails_inside_is_not_told(ask_stub: Ask, stub: StubEngine) -> None:
     assert response.headers["X-Request-Id"] == problem(response)["request_id"]
 
 
-def test_a_web_page_may_read_that_something_failed_inside(stub: StubEngine) -> None:
+def test_a_page_of_an_allowed_origin_can_read_internal_errors(stub: StubEngine) -> None:
     stub.error = KeyError("secret of the house")
     config = ServeConfig(bundle="toy", security=SecurityConfig(cors_origins=("https://app.example",)))
     headers = {"Origin": "https://app.example"}

@@ -101,7 +101,7 @@ def test_one_bad_record_of_many(engine: HandleEngine) -> None:
         (RECORDS * 99, {}, "records"),
     ],
 )
-def test_what_is_wrong_is_named(engine: HandleEngine, records: list[Any], options: dict[str, Any], field: str) -> None:
+def test_refusals_name_the_field(engine: HandleEngine, records: list[Any], options: dict[str, Any], field: str) -> None:
     async def use(client: AsyncClient) -> Any:
         return await client.generate(records, **options)
 
@@ -145,7 +145,7 @@ QUICK = Retry(first_wait=0.001, longest_wait=0.002)
 
 
 @pytest.mark.parametrize("name", ["generate", "stream"])
-def test_what_a_dying_replica_lost_is_asked_for_again(engine: HandleEngine, name: str) -> None:
+def test_records_lost_with_a_replica_are_retried(engine: HandleEngine, name: str) -> None:
     lost = {RECORDS[2]["id"], RECORDS[5]["id"]}
     losing = Losing(engine, set(lost))
 

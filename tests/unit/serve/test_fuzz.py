@@ -76,7 +76,7 @@ def records(*given: Any) -> bytes:
         ("[[[[[[[[[]]]]]]]]]", None),
     ],
 )
-def test_a_record_that_is_none_is_its_own_error(send: Send, record: str, field: str | None) -> None:
+def test_an_invalid_record_is_its_own_error(send: Send, record: str, field: str | None) -> None:
     alone = send(GENERATE, b'{"records": [' + record.encode() + b"]}")
     assert problem(alone)["status"] == 422
     assert alone.json().get("field") == field

@@ -14,7 +14,7 @@ from agggen.bundle import load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.evaluation.held_out import write
 from agggen.generation.generator import Generation, Generator, InferenceConfig
-from agggen.records import Plan, Record
+from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.serving.config import BatchConfig, ServeConfig
@@ -112,16 +112,6 @@ def test_an_evaluation_plans_under_the_settings_that_it_writes_under(generator: 
     for machine, config in ((generator, None), (plain, generator.config)):
         written = write(machine, RECORDS, config)
         assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
-
-
-def test_a_partial_plan_is_completed_within_the_level(bundle_path: Path) -> None:
-    machine = load_bundle(bundle_path).generator()
-    config = replace(machine.config, level=1)
-    for record in RECORDS:
-        start = Plan((record.predicates[:1],))
-        ((best,),) = machine.generate([record], [start], complete=True, config=config)
-        assert best.plan.states[0] == start.states[0]
-        assert all(len(group) == 1 for group in best.plan.states)
 
 
 def test_sampled_plans_are_different_and_repeatable(bundle_path: Path) -> None:

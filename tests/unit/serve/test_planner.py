@@ -62,7 +62,7 @@ def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, librar
         assert [one.log_probability for one in best] == pytest.approx(logs, abs=1e-6)
 
 
-def test_what_cannot_be_planned_says_what_and_where(planner: PlannerReplica, library: Generator) -> None:
+def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerReplica, library: Generator) -> None:
     record = RECORDS[0]
     jobs = [
         Job(record),

@@ -25,7 +25,7 @@ def test_it_adds_the_line_to_a_file_and_prints_the_key_alone(run: Run) -> None:
     assert {str(key.last_day) for key in read_keys(Path("keys.txt"))} == {"2999-12-31"}
 
 
-def test_what_cannot_be_is_refused_and_no_key_is_printed(run: Run) -> None:
+def test_invalid_input_is_refused_and_no_key_is_printed(run: Run) -> None:
     Path("broken").write_text("rubbish\n")
     Path("broken").chmod(0o600)
     Path("open").touch()

@@ -106,7 +106,7 @@ class Broken(CheckpointStore):
         raise StorageError("the bucket is gone")
 
 
-def test_a_store_that_fails_is_heard_of_by_the_next_save(tmp_path: Path) -> None:
+def test_a_failed_upload_is_raised_by_the_next_save(tmp_path: Path) -> None:
     broken = Broken(Folder(str(tmp_path)))
     with pytest.raises(StorageError, match="the bucket is gone"), StoreKeeper(broken, Alone()) as keeper:
         keeper.save(trainer())
