@@ -39,6 +39,20 @@ def name(bundle_path: Path) -> str:
     return fingerprint(bundle_path)
 
 
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records were written together, call by call."""
+    sizes: list[int] = []
+    write = Generator.write
+
+    def counted(self: Generator, records: Sequence[Record], *arguments: Any) -> Any:
+        sizes.append(len(records))
+        return write(self, records, *arguments)
+
+    monkeypatch.setattr(Generator, "write", counted)
+    return sizes
+
+
 def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
     """Equal but for the rounding of floats, which other records of a batch may change."""
     for ours, theirs in zip(found, expected, strict=True):
@@ -47,17 +61,10 @@ def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None
 
 
 def test_requests_with_settings_of_their_own_get_what_they_get_alone(
-    serve_config: ServeConfig, library: Generator, name: str
+    serve_config: ServeConfig, library: Generator, name: str, batches: list[int]
 ) -> None:
     generator = GeneratorReplica(replace(serve_config, batch=BatchConfig(wait_ms=50)), serve_config.bundle)
-    batches: list[int] = []
-    write = generator._generator.write
-
-    def counted(records: Sequence[Record], *arguments: Any) -> Any:
-        batches.append(len(records))
-        return write(records, *arguments)
-
-    generator._generator.write = counted  # type: ignore[method-assign]
+    batches.clear()  # those of the self-test
     wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
     free = replace(library.config, verify="off")
     configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, free]
@@ -69,10 +76,10 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
         return await asyncio.gather(*calls)
 
     found = run(together())
+    assert sorted(batches) == [2, 3]  # one for each beam
     expected = [library.generate([one], n_best=2, config=config) for one, config in zip(RECORDS, configs, strict=True)]
     for one, theirs in zip(found, expected, strict=True):
         same(one.answers, theirs)
-    assert sorted(batches) == [2, 3]  # one for each beam
 
 
 def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library: Generator, name: str) -> None:
@@ -85,16 +92,8 @@ def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library
 
 
 def test_a_batch_is_no_more_than_one_beam_search_holds(
-    generator: GeneratorReplica, library: Generator, name: str, monkeypatch: pytest.MonkeyPatch
+    generator: GeneratorReplica, library: Generator, name: str, batches: list[int]
 ) -> None:
-    batches: list[int] = []
-    write = generator._generator.write
-
-    def counted(records: Sequence[Record], *arguments: Any) -> Any:
-        batches.append(len(records))
-        return write(records, *arguments)
-
-    monkeypatch.setattr(generator._generator, "write", counted)
     config = replace(library.config, rows=8)  # two records of two plans and two hypotheses each
     records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
     found = library.planner.candidates(records, config=config)
