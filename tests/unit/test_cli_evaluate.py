@@ -6,9 +6,7 @@ The bundle has random weights: its texts are nonsense, but every path from a cor
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +24,7 @@ from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
 from tests.command import Run
 from tests.tiny_models import save_tiny_bundle
-
-REPO = Path(__file__).parents[2]
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
+from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT
 
 RESTAURANTS = [
     Record.of(
@@ -259,7 +255,7 @@ def test_invalid_options_are_refused_before_anything_is_written(
 
 
 def without_java(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "agggen_platform.cli.main", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     environment = {**ENVIRONMENT, "PATH": str(cwd), "JAVA_HOME": ""}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
@@ -146,14 +147,33 @@ def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
         ({"triples": [["a", "b", "c"]], "plan": "[b"}, "plan"),
         ({"triples": [["a", "b", "c"]], "plan": 3}, "plan"),
         ({"triples": [["a", "b", "c"]], "plna": "[b]"}, "plna"),
+        ({"triples": [["a", "b", "\ud800"]]}, "triples.0.2"),
+        ({"triples": [{"subject": "a", "predicate": "b", "object": "\udfff"}]}, "triples.0.object"),
+        ({"id": "\ud800", "triples": [["a", "b", "c"]]}, "id"),
+        ({"\ud800": 1, "triples": [["a", "b", "c"]]}, "\\ud800"),
+        ({"triples": [["a", "b", "c"]], "references": [{"x": "\ud800"}]}, "references.0.x"),
+        ({"triples": [["a", "b", "c"]], "plan": "[\ud800]"}, "plan"),
+        ({"triples": [["a", "b", "c"]], "plan": "[" * 1000}, "plan"),
+        ({"id": 1.5, "triples": [["a", "b", "c"]]}, "id"),
+        ({"triples": {"0": ["a", "b", "c"]}}, "triples"),
+        ({"triples": "abc"}, "triples"),
+        ({"triples": [[["a"], "b", "c"]]}, "triples.0.0"),
         (7, None),
+        (None, None),
+        ([[[[[[]]]]]], None),
     ],
 )
 def test_what_is_wrong_with_a_record_is_named(ask_stub: Ask, record: Any, field: str | None) -> None:
-    alone = ask_stub("POST", "/v1/generate", json={"records": [record]})
+    def sent(address: str, body: str, kind: str) -> httpx.Response:
+        return ask_stub("POST", address, content=body, headers={"Content-Type": kind})
+
+    alone = sent("/v1/generate", json.dumps({"records": [record]}), "application/json")
     assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
-    among = ask_stub("POST", "/v1/generate", json={"records": [SILICON, record]})
+    among = sent("/v1/generate", json.dumps({"records": [SILICON, record]}), "application/json")
     assert [answer["status"] for answer in among.json()["answers"]] == ["ok", "error"]
+    lines = "\n".join(map(json.dumps, (record, SILICON)))
+    streamed = sent("/v1/generate:stream", lines, "application/x-ndjson").text.splitlines()
+    assert [json.loads(line)["status"] for line in streamed] == ["error", "ok", "end"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from agggen.records import Plan
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.handles import HandleEngine
-from tests.unit.serve.http_calls import client, problem
+from tests.unit.serve.http_calls import client
 from tests.unit.serve.stub_engine import StubEngine
 
 TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
@@ -55,34 +55,6 @@ STUBBED = sending(api(StubEngine(), ServeConfig(bundle="toy")))
 
 def records(*given: Any) -> bytes:
     return json.dumps({"records": given}).encode()
-
-
-@pytest.mark.parametrize(
-    ("record", "field"),
-    [
-        ('{"triples": [["a", "b", "\\ud800"]]}', "triples.0.2"),
-        ('{"triples": [{"subject": "a", "predicate": "b", "object": "\\udfff"}]}', "triples.0.object"),
-        ('{"id": "\\ud800", "triples": [["a", "b", "c"]]}', "id"),
-        ('{"\\ud800": 1, "triples": [["a", "b", "c"]]}', "\\ud800"),
-        ('{"triples": [["a", "b", "c"]], "references": [{"x": "\\ud800"}]}', "references.0.x"),
-        ('{"triples": [["a", "b", "c"]], "plan": "[\\ud800]"}', "plan"),
-        ('{"triples": [["a", "b", 1e308]]}', "triples.0.2"),
-        ('{"id": 1.5, "triples": [["a", "b", "c"]]}', "id"),
-        ('{"triples": {"0": ["a", "b", "c"]}}', "triples"),
-        ('{"triples": "abc"}', "triples"),
-        ('{"triples": [[["a"], "b", "c"]]}', "triples.0.0"),
-        ('{"triples": [["a", "b", "c"]], "plan": "' + "[" * 1000 + '"}', "plan"),
-        ("null", None),
-        ("[[[[[[[[[]]]]]]]]]", None),
-    ],
-)
-def test_an_invalid_record_is_its_own_error(send: Send, record: str, field: str | None) -> None:
-    alone = send(GENERATE, b'{"records": [' + record.encode() + b"]}")
-    assert problem(alone)["status"] == 422
-    assert alone.json().get("field") == field
-    streamed = send(STREAM, record.encode() + b"\n" + b'{"triples": [["a", "b", "c"]]}', NDJSON)
-    bad, good, end = map(json.loads, streamed.text.splitlines())
-    assert (bad["status"], good["status"], end["errors"]) == ("error", "ok", 1)
 
 
 ODD = [
