@@ -16,8 +16,10 @@ def command(capsys: pytest.CaptureFixture[str]) -> Run:
     """What runs the command; an error that shows a traceback is a failure."""
 
     def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
+        words = [str(argument) for argument in arguments]
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+            patch.setattr("sys.argv", ["agggen", *words])
+            main(words)
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return ended.value.code, captured.out, captured.err

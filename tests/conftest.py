@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.command import Run, command
 from tests.file_server import Files, serving
 from tests.s3_faults import FaultyS3
 
@@ -46,6 +47,13 @@ def ray_cluster() -> Iterator[None]:
 
     with connected(address="local", cpus=8, gpus=0):
         yield
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The `agggen` command in this process and in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    return command(capsys)
 
 
 @pytest.fixture

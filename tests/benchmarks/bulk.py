@@ -25,12 +25,11 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
 import torch
-from measuring import Numbers, in_turns, marginal, measured
+from measuring import SCALES, add_arguments_of_a_side, compare
 from untrained import PRESETS, development_records, save_untrained
 
 from agggen.bundle import load_bundle
@@ -38,7 +37,6 @@ from agggen.corpora.json_lines import read_jsonl
 from agggen.generation.generator import Generator
 from agggen.records import Record
 
-SCALES = (1, 4)
 RECORDS = {"tiny": 8000, "webnlg": 1600}
 
 
@@ -97,40 +95,28 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--records", type=int, default=0, help=f"at x{SCALES[-1]}; default: {RECORDS}")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    add_arguments_of_a_side(parser)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the job")
     options = parser.parse_intermixed_args()
     if options.side:
         SIDES[options.side](options.bundle, options.source, options.out, options.workers, options.overrides)
+        asked, written = (path.read_bytes().count(b"\n") for path in (options.source, options.out / "texts.jsonl"))
+        if written != asked:
+            raise SystemExit(f"{written} texts about {asked} records")
         return
     sizes: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         bundle = options.bundle or str(save_untrained(options.preset, Path(folder) / "bundle"))
         corpus = options.corpus or PRESETS[options.preset].corpus
         records = development_records(corpus, options.records or RECORDS[options.preset])
-        for scale in SCALES:
+        sources = {scale: Path(folder) / f"{scale}.jsonl" for scale in SCALES}
+        for scale, source in sources.items():
             chosen = records[:: SCALES[-1] // scale]
             sizes[scale] = len(chosen)
             lines = (json.dumps(record.as_dict(), ensure_ascii=False) + "\n" for record in chosen)
-            (Path(folder) / f"{scale}.jsonl").write_text("".join(lines), encoding="utf-8")
-
-        def run(side: str, scale: int) -> Numbers:
-            out = Path(folder) / side
-            shutil.rmtree(out, ignore_errors=True)
-            out.mkdir()
-            where = ["--bundle", bundle, "--source", str(Path(folder) / f"{scale}.jsonl"), "--out", str(out)]
-            command = [__file__, "--side", side, *where, "--workers", str(options.workers), *options.overrides]
-            numbers = measured(side, command)
-            with (out / "texts.jsonl").open("rb") as file:
-                texts = sum(1 for _ in file)
-            if texts != sizes[scale]:
-                raise SystemExit(f"{side} wrote {texts} texts about {sizes[scale]} records")
-            return numbers
-
-        best = in_turns(list(SIDES), sizes, "record", options.rounds, run)
-    result = marginal(best, "loop", "job", sizes, "record")
+            source.write_text("".join(lines), encoding="utf-8")
+        arguments = ["--bundle", bundle, "--workers", str(options.workers), *options.overrides]
+        result = compare(__file__, sources, sizes, "record", options.rounds, arguments)
     settings = {name: getattr(options, name) for name in ("workers", "rounds", "overrides")}
     settings |= {"weights": "trained" if options.bundle else f"random, {options.preset}", "records": sizes[SCALES[-1]]}
     settings |= {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "torch": torch.__version__}

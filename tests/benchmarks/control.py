@@ -173,7 +173,7 @@ def main() -> None:
         "group_sizes_of_likeliest_plans": dict(likeliest),
         "records": len(planned),
     }
-    ways = variants(generator.config)
+    ways = {"free": replace(generator.config, verify="off"), "default": generator.config}
     result["plans"] = found = {}
     for name, config in ways.items():
         written = [texts[0] for texts in generator.generate(planned, plans, config=config)]
@@ -184,13 +184,6 @@ def main() -> None:
     if ten := of_ten_triples(records, 50):
         result["ten_triples"] = {name: stress(generator, ten, config) for name, config in ways.items()}
     print(json.dumps(rounded(result)))
-
-
-def variants(config: InferenceConfig) -> dict[str, InferenceConfig]:
-    return {
-        "free": replace(config, verify="off"),
-        "default": config,
-    }
 
 
 def rounded(value: object) -> object:

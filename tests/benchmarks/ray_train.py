@@ -7,9 +7,7 @@
 workers of Ray Train with one CPU each, news going to this process; `kept` is bare again, as a whole job that saves a
 verified checkpoint and logs to MLflow at every window. They take turns; a number is a window of updates by the worker's
 own clock, its callbacks included; the best of the rounds counts, and each is told too. Ask for so many records that the
-updates are within an epoch, else evaluations are among them. Reading is measured apart: an epoch of collated
-batches by our way (all examples of the prepared file in memory, our own order) against Ray Data's `streaming_split`
-over the same file. The last line is JSON.
+updates are within an epoch, else evaluations are among them. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -27,9 +25,7 @@ from pathlib import Path
 import torch
 
 from agggen.errors import StoppedError
-from agggen.model.batch import collate
 from agggen.run import Prepared, fit
-from agggen.training.batches import epoch_batches, text_costs
 from agggen.training.loop import Trainer
 from agggen_platform.config import load_config
 from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
@@ -40,7 +36,7 @@ from agggen_platform.training.data import Data, data_of
 from agggen_platform.training.events import EventReporter, SampleWriter, TrainingEvent, WorkerMonitor
 from agggen_platform.training.job import train_job
 from agggen_platform.training.on_ray import workers_of
-from agggen_platform.training.prepared import prepared_in, read_prepared
+from agggen_platform.training.prepared import prepared_in
 
 WINDOW = 4  # updates between two numbers
 
@@ -114,31 +110,6 @@ def seconds_of(rounds: list[dict[int, float]], texts: dict[int, int], updates: i
     return sum(texts[step] / max(one[step] for one in rounds) for step in windows) / (WINDOW * len(windows))
 
 
-def reading(folder: Folder, place: str, prepared: Prepared) -> dict[str, float]:
-    """Rows a second of one epoch, from the file to padded tensors; a second epoch for both, which costs no start."""
-    import ray.data
-
-    begin = time.monotonic()
-    read_prepared(folder, place)
-    loaded = time.monotonic() - begin
-    costs = text_costs(prepared.train)
-    begin = time.monotonic()
-    for batch in epoch_batches(prepared.train, costs, 10**9, 32, 0, 0):
-        collate([prepared.train[i] for i in batch], whole=True)
-    ours = time.monotonic() - begin
-    rows = ray.data.read_parquet(folder.at(f"{place}/train.parquet"))
-    (shard,) = rows.streaming_split(1)
-    for _ in range(2):
-        begin = time.monotonic()
-        count = sum(len(batch["id"]) for batch in shard.iter_batches(batch_size=32))
-        theirs = time.monotonic() - begin
-    return {
-        "ours_rows_per_second": round(len(prepared.train) / ours),
-        "ours_load_seconds": round(loaded, 2),
-        "ray_data_rows_per_second": round(count / theirs),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="what Ray Train costs")
     parser.add_argument("--preset", default="webnlg")
@@ -194,7 +165,6 @@ def main() -> None:
                 for name, rounds in each.items()
             },
             "checkpoint_and_log_seconds": round((seconds["kept"] - seconds["bare"]) * WINDOW, 4),
-            "reading": reading(folder, place, prepared),
             "texts": len(prepared.train),
             "updates": options.updates,
             "rounds": options.rounds,

@@ -19,9 +19,7 @@ For each way that Serve's proxy can run (`http.proxy`), one after another:
   `cpu_ms_a_record` and `tax_cpu_*` count processor time of all processes (of the endpoint with Ray, without the
   client), which other work on the machine distorts less.
 - `latency`: requests of one record by so many clients at once, in ms.
-- `noop`: the same load on an application of Serve that does nothing behind the same proxy: its ceiling.
-
-`uvicorn` is the same nothing without Serve. The client runs on the same cores as all else. The last line is JSON.
+The client runs on the same cores as all else. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +44,6 @@ from typing import Any
 import httpx
 import psutil
 import torch
-from fastapi import FastAPI, Request
 from load import latencies
 from measuring import cpu_of, free_port
 from untrained import PRESETS, development_records, save_untrained
@@ -135,42 +131,6 @@ def _answers(url: str) -> bool:
         return False
 
 
-def noop(port: int, proxy: str) -> None:
-    """Serve with an application that does nothing, or the same without Serve; until it is told to end."""
-    app = FastAPI()
-
-    @app.post("/")
-    async def nothing(request: Request) -> dict[str, str]:
-        await request.body()
-        return {"status": "ok"}
-
-    @app.get("/")
-    async def ready() -> dict[str, str]:
-        return {"status": "ok"}
-
-    if proxy == "uvicorn":
-        import uvicorn
-
-        uvicorn.run(app, port=port, log_level="error")
-        return
-    from agggen_platform.ray_cluster import connected
-    from agggen_platform.serving.config import HttpConfig
-    from agggen_platform.serving.proxies import choose_proxy
-
-    http = HttpConfig(port=port, proxy=proxy)  # type: ignore[arg-type]
-    choose_proxy(http)
-    with connected("local"):
-        from ray import serve
-
-        serve.start(http_options={"host": http.host, "port": port}, proxy_location="HeadOnly")
-        deployment = serve.deployment(max_ongoing_requests=256)(serve.ingress(app)(type("Nothing", (), {})))
-        serve.run(deployment.bind())
-        stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        stop.wait()
-        serve.shutdown()
-
-
 # --- the endpoint ----------------------------------------------------------------------------------------------------
 
 
@@ -230,11 +190,11 @@ def saturated(
     }
 
 
-def loaded(what: str, url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
+def loaded(url: str, bodies: Sequence[bytes], clients: Sequence[int], seconds: float) -> dict[str, object]:
     found: dict[str, object] = {}
     for count in clients:
         numbers = found[str(count)] = latencies(url, bodies, count, seconds)
-        print(f"  {what:8s} {count:3d} clients  " + "  ".join(f"{k} {v}" for k, v in numbers.items()), flush=True)
+        print(f"  {count:3d} clients  " + "  ".join(f"{k} {v}" for k, v in numbers.items()), flush=True)
     return found
 
 
@@ -249,12 +209,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=0, help="at saturation; default: as many as take so long")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32])
-    parser.add_argument("--noop", nargs=2, metavar=("PORT", "PROXY"), help=argparse.SUPPRESS)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
     options = parser.parse_intermixed_args()
-    if options.noop:
-        noop(int(options.noop[0]), options.noop[1])
-        return
     corpus = options.corpus or PRESETS[options.preset].corpus
     replicas = [f"generator.{bound}_replicas={options.replicas}" for bound in ("min", "max")]
     modes: dict[str, dict[str, object]] = {}
@@ -276,13 +232,7 @@ def main() -> None:
                 print(f"{mode}: ready after {cold:.1f} s", flush=True)
                 modes[mode] = {"cold_start": round(cold, 1)}
                 modes[mode] |= saturated(library, url, records, server, options.rounds)
-                seconds = options.seconds
-                modes[mode]["latency"] = loaded("endpoint", f"{url}/v1/generate", bodies, options.clients, seconds)
-            with running([__file__, "--noop", str(port), mode], url, "/"):
-                modes[mode]["noop"] = loaded("no-op", f"{url}/", bodies, options.clients, options.seconds)
-        port = free_port()
-        with running([__file__, "--noop", str(port), "uvicorn"], f"http://127.0.0.1:{port}", "/"):
-            plain = loaded("uvicorn", f"http://127.0.0.1:{port}/", bodies, options.clients, options.seconds)
+                modes[mode]["latency"] = loaded(f"{url}/v1/generate", bodies, options.clients, options.seconds)
     result = {
         "benchmark": "serving",
         "weights": "trained" if options.bundle else f"random, {options.preset}",
@@ -293,7 +243,6 @@ def main() -> None:
         "seconds": options.seconds,
         "settings": options.overrides,
         "modes": modes,
-        "uvicorn": plain,
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "torch": torch.__version__,

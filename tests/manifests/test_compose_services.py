@@ -143,13 +143,6 @@ def haproxy() -> tuple[str, dict[str, str]]:
     return str(folder / "bin" / "haproxy"), {"LD_LIBRARY_PATH": str(folder / "bin" / "lib")}
 
 
-def test_haproxy_takes_the_gates_configuration(haproxy: tuple[str, dict[str, str]]) -> None:
-    program, env = haproxy
-    command = [program, "-c", "-f", str(FOLDER / "gate.cfg")]
-    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
-    assert done.returncode == 0 and "warning" not in (done.stdout + done.stderr).lower(), done.stdout + done.stderr
-
-
 def test_the_gate_forwards_requests_for_this_machine_and_refuses_other_hosts(
     tmp_path: Path, haproxy: tuple[str, dict[str, str]]
 ) -> None:

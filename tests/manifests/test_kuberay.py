@@ -159,29 +159,6 @@ def test_the_namespace_refuses_privileged_pods(name: str) -> None:
             assert item["metadata"]["namespace"] == namespace["metadata"]["name"], name_of(item)
 
 
-def test_only_workers_run_on_spot_nodes_and_only_gpu_workers_take_gpus() -> None:
-    for pod in pods_of(overlay("gpu")):
-        tolerated = {toleration.get("value") for toleration in pod.spec.get("tolerations", [])}
-        nodes = pod.spec.get("nodeSelector", {}).get("agggen-nodes", "")
-        if pod.role in ("cpu", "gpu"):
-            assert nodes == f"spot-{pod.role}" and nodes in tolerated, str(pod)
-        else:
-            assert not nodes.startswith("spot") and not any(str(value).startswith("spot") for value in tolerated)
-        gpus = sum(container["resources"]["limits"].get("nvidia.com/gpu", 0) for container in pod.containers)
-        assert gpus == (pod.role == "gpu"), str(pod)
-        assert pod.role != "gpu" or pod.containers[0]["image"].endswith("-cuda"), str(pod)
-
-
-@both_overlays
-def test_heads_run_no_work_and_keep_the_state_of_standing_clusters_in_redis(name: str) -> None:
-    for item in ray_objects(overlay(name)):
-        spec = cluster_spec(item)
-        assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0", name_of(item)
-        assert all(group["rayStartParams"]["metrics-export-port"] == "8080" for group in spec["workerGroupSpecs"])
-        if item["kind"] != "RayJob":  # a job is submitted again and resumes
-            assert spec["gcsFaultToleranceOptions"]["redisAddress"].endswith(":6379")
-
-
 # --- secrets -------------------------------------------------------------------------------------------------------
 
 

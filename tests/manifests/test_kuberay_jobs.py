@@ -182,25 +182,6 @@ def test_serve_and_the_endpoint_agree(name: str) -> None:
     assert spec["upgradeStrategy"] == {"type": "NewCluster"} and spec["excludeHeadPodFromServeSvc"] is True
 
 
-def test_the_production_endpoint_resolves_to_what_was_intended() -> None:
-    config = endpoint_config("gpu")
-    replicas = {name: getattr(config, name) for name in ("ingress", "planner", "generator")}
-    assert {name: (role.min_replicas, role.max_replicas) for name, role in replicas.items()} == dict.fromkeys(
-        replicas, (2, 4)
-    )
-    assert {name: (role.cpus, role.gpus) for name, role in replicas.items()} == {
-        "ingress": (0.5, 0),
-        "planner": (0.5, 0),
-        "generator": (4, 1),
-    }
-    # What the file leaves out stays as it is by default, also inside a section.
-    assert {name: (role.max_ongoing_requests, role.target_ongoing_requests) for name, role in replicas.items()} == {
-        "ingress": (256, 64),
-        "planner": (64, 16),
-        "generator": (16, 2),
-    }
-
-
 @both_overlays
 def test_the_import_path_builds_the_application(name: str, tmp_path: Path) -> None:
     from tests.unit.serve.conftest import save_tiny_model

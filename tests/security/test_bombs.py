@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,22 +57,20 @@ def test_deep_yaml(tmp_path: Path, text: str) -> None:
         load_config(ServeConfig, tmp_path / "x.yaml")
 
 
-SIZES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "width": lambda model: model | {"width": 200_000},
-    "layers": lambda model: model | {"layers": 10**7},
-    "feed_forward": lambda model: model | {"feed_forward": 10**10},
-    "predicate_dim": lambda model: model | {"predicate_dim": 10**9},
-    "max_group_size": lambda model: model | {"max_group_size": 10**9},
-}
-
-
-@pytest.mark.parametrize("change", SIZES.values(), ids=SIZES)
-def test_sizes_that_the_weights_do_not_have(
-    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], little_memory: None
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("width", 200_000),
+        ("layers", 10**7),
+        ("feed_forward", 10**10),
+        ("predicate_dim", 10**9),
+        ("max_group_size", 10**9),
+    ],
+)
+def test_sizes_that_the_weights_do_not_have(tmp_path: Path, name: str, size: int, little_memory: None) -> None:
     bundle = save_model(tmp_path / "bundle", 1)
     described = json.loads((bundle / "bundle.json").read_text())
-    described["model"] = change(described["model"])
+    described["model"][name] = size
     (bundle / "bundle.json").write_text(json.dumps(described))
     fix_manifest(bundle, "bundle.json")
     with pytest.raises(BundleError, match="does not fit the bundle's configuration: it holds"):

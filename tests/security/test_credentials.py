@@ -76,12 +76,6 @@ def left_in(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in files if MARK.encode() in path.read_bytes()]
 
 
-def test_the_search_finds_them(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "mlflow.db").write_bytes(b"\x00\xff" + SECRETS["PGPASSWORD"].encode())
-    assert left_in(tmp_path) == ["a/b/mlflow.db"]
-
-
 def test_a_run_and_what_is_made_of_it(call: Call, tmp_path: Path) -> None:
     """Trained, evaluated, registered, promoted: run log, MLflow's database and artifacts, bundle, report."""
     call("train", "elements", *TINY, "--name", "tiny")

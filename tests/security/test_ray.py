@@ -121,7 +121,6 @@ EVIL = "https://evil.example"
 BROWSERS = [
     {"Origin": EVIL},
     {"Origin": "null"},
-    {"Referer": f"{EVIL}/page"},
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
     {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"},
     {"Origin": EVIL, "Content-Type": "text/plain", "Host": "evil.example"},
@@ -161,7 +160,6 @@ CALLS = [
     "NodeManagerService/GetNodeStats",
     "ObjectManagerService/Push",
     "CoreWorkerService/PushTask",
-    "CoreWorkerService/Exit",
     "RayletDriver/Init",
     "ReporterService/GetTraceback",
     "LogService/ListLogs",

@@ -87,7 +87,7 @@ def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: 
 
 
 @places
-def test_it_sings_for_who_reads_the_rows(tmp_path: Path, canary: Canary, place: Any) -> None:
+def test_loading_the_rows_is_noticed(tmp_path: Path, canary: Canary, place: Any) -> None:
     """Or nothing here would prove anything."""
     pq.read_table(corpus(tmp_path / "corpus", place, canary)).to_pylist()
     assert canary.sang

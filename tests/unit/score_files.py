@@ -6,17 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.command import Run, command
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
-
 
 def write(path: str, lines: list[Any]) -> None:
     Path(path).write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")

@@ -158,17 +158,6 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 # --- damage ---
 
 
-@pytest.mark.parametrize("name", EVERY_FILE)
-@pytest.mark.parametrize("load", [check_bundle, describe_bundle, load_bundle])
-def test_one_flipped_byte_in_any_file_is_refused(own: Path, name: str, load: Callable[[Path], object]) -> None:
-    content = bytearray((own / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (own / name).write_bytes(content)
-    with pytest.raises(BundleError, match=name) as raised:
-        load(own)
-    assert raised.value.exit_code == 3
-
-
 @given(data=st.data())
 @settings(max_examples=300)
 def test_any_change_of_any_byte_is_refused(
@@ -194,7 +183,7 @@ def test_a_missing_file_is_named(own: Path, name: str) -> None:
         load_bundle(own)
 
 
-def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"there is no bundle at .*none; `agggen train` writes one"):
         load_bundle(tmp_path / "none")
     with pytest.raises(BundleError, match=r"is no bundle: it lacks manifest\.json"):

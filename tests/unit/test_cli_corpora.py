@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,23 +9,7 @@ import pytest
 from agggen.errors import AggGenError, BundleError
 from agggen_platform.cli import console, corpora
 from agggen_platform.cli.main import main
-
-REPO = Path(__file__).parents[2]
-
-
-def agggen(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    paths = f"{REPO}{os.pathsep}{REPO / 'platform'}"
-    command = [sys.executable, "-m", "agggen_platform.cli.main", *arguments]
-    env = os.environ | {"PYTHONPATH": paths} | environment
-    return subprocess.run(command, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL, timeout=120)
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str, str]:
-    """Exit code, stdout and stderr of the command, run in this process."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return ended.value.code, captured.out, captured.err
+from tests.command import Run
 
 
 @pytest.fixture
@@ -42,8 +23,8 @@ def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_list_names_corpora_and_whether_they_are_here(toy_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "corpora", "list")
+def test_list_names_corpora_and_whether_they_are_here(toy_home: Path, run: Run) -> None:
+    code, out, err = run("corpora", "list")
     assert code == 0
     table = [line.split("\t") for line in out.splitlines()]
     assert table[0][:4] == ["name", "here", "splits", "licence"]
@@ -52,12 +33,10 @@ def test_list_names_corpora_and_whether_they_are_here(toy_home: Path, capsys: py
     assert str(toy_home) in err
 
 
-def test_prepare_writes_parquet_and_counts_rejects(
-    toy_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prepare_writes_parquet_and_counts_rejects(toy_home: Path, tmp_path: Path, run: Run) -> None:
     from agggen.corpora.prepared import read_records
 
-    code, out, err = run(capsys, "corpora", "prepare", "e2e", "--split", "dev", "--out", str(tmp_path / "out"))
+    code, out, err = run("corpora", "prepare", "e2e", "--split", "dev", "--out", str(tmp_path / "out"))
     assert (code, out.splitlines()) == (0, ["split\trecords\treferences\trejects", "dev\t2\t2\t1"])
     assert f"rejected: 1, see {tmp_path / 'out' / 'rejects.jsonl'}" in err
     assert len(read_records(tmp_path / "out" / "dev.parquet")) == 2
@@ -81,12 +60,12 @@ def test_a_wrong_call_is_one_message_and_exit_code_2(
     toy_home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Run,
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, "corpora", *arguments)
+    code, out, err = run("corpora", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
@@ -103,40 +82,29 @@ def test_a_wrong_call_is_one_message_and_exit_code_2(
     ],
 )
 def test_an_error_has_its_exit_code_and_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, message: str
+    monkeypatch: pytest.MonkeyPatch, run: Run, error: BaseException, code: int, message: str
 ) -> None:
     def refuse(*_: object) -> None:
         raise error
 
     monkeypatch.setattr(corpora.console, "print_table", refuse)
-    assert run(capsys, "corpora", "list") == (code, "", message)
+    assert run("corpora", "list") == (code, "", message)
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("AGGGEN_DEBUG", "1")
-    code, _, err = run(capsys, "corpora", "prepare", "e2f", "--out", "x")
-    assert code == 2
+    with pytest.raises(SystemExit):
+        main(["corpora", "prepare", "e2f", "--out", "x"])
+    err = capsys.readouterr().err
     assert err.startswith("Traceback")
     assert err.splitlines()[-1].startswith("error: no corpus 'e2f'")
 
 
-def test_help_shows_commands_and_keeps_the_brackets_of_plans() -> None:
-    done = agggen("--help")
-    assert done.returncode == 0
-    assert "corpora" in done.stdout
-    assert "[eatType] [near customerRating]" in done.stdout
-
-
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, "-m", "agggen_platform.cli.main", "corpora", "list"]
-    env = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}"}
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env, timeout=120)
-    os.close(write)
-    assert done.returncode == 1
-    assert "Broken" not in done.stderr
-    assert "Traceback" not in done.stderr
+def test_help_shows_commands_and_keeps_the_brackets_of_plans(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "corpora" in out
+    assert "[eatType] [near customerRating]" in out
 
 
 def test_without_a_terminal_a_download_is_told_at_its_start_and_end(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,34 +6,25 @@ The bundle has random weights: its texts are nonsense, but every path from a cor
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from agggen.bundle import Bundle, save_bundle
+from agggen.bundle import fingerprint
 from agggen.corpora.catalogue import load
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
-from agggen.encoding import Encoder
 from agggen.evaluation.values import VALUES
-from agggen.generation.config import BeamConfig
-from agggen.generation.generator import InferenceConfig
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Plan, Record
-from agggen.text import Vocabulary
 from agggen_platform import evaluation
 from agggen_platform.report.folder import FILES
 from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
-from tests.command import Run, command
-
-REPO = Path(__file__).parents[2]
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
+from tests.command import Run
+from tests.tiny_models import save_tiny_bundle
+from tests.unit.cli_write.examples import COMMAND, ENVIRONMENT
 
 RESTAURANTS = [
     Record.of(
@@ -49,21 +40,14 @@ RESTAURANTS = [
 ]
 
 
-def save(path: Path, seed: int, records: list[Record], corpus: str = "elements") -> Path:
-    vocabulary = Vocabulary.build(records, 1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
-    torch.manual_seed(seed)
-    sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=3)
-    model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
+def save(path: Path, records: list[Record], corpus: str = "elements") -> Path:
     config = {"corpus": {"name": corpus, "limit": 0}}
-    save_bundle(path, Bundle(model, encoder, inference, config, {}, {"elements/train": "ab12"}))
-    return path
+    return save_tiny_bundle(path, records, config=config, sources={"elements/train": "ab12"})
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("model") / "run" / "bundle", 5, [*elements_records("train")][:40])
+    return save(tmp_path_factory.mktemp("model") / "run" / "bundle", [*elements_records("train")][:40])
 
 
 @pytest.fixture
@@ -82,17 +66,9 @@ class IdleSender(Sender):
         return 0
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def no_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "Sender", IdleSender)
-
-    def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", ["agggen", *map(str, arguments)])
-        return command(capsys)(*arguments)
-
-    return call
 
 
 def loaded(folder: Path) -> dict[str, Any]:
@@ -127,6 +103,7 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
     assert "faithfulness/ser.ser" not in names  # the elements have no slots
     report = loaded(tmp_path / "report")
     assert report["run"]["corpus"] == "elements dev"
+    assert report["identity"]["bundle"] == fingerprint(bundle)
     assert report["run"]["fingerprint of elements/train"] == "ab12"
     assert report["run"]["command"] == f"agggen evaluate {bundle} --corpus elements --limit 4 -o report"
     for what in (
@@ -193,22 +170,13 @@ def test_the_same_command_gives_the_same_numbers_in_the_same_place(run: Run, bun
     assert (first["scores"], first["by_predicate"]) == (again["scores"], again["by_predicate"])
 
 
-@pytest.mark.parametrize("more", [("--ablation", "no-aggregation"), ("--planner", "two-stage"), ("plans=1",)])
-def test_other_settings_are_another_evaluation(run: Run, bundle: Path, more: tuple[str, ...]) -> None:
+def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
     evaluated(run, bundle)
     before = {path: path.read_bytes() for path in Path("report").iterdir()}
-    code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", *more)
+    code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", "plans=1")
     assert (code, out) == (2, "")
     assert err.startswith("error: report holds the report of another evaluation (its inference differs)")
     assert {path: path.read_bytes() for path in Path("report").iterdir()} == before
-
-
-def test_another_bundle_never_overwrites_a_report(run: Run, bundle: Path, tmp_path: Path) -> None:
-    evaluated(run, bundle)
-    other = save(tmp_path / "other" / "bundle", 6, [*elements_records("train")][:40])
-    code, _, err = run("evaluate", other, "--corpus", "elements", "--limit", "4", "-o", "report")
-    assert code == 2
-    assert "its bundle differs" in err
 
 
 def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(run: Run, bundle: Path) -> None:
@@ -221,7 +189,7 @@ def test_no_aggregation_writes_one_triple_a_fact_and_has_no_most_likely_plans(ru
 @pytest.mark.slow
 def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Path, tmp_path: Path) -> None:
     test = [item for item in load("e2e", "test", data_home) if isinstance(item, Record)]
-    bundle = save(tmp_path / "e2e" / "bundle", 5, test[:40], "e2e")
+    bundle = save(tmp_path / "e2e" / "bundle", test[:40], "e2e")
     quick = ("plans=1", "beam.beam=1", "beam.max_fact_tokens=3")
     code, _, err = run("evaluate", bundle, "--corpus", "e2e", "--split", "test", "--metrics", "bleu", "-o", "r", *quick)
     assert code == 0, err
@@ -258,16 +226,25 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
         (("--corpus", "elements", "-o", "s3://reports/r"), "s3://reports/r: this can only be a folder of this machine"),
         (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),
         (("--corpus", "elements", "wdith=3"), "unknown key 'wdith'"),
+        (("--corpus", "prepared", "--split", "test"), "the folder prepared has no split 'test'; it has dev"),
+        (("--corpus", "empty"), "the folder empty holds no prepared corpus"),
+        (("--corpus", "elements", "-o", "-"), "the scores go to standard output"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(
-    run: Run, bundle: Path, options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+def test_invalid_options_are_refused_before_anything_is_written(
+    run: Run,
+    bundle: Path,
+    restaurants: Path,
+    options: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("texts were written before the options were looked at")
 
     monkeypatch.setattr(evaluation, "write", refuse)
     Path("taken").write_text("x")
+    Path("empty").mkdir()
     code, out, err = run("evaluate", bundle, *options)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
@@ -278,7 +255,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 
 def without_java(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "agggen_platform.cli.main", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     environment = {**ENVIRONMENT, "PATH": str(cwd), "JAVA_HOME": ""}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 

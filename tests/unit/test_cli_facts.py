@@ -82,6 +82,8 @@ def test_a_frame_inside_an_argument_stands_where_it_stands_in_the_text() -> None
         (("A text.", "facts.levl=paper"), "unknown key 'facts.levl' in override 'facts.levl=paper'"),
     ],
 )
-def test_what_cannot_be_shown(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert agggen(*arguments) == 2
     assert message in capsys.readouterr().err

@@ -17,9 +17,7 @@ from agggen.evaluation.protocols import PROTOCOLS, score_texts
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
 from tests.command import Run
-from tests.unit.score_files import rounded, run, scores_of, write
-
-__all__ = ["run"]  # a fixture
+from tests.unit.score_files import rounded, scores_of, write
 
 RECORDS = [
     {"id": "1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food.", "Mill is Thai."]},

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from tests.command import Run
-from tests.unit.score_files import rounded, run, scores_of, write
-
-__all__ = ["run"]  # a fixture
+from tests.unit.score_files import rounded, scores_of, write
 
 PLANS = [{"id": "1", "plan": "[a b] [c]"}, {"id": "2", "plan": "[a] [b]"}]
 TEXTS = [{"id": "1", "plan": "[a] [b]", "facts": ["One ", "two."]}]

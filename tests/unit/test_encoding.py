@@ -89,7 +89,7 @@ def test_tables_of_two_encoders_do_not_mix() -> None:
         ((UNKNOWN_PREDICATE, "a", "b", "a"), "contains a predicate twice"),
     ],
 )
-def test_a_predicate_table_that_is_none_is_refused(table: tuple[str, ...], message: str) -> None:
+def test_an_invalid_predicate_table_is_refused(table: tuple[str, ...], message: str) -> None:
     with pytest.raises(BundleError, match=message):
         Encoder(Vocabulary.build([record()], min_count=1), table)
 

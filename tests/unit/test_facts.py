@@ -110,7 +110,7 @@ def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None
         (" ", [" "], "blank text has no facts"),
     ],
 )
-def test_what_is_no_segmentation_is_refused(text: str, facts: list[str], message: str) -> None:
+def test_invalid_segmentations_are_refused(text: str, facts: list[str], message: str) -> None:
     with pytest.raises(AggGenError, match=message):
         check_facts(text, facts)
 

@@ -41,6 +41,6 @@ def test_groups_may_be_empty_and_repeat_predicates_where_that_is_allowed() -> No
         ("[a b] [b]", "column 8 .*'b' occurs a second time; every predicate belongs to one group"),
     ],
 )
-def test_what_is_no_plan_is_refused_with_the_column(text: str, message: str) -> None:
+def test_an_invalid_plan_is_refused_with_its_column(text: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         Plan.parse(text)

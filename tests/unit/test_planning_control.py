@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, permutations, product
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.errors import PlanError
-from agggen.model.lattice import ordered_states
 from agggen.planning import (
     IndexPlan,
     PlanDistribution,
@@ -21,27 +20,10 @@ from agggen.planning import (
     resolve_plan,
 )
 from agggen.records import Plan, Record, Triple
+from tests.unit.test_planning import cuts, make_scores
 
 NAMES = ("eatType", "near", "customer rating", "food", "area")
 RECORD = Record("r7", tuple(Triple("The Mill", name, "x") for name in NAMES))
-
-
-def make_scores(seed: int, n: int, largest: int = 3) -> PlanScores:
-    rng = np.random.default_rng(seed)
-    sizes = (n, (n, n), n, (n, n), len(ordered_states(n, largest)))
-    start, out, inside_start, inside, within = (-rng.exponential(1.5, size) for size in sizes)
-    return PlanScores(start, out, inside_start, inside, within, largest)
-
-
-def groupings(order: tuple[int, ...], largest: int) -> list[IndexPlan]:
-    plans = []
-    for sizes in product(range(1, largest + 1), repeat=len(order)):
-        ends = np.cumsum(sizes)
-        if len(order) in ends:
-            count = int(np.flatnonzero(ends == len(order))[0]) + 1
-            bounds = [0, *ends[:count].tolist()]
-            plans.append(tuple(order[begin:end] for begin, end in pairwise(bounds)))
-    return sorted(set(plans))
 
 
 def continuation_score(scores: PlanScores, prefix: IndexPlan, rest: IndexPlan) -> float:
@@ -60,11 +42,9 @@ def test_completion_equals_enumeration(seed: int, n: int, largest: int, data: st
     order = tuple(np.random.default_rng(seed).permutation(n).tolist())
     said = data.draw(st.integers(0, n), label="predicates in the prefix")
     # Groups of a human prefix may be larger than L.
-    prefix = data.draw(st.sampled_from(groupings(order[:said], 5)), label="prefix") if said else ()
+    prefix = data.draw(st.sampled_from(cuts(order[:said], 5)), label="prefix") if said else ()
     level = data.draw(st.sampled_from([None, *range(1, min(largest, n) + 1)]), label="level")
-    rests = [
-        rest for left in permutations(order[said:]) for rest in (groupings(left, level or largest) if left else [()])
-    ]
+    rests = [rest for left in permutations(order[said:]) for rest in (cuts(left, level or largest) if left else [()])]
     twin = sorted((-continuation_score(scores, prefix, rest), prefix + rest) for rest in rests)
     assert PlanDistribution(n, scores, level=level).complete(prefix) == twin[0][1]
     plans = k_best(scores, 10, level, prefix)
@@ -117,12 +97,7 @@ def test_an_omission_is_an_error_or_completed() -> None:
     assert completed == max(rivals, key=lambda plan: plan_score(scores, plan) or 0.0)
 
 
-def test_an_empty_plan_is_completed_to_the_best_plan() -> None:
-    scores = make_scores(4, 5)
-    assert PlanDistribution(5, scores).complete(()) == k_best(scores, 1)[0].states
-
-
-def test_a_prefix_that_is_none_is_refused() -> None:
+def test_an_invalid_prefix_is_refused() -> None:
     with pytest.raises(PlanError, match="names predicate 1 twice"):
         PlanDistribution(3, make_scores(0, 3)).complete(((1,), (1,)))
     with pytest.raises(PlanError, match="names predicate 3"):

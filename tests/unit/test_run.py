@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from agggen.bundle import Bundle, load_bundle
-from agggen.errors import ConfigError, CorpusError, RecordError, StoppedError, TrainingError
+from agggen.errors import ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import ModelConfig
 from agggen.records import Fact, Record, Reference, Triple
@@ -238,13 +238,6 @@ def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
     assert data.dev[0].predicates == (0,)
 
 
-@pytest.mark.parametrize("source", ["clauses", "embedded", "sentences"])
-def test_facts_are_those_of_the_configured_segmenter(source: Any) -> None:
-    bare = [Record(r.id, r.triples, tuple(Reference(x.text) for x in r.references)) for r in TRAIN]
-    data = prepare(replace(CONFIG, facts=FactsConfig(source=source)), bare, bare)
-    assert [len(example.facts) for example in data.train] == [2, 1] * 9
-
-
 def test_constraints_are_the_configured_ones() -> None:
     free = prepare(replace(CONFIG, facts=FactsConfig(source="corpus", constraints="none")), TRAIN, DEV).train[0]
     hard = prepare(CONFIG, TRAIN, DEV).train[0]
@@ -260,12 +253,6 @@ def test_a_run_without_texts_is_refused(tmp_path: Path, keep: str, lost: str) ->
     with pytest.raises(TrainingError, match=f"{counts} have reference texts; both need at least one"):
         train(CONFIG, train_records, dev_records, tmp_path / "run")
     assert not (tmp_path / "run").exists(), lost
-
-
-def test_facts_that_the_corpus_does_not_have_are_refused() -> None:
-    bare = Record("bare", TRAIN[0].triples, (Reference("Oda is here."),))
-    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
-        prepare(CONFIG, [*TRAIN, bare], DEV)
 
 
 VAST = Record("vast", tuple(Triple("s", f"p{i}", str(i)) for i in range(40)), (Reference("x", (Fact("x"),)),) * 2)

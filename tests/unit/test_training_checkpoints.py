@@ -76,27 +76,6 @@ def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
     assert same(weights(plain.model), weights(drawing.model))
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_checkpoint_written_between_updates_by_the_callback_continues_exactly(
-    tmp_path: Path, stage: ObjectiveName
-) -> None:
-    class Crash(Silent):
-        def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            if trainer.progress.step == 8:
-                raise KeyboardInterrupt
-
-    whole = trainer(stage)
-    whole.run()
-    cut_off = trainer(stage, callbacks=[CheckpointEvery(FileKeeper(tmp_path), seconds=0.0), Crash()])
-    with pytest.raises(KeyboardInterrupt):
-        cut_off.run()
-    resumed = trainer(stage, model=fresh_model(2))
-    assert FileKeeper(tmp_path).restore(resumed)
-    assert resumed.progress.step == 8
-    resumed.run()
-    assert same(weights(resumed.model), weights(whole.model))
-
-
 def test_checkpoints_do_not_wait_for_log_lines(tmp_path: Path) -> None:
     class Crash(Silent):
         def on_update(self, trainer: Trainer) -> None:
@@ -121,21 +100,6 @@ def test_a_run_that_was_asked_to_stop_continues_when_asked_again() -> None:
     cut.stop_requested = False
     assert cut.run().done
     assert same(weights(cut.model), weights(whole.model))
-
-
-def test_a_request_to_stop_at_an_evaluation_does_not_finish_the_stage(tmp_path: Path) -> None:
-    """It was once taken for the end: the stage was marked done, at the first epoch's weights."""
-    log = Log(stop_after_evaluation=1)
-    stopped = trainer(callbacks=[log])
-    progress = stopped.run()
-    assert (progress.epoch, progress.batch, progress.done) == (1, 0, False)
-    assert "end" not in log.events
-    Snapshot.of(stopped).write(tmp_path / "checkpoint")
-    resumed, whole = trainer(), trainer()
-    load_checkpoint(tmp_path / "checkpoint", resumed)
-    resumed.run()
-    whole.run()
-    assert same(weights(resumed.model), weights(whole.model))
 
 
 @pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, epochs=9, patience=1, learning_rate=0.5)])
@@ -250,7 +214,7 @@ def test_a_truncated_checkpoint_is_refused(checkpoint: Path, keep: int) -> None:
         load_checkpoint(checkpoint, trainer())
 
 
-def test_garbage_is_no_checkpoint(tmp_path: Path) -> None:
+def test_invalid_checkpoint_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(bytes(range(256)) * 9)
     with pytest.raises(TrainingError, match="no readable checkpoint"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
@@ -33,29 +32,6 @@ def test_losses_follow_from_the_seed(stage: ObjectiveName) -> None:
 
     assert losses(1) == losses(1)
     assert losses(1) != losses(2)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_what_is_random_in_an_update_follows_from_its_place_alone(stage: ObjectiveName) -> None:
-    def loss(step: int, drawn: int = 0) -> float:
-        one = trainer(stage)
-        one.progress.step = step
-        torch.rand(drawn)
-        return one._update([ALL])[0]
-
-    assert loss(3) == loss(3, drawn=7)
-    assert loss(3) != loss(4)
-
-
-def test_every_update_stage_and_worker_draws_anew() -> None:
-    seeds = set()
-    for stage in STAGES:
-        for seed in range(2):
-            one = trainer(stage, seed=seed)
-            for step, rank in product(range(50), range(4)):
-                one.progress.step, one.group.rank = step, rank
-                seeds.add(one._random_seed())
-    assert len(seeds) == 2 * 2 * 50 * 4
 
 
 def test_making_a_trainer_draws_nothing_from_the_process() -> None:
@@ -360,7 +336,7 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_updates_are_made_so_and_the_process_is_left_as_it_was(stage: ObjectiveName) -> None:
+def test_updates_are_deterministic_and_the_setting_is_restored(stage: ObjectiveName) -> None:
     found: list[bool] = []
 
     class Order(Silent):
@@ -372,28 +348,3 @@ def test_updates_are_made_so_and_the_process_is_left_as_it_was(stage: ObjectiveN
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic
     assert of_memory.fill_uninitialized_memory  # torch's own default
-
-
-# --- what training leaves as it was ---
-
-
-class Draws(Silent):
-    """A callback that draws a random number after each update."""
-
-    def __init__(self) -> None:
-        self.numbers: list[float] = []
-
-    def on_update(self, trainer: Trainer) -> None:
-        self.numbers.append(float(torch.rand(())))
-
-
-def test_training_leaves_the_random_state_to_its_caller() -> None:
-    """An update sets torch's seed for itself alone: callbacks draw as they would without any training."""
-    torch.manual_seed(7)
-    expected = [float(torch.rand(())) for _ in range(6)]
-    draws = Draws()
-    one = trainer("joint", replace(CONFIG, epochs=1), fresh_model(), callbacks=[draws])
-    torch.manual_seed(7)
-    one.run()
-    assert len(draws.numbers) > 1
-    assert [*draws.numbers, float(torch.rand(()))] == expected[: len(draws.numbers) + 1]

@@ -31,10 +31,10 @@ def fresh_model(seed: int = 7, config: ModelConfig = DROPPING) -> JointModel:
 
 
 class Log(Silent):
-    """Keeps what the loop says, and asks it to stop after a given update or evaluation."""
+    """Keeps what the loop says, and asks it to stop after a given update."""
 
-    def __init__(self, stop_at: int = 0, stop_after_evaluation: int = 0) -> None:
-        self.stop_at, self.stop_after_evaluation = stop_at, stop_after_evaluation
+    def __init__(self, stop_at: int = 0) -> None:
+        self.stop_at = stop_at
         self.losses: list[float] = []
         self.dev_losses: list[float] = []
         self.events: list[str] = []
@@ -47,7 +47,6 @@ class Log(Silent):
     def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
         self.dev_losses.append(metrics["dev_loss"])
         self.events.append(f"evaluation {trainer.progress.epoch}")
-        trainer.stop_requested |= trainer.progress.epoch == self.stop_after_evaluation
 
     def on_end(self, trainer: Trainer) -> None:
         self.events.append("end")

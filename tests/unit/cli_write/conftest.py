@@ -5,40 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
-from agggen.bundle import Bundle, save_bundle
-from agggen.encoding import Encoder
-from agggen.generation.config import BeamConfig
-from agggen.generation.generator import InferenceConfig
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
-from agggen.text import Vocabulary
-from tests.command import Run, command
+from tests.tiny_models import save_tiny_bundle
 from tests.unit.cli_write.examples import RESTAURANTS, json_lines
-
-BIGGEST = 3  # the model's L
 
 
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = [Record.of(record) for record in RESTAURANTS]
-    vocabulary = Vocabulary.build(records, 1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(records), BIGGEST)
-    torch.manual_seed(5)
-    sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=BIGGEST)
-    model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
     path = tmp_path_factory.mktemp("model") / "bundle"
-    save_bundle(path, Bundle(model, encoder, inference, {}, {"joint.dev_loss": 1.5}, {"toy/train": "ab12"}))
-    return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in this process and in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
+    records = [Record.of(record) for record in RESTAURANTS]
+    return save_tiny_bundle(path, records, metrics={"joint.dev_loss": 1.5}, sources={"toy/train": "ab12"})
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.prepared import write_records
-from agggen.records import Record
 from tests.command import Run
 from tests.unit.cli_write.examples import (
     RESTAURANTS,
@@ -35,6 +33,7 @@ from tests.unit.cli_write.examples import (
         (("--level", "4"), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
         (("--planner", "exakt"), "'planner' must be one of 'exact', 'two-stage', 'sample', not 'exakt'"),
         (("--ablation", "x"), "'ablation' must be one of"),
+        (("--verify", "retry"), "'strict', 'off'"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_one_line_and_exit_code_2(
@@ -48,21 +47,11 @@ def test_a_choice_that_does_not_fit_is_one_line_and_exit_code_2(
     assert message in err
 
 
-def test_verify_is_strict_or_off(run: Run, bundle: Path, records: Path) -> None:
-    code, out, err = run("generate", bundle, "-i", records, "--verify", "retry")
-    assert (code, out) == (2, "") and "'strict', 'off'" in err
-
-
 @pytest.mark.parametrize("option", ["--level", "--n-best", "--beam", "--plans"])
 def test_a_number_below_1_is_refused_and_names_the_option(run: Run, bundle: Path, records: Path, option: str) -> None:
     code, out, err = run("generate", bundle, "-i", records, option, "0")
     assert (code, out) == (2, "")
     assert f"'{option}'" in err
-
-
-def test_plan_refuses_a_level_above_the_models_as_generate_does(run: Run, bundle: Path, records: Path) -> None:
-    message = "error: aggregation level 4 exceeds this model's largest group of 3 predicates\n"
-    assert run("plan", bundle, "-i", records, "--level", "4") == (2, "", message)
 
 
 def test_a_plan_that_fits_some_records_rejects_the_others(run: Run, bundle: Path, records: Path) -> None:
@@ -99,43 +88,6 @@ def test_a_bundle_with_one_flipped_byte_is_exit_code_3(
     code, out, err = run(command, copy)
     assert (code, out) == (3, "")
     assert err.startswith(f"error: {copy / name} is not what {copy / 'manifest.json'} says")
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--corpus", "elemints"), "no corpus 'elemints'; did you mean elements?"),
-        (("--corpus", "elements", "--split", "tset"), "elements has no split 'tset'; it has train, dev, test"),
-        (("--corpus", "toy", "--split", "test"), "the folder toy has no split 'test'; it has dev"),
-        (("--corpus", "empty"), "the folder empty holds no prepared corpus"),
-        (("--corpus", "webnlg"), "run `agggen corpora fetch webnlg`"),
-        (("--corpus", "toy", "beem=3"), "unknown key 'beem' in override 'beem=3'; did you mean 'beam'"),
-        (("--corpus", "toy", "-o", "-"), "the scores go to standard output"),
-    ],
-)
-def test_evaluate_says_what_does_not_exist(
-    run: Run,
-    bundle: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    message: str,
-) -> None:
-    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))
-    (tmp_path / "toy").mkdir()
-    (tmp_path / "empty").mkdir()
-    write_records(tmp_path / "toy" / "dev.parquet", [Record.of(RESTAURANTS[0])], "toy", "dev")
-    code, out, err = run("evaluate", bundle, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert message in err
-
-
-def test_fetch_names_the_nearest_corpus(run: Run) -> None:
-    code, out, err = run("corpora", "fetch", "webnlgg")
-    assert (code, out) == (2, "")
-    assert err.startswith("error: no corpus 'webnlgg'; did you mean webnlg")
     assert err.count("\n") == 1
 
 

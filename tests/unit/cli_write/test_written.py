@@ -97,14 +97,6 @@ def test_predicates_that_training_never_saw_are_named_once(
     assert err == "Predicates that training never saw, and how many records have each: owner (2), built (1)\n"
 
 
-def test_of_many_unknown_predicates_the_most_frequent_are_named(run: Run, bundle: Path, tmp_path: Path) -> None:
-    many = [["Mill", f"p{number:02}", "x"] for number in range(24)]
-    path = json_lines(tmp_path / "r.jsonl", [{"triples": many}, {"triples": many[20:]}])
-    _, _, err = run("generate", bundle, "-i", path)
-    assert "each: p20 (2), p21 (2), p22 (2), p23 (2), p00 (1), " in err
-    assert err.endswith("p15 (1) and 4 more\n")
-
-
 def test_a_human_plan_is_followed(run: Run, bundle: Path, tmp_path: Path) -> None:
     one = json_lines(tmp_path / "one.jsonl", RESTAURANTS[3:4])
     code, out, _ = run("generate", bundle, "-i", one, "--plan", "[area] [near food eatType]")
@@ -337,23 +329,3 @@ def test_a_reader_that_takes_one_line_is_no_error(bundle: Path, tmp_path: Path) 
 
 
 # --- help -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("command", "example"),
-    [
-        ("generate", """      echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE"""),
-        ("generate", "      agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'"),
-        ("plan", "      agggen plan BUNDLE -i records.jsonl -k 3"),
-        ("align", "      agggen align BUNDLE -i records.jsonl"),
-        ("train", "      agggen train webnlg-quick training.seed=2 model.predicate_dim=64"),
-        ("evaluate", "      agggen evaluate BUNDLE --corpus webnlg --split dev"),
-    ],
-)
-def test_help_keeps_examples_as_they_are_typed(
-    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, example: str
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    code, out, _ = run(command, "--help")
-    assert code == 0
-    assert example in out.splitlines()

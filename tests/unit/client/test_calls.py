@@ -276,7 +276,7 @@ def test_a_key_that_no_header_takes_is_refused_unquoted(key: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://", "http://u:p@h", "http://h/?a=1"])
-def test_addresses_that_are_none_are_refused(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(RefusedError):
         Client(url)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen_platform.client import DeadlineError, Problem, Retry, UnavailableError
-from agggen_platform.client.retry import Attempts, seconds_of
+from agggen_platform.client import Retry
+from agggen_platform.client.retry import seconds_of
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -52,45 +52,3 @@ def test_waits_double_and_are_drawn_from_the_upper_half() -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
         Retry(**settings)  # type: ignore[arg-type]
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-CAUSE = UnavailableError("busy", Problem(429, "busy", "too much"), "r-9", retry_after=30)
-
-
-def test_the_last_attempt_fails_with_its_own_error() -> None:
-    attempts = Attempts(Retry(attempts=3, first_wait=1), 100, Clock(), lambda: 1.0)
-    plain = UnavailableError("gone")
-    assert [attempts.next_wait(plain), attempts.next_wait(plain)] == [1, 2]
-    with pytest.raises(UnavailableError) as caught:
-        attempts.next_wait(plain)
-    assert caught.value is plain
-
-
-def test_an_answer_starts_the_count_and_the_time_anew() -> None:
-    clock = Clock()
-    attempts = Attempts(Retry(attempts=2, first_wait=1), 10, clock, lambda: 1.0)
-    for _ in range(5):
-        clock.now += 8
-        attempts.check()
-        assert attempts.next_wait(UnavailableError("gone")) == 1
-        attempts.restart()
-    assert attempts.left == 10
-
-
-def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
-    clock = Clock()
-    attempts = Attempts(Retry(), 20, clock, lambda: 0.0)
-    with pytest.raises(DeadlineError, match=r"within 20 s; the last attempt: busy") as caught:
-        attempts.next_wait(CAUSE)
-    assert caught.value.problem is CAUSE.problem
-    assert caught.value.request_id == "r-9"
-    clock.now += 20
-    with pytest.raises(DeadlineError, match="no answer within 20 s"):
-        attempts.check()

@@ -59,18 +59,6 @@ def test_an_address_where_nothing_listens(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "remedy"),
-    [
-        ("Unauthenticated: invalid token", "export RAY_AUTH_MODE=token"),
-        ("Version mismatch: The cluster was started with: Ray: 2.55.0", "pip install ray==VERSION"),
-        ("Could not find any running Ray instance", "ray start --head"),
-    ],
-)
-def test_the_remedy_fits_the_failure(message: str, remedy: str) -> None:
-    assert cluster.remedy(message, "auto").startswith(remedy)
-
-
-@pytest.mark.parametrize(
     ("settings", "level"),
     [
         (Settings(workers=4, cpus_per_worker=1), None),

@@ -9,17 +9,11 @@ import pytest
 
 from agggen_platform.doctor import areas
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
-from agggen_platform.doctor.report import report, without_secrets
+from agggen_platform.doctor.report import report
 from agggen_platform.doctor.settings import Settings, settings_of
-from tests.command import Run, command
+from tests.command import Run
 from tests.processes import free_ports
 from tests.unit.doctor.helpers import answering
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return command(capsys)
-
 
 # --- the report --------------------------------------------------------------------------------------------------
 
@@ -49,19 +43,6 @@ def test_the_shape_of_the_json() -> None:
 def test_the_worst_finding_decides_the_exit_code(findings: list[Finding], worst: str, code: int) -> None:
     result = report({"ray": findings})
     assert (result["worst"], result["exit_code"]) == (worst, code)
-
-
-def test_secrets_are_hidden_whatever_quotes_them() -> None:
-    environment = {
-        "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPx",
-        "RAY_AUTH_TOKEN": "0123456789abcdef",
-        "MLFLOW_TRACKING_PASSWORD": "hunter2hunter2",
-        "API_KEY": "test",  # too short: masking it would hide ordinary words
-        "PWD": "/srv/somebody",
-    }
-    quoted = f"a server says {' '.join(environment.values())} and http://ann:swordfish@host/x?X-Amz-Signature=abc"
-    shown = without_secrets(quoted, environment)
-    assert shown == "a server says *** *** *** test /srv/somebody and http://***@host/x?X-Amz-Signature=***"
 
 
 # --- what the job would use --------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_barred_words_are_not_said() -> None:
             assert not any(barred in fact for text in result for fact in text.facts)
 
 
-def test_a_fact_that_no_words_please_is_the_fallback() -> None:
+def test_a_fact_without_acceptable_words_is_the_fallback() -> None:
     asked = list[Sequence[int]]()
 
     def never(expected: Sequence[int]) -> bool:
@@ -128,7 +128,7 @@ SPELLINGS = st.lists(st.lists(WORDS, min_size=1, max_size=3).map(tuple), min_siz
 @given(
     st.lists(SPELLINGS, max_size=3), st.sets(WORDS), st.sets(st.integers(0, 2), max_size=1), st.lists(WORDS, max_size=6)
 )
-def test_the_automaton_says_what_the_definition_says(
+def test_the_automaton_equals_the_definition(
     values: list[list[tuple[int, ...]]], binding: set[int], elastic: set[int], words: list[int]
 ) -> None:
     constraint = Constraint(

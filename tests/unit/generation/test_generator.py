@@ -312,19 +312,6 @@ def test_json_form_holds_what_the_text_says() -> None:
     assert data["score"] == best.score
 
 
-def test_single_precision_writes_the_same_texts() -> None:
-    exact = generator().generate(RECORDS)
-    model = JointModel(generator().model.config, *sizes_of(generator()))
-    model.load_state_dict(generator().model.state_dict())
-    single = Generator(model, generator().encoder, SHORT).generate(RECORDS)
-    assert [g[0].text for g in single] == [g[0].text for g in exact]
-    assert single[0][0].score == pytest.approx(exact[0][0].score, rel=1e-4)
-
-
-def sizes_of(machine: Generator) -> tuple[int, int, int]:
-    return machine.model.n_words, machine.model.n_output, len(machine.encoder.predicates)
-
-
 # --- alignment ---
 
 TEXTS = [

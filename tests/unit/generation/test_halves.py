@@ -8,16 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from agggen.errors import PlanError, RecordError
 from agggen.generation.config import BeamConfig
-from agggen.generation.generator import Candidates, Generator, InferenceConfig
+from agggen.generation.generator import Candidates, InferenceConfig
 from agggen.generation.planner import MAX_TRIPLES, Planner
 from agggen.generation.search import BeamSearch, Task
 from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record, Triple
-from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, plain, same
+from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, same
 
 SETTINGS = [
     SHORT,
@@ -35,7 +34,7 @@ def test_generate_is_planning_and_then_writing(config: InferenceConfig) -> None:
     assert halves == machine.generate(RECORDS, n_best=3, config=config)
 
 
-def test_so_it_is_with_human_plans() -> None:
+def test_generate_with_human_plans_is_planning_and_then_writing() -> None:
     machine, plans = (
         generator(),
         [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None],
@@ -103,7 +102,7 @@ def test_records_of_one_call_may_have_settings_of_their_own() -> None:
     assert [len(found) <= count for found, count in zip(together, counts, strict=True)] == [True] * 6
 
 
-def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_with_the_same_beam_are_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, searched = generator(), []
 
     write = BeamSearch.write
@@ -127,16 +126,6 @@ def test_what_agrees_in_the_beam_is_searched_together(monkeypatch: pytest.Monkey
     assert searched == [(3, 2, 3), (1, 2, SHORT.rows // 2)]
 
 
-def test_other_records_of_a_batch_do_not_change_an_answer() -> None:
-    machine = generator()
-    found = machine.planner.candidates(RECORDS)
-    for some in ([0], [3, 1], [2, 0, 1]):
-        records, theirs = [RECORDS[i] for i in some], [found[i] for i in some]
-        assert machine.planner.candidates(records) == theirs
-        same(machine.write(records, theirs, 2), [machine.write([RECORDS[i]], [found[i]], 2)[0] for i in some])
-    assert machine.write([], []) == [] == machine.planner.candidates([])
-
-
 @pytest.mark.parametrize(
     ("plans", "message"),
     [
@@ -152,7 +141,7 @@ def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> N
         generator().write([ODA], [Candidates(tuple(ScoredPlan(plan, 0.0) for plan in plans), "given")])
 
 
-def test_what_no_half_can_do_is_said() -> None:
+def test_impossible_jobs_are_refused() -> None:
     machine, three = generator(), replace(SHORT, level=3)
     large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
     with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
@@ -161,10 +150,3 @@ def test_what_no_half_can_do_is_said() -> None:
         machine.write([large], [Candidates((ScoredPlan(((0,),), 0.0),), "given")])
     with pytest.raises(ValueError, match="n_best has 2 values for 1 records"):
         machine.write([NILS], machine.planner.candidates([NILS]), n_best=[1, 2])
-
-
-def test_both_halves_are_without_gradients() -> None:
-    machine = Generator(generator().model, generator().encoder, SHORT)
-    with torch.enable_grad():
-        written = machine.write([NILS], machine.planner.candidates([NILS]))
-    assert plain(written) == plain(machine.generate([NILS]))

@@ -66,7 +66,7 @@ def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("subject", [None, " ", 3, "\x00"])
-def test_there_is_one_way_to_say_so(subject: Any) -> None:
+def test_other_empty_subjects_are_refused(subject: Any) -> None:
     with pytest.raises(RecordError, match=r"""the triple's subject \("" for none\)"""):
         Triple.of([subject, "eatType", "pub"])
 

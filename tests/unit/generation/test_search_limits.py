@@ -23,14 +23,6 @@ from tests.unit.generation.search_examples import (
 )
 
 
-@pytest.mark.parametrize("beam", [1, 5, 64])
-def test_a_beam_may_be_wider_than_the_vocabulary(beam: int) -> None:
-    (result,) = search(writer(), RECORDS, TASKS[:1], BeamConfig(beam=beam, max_fact_tokens=3))
-    assert len(result) == beam
-    assert len({h.facts for h in result}) == beam
-    assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
-
-
 @settings(max_examples=15)
 @given(
     st.integers(0, 99),

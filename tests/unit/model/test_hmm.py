@@ -109,28 +109,6 @@ def test_viterbi_is_the_best_path(problem: tuple[Potentials, Lattice]) -> None:
         assert tuple(states.states[s] for s in chosen[row, :length].tolist()) == path
 
 
-def test_seven_triples_without_pruning() -> None:
-    potentials, states = random_potentials(5, [7], [1], 3, prune=False)
-    assert len(paths_of(potentials, states, 0)) == 259
-    expected = log_sum(total for total, _ in paths_of(potentials, states, 0))
-    assert log_likelihood(potentials, states).item() == pytest.approx(expected, abs=1e-9)
-
-
-def test_more_facts_than_triples() -> None:
-    potentials, states = random_potentials(6, [2], [4], 3, prune=False)
-    paths = paths_of(potentials, states, 0)
-    assert len(paths) == 4**4
-    assert log_likelihood(potentials, states).item() == pytest.approx(log_sum(t for t, _ in paths), abs=1e-9)
-    assert tuple(states.states[s] for s in viterbi(potentials, states)[1][0].tolist()) == paths[0][1]
-
-
-def test_one_triple_has_one_path() -> None:
-    potentials, states = random_potentials(7, [1], [3], 3, prune=False)
-    totals, chosen = k_best_paths(potentials, states, 2)
-    assert chosen.tolist() == [[[0, 0, 0], [-1, -1, -1]]]
-    assert totals[0, 0].item() == pytest.approx(log_likelihood(potentials, states).item(), abs=1e-9)
-
-
 def test_equal_paths_are_all_kept() -> None:
     states = lattice(2, 1)
     potentials = Potentials(torch.zeros(1, 2), torch.zeros(1, 2, 2), torch.zeros(1, 2, 2), torch.tensor([2]))
@@ -150,15 +128,6 @@ def test_an_example_scores_alone_as_in_its_batch_in_any_order(problem: tuple[Pot
         start, out, node, lengths = (tensor[row : row + 1] for tensor in potentials)
         alone = log_likelihood(Potentials(start, out, node[:, :length], lengths), states)
         assert alone.item() == pytest.approx(together[row].item(), abs=1e-9)
-
-
-def test_gradients_pass_gradcheck() -> None:
-    potentials, states = random_potentials(8, [3, 3], [3, 2], 2, prune=False)
-
-    def likelihood(start: torch.Tensor, out: torch.Tensor, node: torch.Tensor) -> torch.Tensor:
-        return log_likelihood(Potentials(start, out, node, potentials.lengths), states)
-
-    assert torch.autograd.gradcheck(likelihood, tuple(tensor.clone().requires_grad_() for tensor in potentials[:3]))
 
 
 def test_gradients_of_a_pruned_ragged_batch() -> None:

@@ -86,31 +86,6 @@ def test_emissions_equal_a_token_at_a_time(history: str, copy: bool) -> None:
                     assert score == pytest.approx(twin(fact, group), abs=1e-9), (example.id, fact, group)
 
 
-def test_histories_agree_on_the_first_fact_and_on_the_set_of_all_triples_only() -> None:
-    """Without a history, or where the set is the record, re-encoding changes nothing; elsewhere it must."""
-    shared, masked = (emissions(tiny_model(history=history), BATCH[:1])[0] for history in ("shared", "masked"))
-    everything = frozenset({0, 1, 2})
-    for fact in range(3):
-        for group, score in shared[fact].items():
-            if fact == 0 or group == everything:
-                assert score == pytest.approx(masked[fact][group], abs=1e-9)
-            else:
-                assert abs(score - masked[fact][group]) > 1e-6
-
-
-@histories
-def test_an_emission_depends_on_earlier_facts_but_on_no_later_one(history: str) -> None:
-    model, example = tiny_model(history=history), BATCH[0]
-    first, second, last = example.facts
-    given_ = emissions(model, [example])[0]
-    other_end = emissions(model, [replace(example, facts=(first, second, (9, 9, 9)))])[0]
-    other_start = emissions(model, [replace(example, facts=((9, 9), second, last))])[0]
-    for group in given_[0]:
-        assert other_end[0][group] == pytest.approx(given_[0][group], abs=1e-9)
-        assert other_end[1][group] == pytest.approx(given_[1][group], abs=1e-9)
-        assert abs(other_start[1][group] - given_[1][group]) > 1e-6
-
-
 @histories
 @copying
 def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
@@ -290,14 +265,6 @@ def test_an_example_scores_alone_as_in_a_batch_in_any_order(order: list[int]) ->
         assert likelihood(model, [examples[i]])[0] == pytest.approx(together[place], abs=1e-9)
 
 
-def test_whole_texts_score_alone_as_in_a_batch() -> None:
-    model = tiny_model()
-    with torch.no_grad():
-        together = model.text_log_probs(collate(BATCH, whole=True)).tolist()
-        alone = [model.text_log_probs(collate([example], whole=True)).item() for example in BATCH]
-    assert together == pytest.approx(alone, abs=1e-9)
-
-
 @histories
 def test_text_longer_than_the_position_table(history: str) -> None:
     """Sinusoids are a formula: a text of more than 512 positions grows the table, whatever came before."""
@@ -382,7 +349,7 @@ def after_copying(word: int, unseen_words: int) -> Tensor:
         return model.text_log_probs(collate([replace(example, facts=((word, other),)) for other in (8, 24, 25)], True))
 
 
-def test_what_was_copied_last_decides_what_comes_next() -> None:
+def test_the_copied_word_decides_the_next_word() -> None:
     """Words outside the vocabulary look alike without vectors of their own; a name of several could not be copied."""
     for unseen_words, alike in ((0, True), (4, False)):
         first, second = after_copying(24, unseen_words), after_copying(25, unseen_words)

@@ -112,35 +112,23 @@ def test_allowed_sets_equal_enumeration(examples: list[Example], max_group_size:
             assert kept, "a fact was pruned to nothing"
 
 
-def sets_of(item: Example, max_group_size: int = 3) -> set[int]:
-    """The allowed sets of the first fact, as bit masks."""
-    batch = collate([item])
-    built = lattice(batch.predicates.shape[1], max_group_size)
-    return set(built.set_bits[allowed_sets(batch, built)[0, 0]].tolist())
-
-
-def test_required_predicates_are_in_every_set() -> None:
-    assert sets_of(example(3, required=[0b001], forbidden=[0])) == {0b001, 0b011, 0b101, 0b111}
-
-
-def test_forbidden_predicates_are_in_no_set() -> None:
-    assert sets_of(example(3, required=[0b001], forbidden=[0b100])) == {0b001, 0b011}
-
-
-def test_a_cap_holds_beside_the_alignment() -> None:
-    assert sets_of(example(3, required=[0b001], forbidden=[0], max_size=2)) == {0b001, 0b011, 0b101}
-
-
-def test_a_contradiction_leaves_all_sets_within_the_cap() -> None:
-    assert sets_of(example(3, required=[0b001], forbidden=[0b001], max_size=1)) == {0b001, 0b010, 0b100}
-
-
-def test_more_required_predicates_than_a_state_holds_leave_all_sets() -> None:
-    assert sets_of(example(3, required=[0b111], forbidden=[0]), max_group_size=2) == {1, 2, 3, 4, 5, 6}
-
-
-def test_a_cap_below_one_is_no_cap() -> None:
-    assert sets_of(example(2, required=[0], forbidden=[0], max_size=0)) == {1, 2, 3}
+@pytest.mark.parametrize(
+    ("n_triples", "required", "forbidden", "max_size", "max_group_size", "sets"),
+    [
+        (3, 0b001, 0, 99, 3, {0b001, 0b011, 0b101, 0b111}),
+        (3, 0b001, 0b100, 99, 3, {0b001, 0b011}),
+        (3, 0b001, 0, 2, 3, {0b001, 0b011, 0b101}),
+        (3, 0b001, 0b001, 1, 3, {0b001, 0b010, 0b100}),  # a contradiction leaves all sets within the size
+        (3, 0b111, 0, 99, 2, {1, 2, 3, 4, 5, 6}),  # as does a requirement that no state of two can hold
+        (2, 0, 0, 0, 3, {1, 2, 3}),  # a size below 1 bounds nothing
+    ],
+)
+def test_sets_that_pruning_keeps(
+    n_triples: int, required: int, forbidden: int, max_size: int, max_group_size: int, sets: set[int]
+) -> None:
+    batch = collate([example(n_triples, [required], [forbidden], max_size)])
+    built = lattice(n_triples, max_group_size)
+    assert set(built.set_bits[allowed_sets(batch, built)[0, 0]].tolist()) == sets
 
 
 def test_whole_texts_are_not_constrained() -> None:

@@ -103,15 +103,6 @@ def test_a_position_sees_neither_later_ones_nor_hidden_source_tokens() -> None:
     assert not torch.allclose(model(x, model.memory_keys_values(seen), visible)[0], given_)
 
 
-def test_a_past_needs_a_mask() -> None:
-    """Without one, the causal default would let a new position look at the first old ones alone."""
-    model = decoder()
-    memory, visible = model.memory_keys_values(draw(1, 3, WIDTH)), look([True] * 3)
-    _, past = model(draw(1, 2, WIDTH), memory, visible)
-    with pytest.raises(AssertionError, match="with a past"):
-        model(draw(1, 1, WIDTH), memory, visible, past)
-
-
 @pytest.mark.parametrize("width", [8, 7])
 def test_sinusoids_are_those_of_the_paper(width: int) -> None:
     table = sinusoids(20, width)

@@ -123,7 +123,7 @@ def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyP
     assert ray.values == {("agggen_tracking_unsent_bytes", "r"): 7}
 
 
-def test_what_is_no_number_is_left_out(ray: Ray) -> None:
+def test_values_that_are_not_numbers_are_left_out(ray: Ray) -> None:
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("training_loss_nats", math.inf, stage="joint", split="dev")
         job_metrics.set("training_loss_nats", math.nan, stage="joint", split="dev")
@@ -132,7 +132,7 @@ def test_what_is_no_number_is_left_out(ray: Ray) -> None:
     assert ray.values == {}
 
 
-def test_a_ray_that_fails_is_said_once_and_hurts_nobody(
+def test_a_failing_ray_is_reported_once_and_does_no_harm(
     ray: Ray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(metric: Metric) -> Any:
@@ -155,7 +155,7 @@ def news(kind: Any, step: int, stage: Any = "joint", **said: float) -> TrainingE
     return TrainingEvent(kind, stage, step, 100, step // 50, math.inf, said)
 
 
-def test_training_says_how_it_gets_on(ray: Ray) -> None:
+def test_training_reports_its_progress(ray: Ray) -> None:
     with TrainingMeter("r", CONFIG) as meter:
         before = time.time()
         meter.begin()

@@ -69,15 +69,6 @@ def test_the_page_holds_numbers_samples_and_reasons_and_asks_for_nothing() -> No
     assert "url(" not in page.inside["style"] and "@import" not in page.inside["style"]
 
 
-def test_identifiers_are_unique_and_every_link_and_label_leads_somewhere() -> None:
-    page = Page(to_html(report(ROWS)))
-    identifiers = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
-    assert len(set(identifiers)) == len(identifiers)
-    for _, attributes in page.elements:
-        names = [*(attributes.get("aria-labelledby") or "").split(), (attributes.get("href") or "#")[1:]]
-        assert {name for name in names if name} <= set(identifiers)
-
-
 @pytest.mark.parametrize("slots", [False, True])
 def test_no_text_breaks_out_of_the_page(slots: bool) -> None:
     page = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))

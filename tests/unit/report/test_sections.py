@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Sequence
 
 import pytest
 
 from agggen.corpora.elements import elements_records
-from agggen.errors import AggGenError
-from agggen.evaluation import protocols
 from agggen.evaluation.alignments import Positions, positions
 from agggen.evaluation.protocols import score_texts
-from agggen.evaluation.segments import SegmentStatistics
 from agggen.evaluation.values import VALUES, read_values
 from agggen.facts.config import segmenter
 from agggen.generation.results import WrittenFact
@@ -228,43 +224,6 @@ def test_plain_alone_is_reported_once_and_one_record_has_no_intervals() -> None:
     assert [section.key for section in text_scores(TextMetrics(), SCORED, TEXTS).sections] == ["plain"]
     (only,) = text_scores(TextMetrics("plain", ("chrf",)), SCORED[:1], TEXTS[:1]).sections
     assert [(measure.name, measure.interval) for measure in only.measures] == [("chrf", None)]
-
-
-def test_a_metric_that_fails_leaves_the_others_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(
-        protocol: str, texts: Sequence[str], references: Sequence[Sequence[str]], metrics: Sequence[str] | None = None
-    ) -> dict[str, SegmentStatistics]:
-        if "meteor" in (metrics or ()):
-            raise AggGenError("METEOR needs a Java runtime")
-        return protocols.measure(protocol, texts, references, metrics)
-
-    monkeypatch.setattr(sections, "measure", measure)
-    monkeypatch.setattr(sections.shutil, "which", lambda name: "java")
-    section = text_scores(TextMetrics("webnlg-2017"), SCORED, TEXTS).sections[0]
-    reasons = {measure.name: measure.reason for measure in section.measures}
-    assert reasons == {"bleu": "", "meteor": "METEOR needs a Java runtime", "ter": ""}
-    with pytest.raises(AggGenError, match="needs a Java runtime"):
-        text_scores(TextMetrics("webnlg-2017", ("meteor",)), SCORED, TEXTS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("webnlg",), "unknown protocol 'webnlg'; known are plain, e2e, webnlg-2017"),
-        (("e2e", ("ter",)), "protocol e2e has no metric 'ter'; it has bleu, nist"),
-        (("e2e", ()), "no metric is requested; protocol e2e has bleu"),
-        (("e2e", ("meteor",), False), "exclude each other"),
-        (("e2e", ("bleu", "cider")), "cider needs a Java runtime"),
-    ],
-)
-def test_what_cannot_be_computed_is_refused(
-    arguments: tuple[object, ...], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sections, "package_version", lambda: "1.2")
-    monkeypatch.setattr(sections.shutil, "which", lambda name: None)
-    TextMetrics("e2e")  # METEOR was not asked for by name
-    with pytest.raises(AggGenError, match=re.escape(message)):
-        TextMetrics(*arguments)  # type: ignore[arg-type]
 
 
 def test_corpora_have_the_protocols_of_their_published_scores() -> None:

@@ -11,7 +11,7 @@ from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
 from agggen_platform.config import load_config, overrides_of
 from agggen_platform.job_config import JobConfig
-from agggen_platform.reproduction.tables import MODELS, TABLES, Table, check_overrides, table_called
+from agggen_platform.reproduction.tables import MODELS, TABLES, Table, check_overrides
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
@@ -31,18 +31,6 @@ def test_a_table_can_be_trained_evaluated_and_compared(table: Table) -> None:
     assert all(set(line.scores) == columns for line in table.lines)
     assert {line.system for line in table.lines} == {system.key for system in table.systems}
     assert {system.system for system in table.published} & {line.name for line in table.lines}
-
-
-def test_tables_of_texts_have_strict_values_and_inventions() -> None:
-    for name, table in TABLES.items():
-        columns = {column.name: column.note for column in table.columns}
-        assert table.texts == (name not in ("plans", "alignment")) == ("(strict)" in columns.get("values_whole", ""))
-        assert ("ser.ser" in columns) == name.startswith("e2e")
-
-
-def test_an_unknown_table_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="no table is called 'webnlgg'; did you mean webnlg"):
-        table_called("webnlgg")
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
-from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.bundle import load_bundle
 from agggen.corpora.elements import elements_records
-from agggen.encoding import Encoder
 from agggen.facts.config import SegmenterConfig
-from agggen.generation.config import BeamConfig
-from agggen.generation.generator import Generator, InferenceConfig
-from agggen.model.joint import JointModel, ModelConfig
-from agggen.text import Vocabulary
+from agggen.generation.generator import Generator
 from agggen_platform.serving.config import BatchConfig, ServeConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.planner import PlannerReplica
+from tests.tiny_models import save_tiny_bundle
 from tests.unit.serve.api_calls import CONFIG, Ask, asking
 from tests.unit.serve.http_calls import Clock
 from tests.unit.serve.local_handles import LocalHandle
@@ -28,19 +24,15 @@ from tests.unit.serve.stub_engine import StubEngine
 
 def save_tiny_model(path: Path, seed: int = 5) -> Path:
     """Saves a bundle with random weights, predicates of `elements` and groups of at most 3; its texts are nonsense."""
-    records = list(elements_records("dev"))
-    vocabulary = Vocabulary.build(records, 1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=3)
-        model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
-    cut = SegmenterConfig(source="clauses")
-    save_bundle(
-        path, Bundle(model, encoder, inference, {}, {"joint.dev_loss": 1.5}, {"toy/train": "ab12"}, "corpus", cut)
+    return save_tiny_bundle(
+        path,
+        list(elements_records("dev")),
+        seed,
+        metrics={"joint.dev_loss": 1.5},
+        sources={"toy/train": "ab12"},
+        facts="corpus",
+        segmenter=SegmenterConfig(source="clauses"),
     )
-    return path
 
 
 @pytest.fixture(scope="session")

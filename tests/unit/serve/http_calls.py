@@ -20,18 +20,6 @@ class Clock:
         return self.now
 
 
-class Echo:
-    """Answers with the body it got, and counts its calls."""
-
-    def __init__(self, status: int = 200) -> None:
-        self.status, self.calls = status, 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.calls += 1
-        body = await read(receive)
-        await answer(send, body, self.status)
-
-
 async def read(receive: Receive) -> bytes:
     """The whole body."""
     body = b""

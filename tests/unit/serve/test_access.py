@@ -18,7 +18,7 @@ from serve.api import api
 from serve.errors import Problem
 from serve.limits import Admission, StreamBody, StreamBuffer
 from serve.security import key_ring
-from tests.unit.serve.api_calls import records
+from tests.unit.serve.api_calls import asking, records
 from tests.unit.serve.http_calls import Server, client, part, pieces, problem, scope
 from tests.unit.serve.stub_engine import StubEngine
 
@@ -46,11 +46,7 @@ def keyed(stub: StubEngine, file: Path, **security: Any) -> ASGIApp:
 
 
 def ask(app: ASGIApp, method: str = "POST", path: str = "/v1/generate", **request: Any) -> httpx.Response:
-    async def call() -> httpx.Response:
-        async with client(app) as http:
-            return await http.request(method, path, **request)
-
-    return asyncio.run(call())
+    return asking(app)(method, path, **request)
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------

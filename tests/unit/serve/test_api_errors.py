@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 
 from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
@@ -34,7 +35,7 @@ def test_a_records_error_is_the_requests_only_if_nothing_else_is_answered(ask_st
 
 
 @pytest.mark.parametrize(("code", "status"), [("busy", 429), ("deadline", 504), ("lost", 503)])
-def test_what_may_succeed_later_says_so(ask_stub: Ask, stub: StubEngine, code: str, status: int) -> None:
+def test_temporary_failures_are_retryable(ask_stub: Ask, stub: StubEngine, code: str, status: int) -> None:
     stub.failures = {name: Failure(code, "later") for name in ("a", "b")}
     response = ask_stub("POST", "/v1/generate", json={"records": records("a", "b")})
     found = problem(response)
@@ -46,12 +47,12 @@ def test_what_may_succeed_later_says_so(ask_stub: Ask, stub: StubEngine, code: s
     assert partly.json()["answers"][0]["error"]["retryable"] is True
 
 
-def test_a_retry_may_help_if_it_may_help_one_record(ask_stub: Ask, stub: StubEngine) -> None:
+def test_a_request_is_retryable_if_one_of_its_records_is(ask_stub: Ask, stub: StubEngine) -> None:
     stub.failures = {"a": Failure("record", "bad"), "b": Failure("busy", "later")}
     assert ask_stub("POST", "/v1/generate", json={"records": records("a", "b")}).status_code == 429
 
 
-def test_what_fails_inside_is_not_told(ask_stub: Ask, stub: StubEngine) -> None:
+def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine) -> None:
     stub.failures["a"] = Failure("internal", "secret of the house")
     response = ask_stub("POST", "/v1/generate", json={"records": records("a")})
     assert response.status_code == 500
@@ -68,7 +69,7 @@ def test_what_fails_inside_is_not_told(ask_stub: Ask, stub: StubEngine) -> None:
     assert response.headers["X-Request-Id"] == problem(response)["request_id"]
 
 
-def test_a_web_page_may_read_that_something_failed_inside(stub: StubEngine) -> None:
+def test_a_page_of_an_allowed_origin_can_read_internal_errors(stub: StubEngine) -> None:
     stub.error = KeyError("secret of the house")
     config = ServeConfig(bundle="toy", security=SecurityConfig(cors_origins=("https://app.example",)))
     headers = {"Origin": "https://app.example"}
@@ -141,18 +142,38 @@ def test_repeated_ids_name_the_first(ask_stub: Ask) -> None:
         ({"triples": [["a", f"p{i}", "c" * 1500] for i in range(3)]}, "triples"),
         ({"triples": [["a", f"p{i}", "c"] for i in range(25)]}, "triples"),
         ({"id": True, "triples": [["a", "b", "c"]]}, "id"),
+        ({"id": "i" * 3000, "triples": [["a", "b", "c"]]}, "id"),
         ({"id": "\u0000", "triples": [["a", "b", "c"]]}, "id"),
         ({"triples": [["a", "b", "c"]], "plan": "[b"}, "plan"),
         ({"triples": [["a", "b", "c"]], "plan": 3}, "plan"),
         ({"triples": [["a", "b", "c"]], "plna": "[b]"}, "plna"),
+        ({"triples": [["a", "b", "\ud800"]]}, "triples.0.2"),
+        ({"triples": [{"subject": "a", "predicate": "b", "object": "\udfff"}]}, "triples.0.object"),
+        ({"id": "\ud800", "triples": [["a", "b", "c"]]}, "id"),
+        ({"\ud800": 1, "triples": [["a", "b", "c"]]}, "\\ud800"),
+        ({"triples": [["a", "b", "c"]], "references": [{"x": "\ud800"}]}, "references.0.x"),
+        ({"triples": [["a", "b", "c"]], "plan": "[\ud800]"}, "plan"),
+        ({"triples": [["a", "b", "c"]], "plan": "[" * 1000}, "plan"),
+        ({"id": 1.5, "triples": [["a", "b", "c"]]}, "id"),
+        ({"triples": {"0": ["a", "b", "c"]}}, "triples"),
+        ({"triples": "abc"}, "triples"),
+        ({"triples": [[["a"], "b", "c"]]}, "triples.0.0"),
         (7, None),
+        (None, None),
+        ([[[[[[]]]]]], None),
     ],
 )
 def test_what_is_wrong_with_a_record_is_named(ask_stub: Ask, record: Any, field: str | None) -> None:
-    alone = ask_stub("POST", "/v1/generate", json={"records": [record]})
+    def sent(address: str, body: str, kind: str) -> httpx.Response:
+        return ask_stub("POST", address, content=body, headers={"Content-Type": kind})
+
+    alone = sent("/v1/generate", json.dumps({"records": [record]}), "application/json")
     assert (alone.status_code, problem(alone).get("field"), problem(alone)["index"]) == (422, field, 0)
-    among = ask_stub("POST", "/v1/generate", json={"records": [SILICON, record]})
+    among = sent("/v1/generate", json.dumps({"records": [SILICON, record]}), "application/json")
     assert [answer["status"] for answer in among.json()["answers"]] == ["ok", "error"]
+    lines = "\n".join(map(json.dumps, (record, SILICON)))
+    streamed = sent("/v1/generate:stream", lines, "application/x-ndjson").text.splitlines()
+    assert [json.loads(line)["status"] for line in streamed] == ["error", "ok", "end"]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
 from agggen.generation.config import InferenceConfig
 from agggen_platform.serving.config import BatchConfig, LimitsConfig, ServeConfig
@@ -48,28 +48,6 @@ def answers(response: httpx.Response) -> tuple[list[dict[str, Any]], dict[str, A
     assert end["status"] == "end"
     assert [answer["index"] for answer in found] == list(range(len(found)))
     return found, end
-
-
-def test_a_stream_gives_what_requests_give(engine: HandleEngine, serve_config: ServeConfig) -> None:
-    given = [{"id": str(i), "triples": TRIPLES[: 1 + i % 2]} for i in range(6)]
-
-    async def batch() -> Any:
-        async with client(api(engine, serve_config)) as http:
-            response = await http.post("/v1/generate?n_best=2", json={"records": given})
-            return response.json()["answers"]
-
-    body = b"".join(json.dumps(record).encode() + b"\n" for record in given)
-    found, end = answers(stream(engine, body, serve_config, "?n_best=2"))
-    assert _rounded(found) == _rounded(asyncio.run(batch()))
-    assert end == {"status": "end", "records": 6, "ok": 6, "errors": 0}
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 4)
-    if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
-    return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
 BAD = {
@@ -175,17 +153,19 @@ class SlowServer(Server):
         await super().send(message)
 
 
+def opened(app: ASGIApp, server: Server) -> asyncio.Task[None]:
+    """A stream that the server has passed on to the application."""
+
+    async def answer() -> None:
+        await app(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
+
+    return asyncio.create_task(answer())
+
+
 async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not true():
             await asyncio.sleep(0.001)
-
-
-def _run(check: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        await check()
-
-    asyncio.run(run())
 
 
 def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
@@ -196,9 +176,7 @@ def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
 def test_no_more_is_begun_than_the_window_while_nothing_is_taken(stub: StubEngine) -> None:
     async def check() -> None:
         server = SlowServer(*_parts(range(100), more=False))
-        call = asyncio.create_task(
-            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-        )
+        call = opened(api(stub, CONFIG), server)
         await _until(lambda: stub.begun == 16)
         await asyncio.sleep(0.05)
         assert stub.begun == 16
@@ -209,15 +187,13 @@ def test_no_more_is_begun_than_the_window_while_nothing_is_taken(stub: StubEngin
         await asyncio.wait_for(call, 20)
         assert len(server.body.splitlines()) == 101
 
-    _run(check)
+    asyncio.run(check())
 
 
 def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: StubEngine) -> None:
     async def check() -> None:
         server = Server()
-        call = asyncio.create_task(
-            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-        )
+        call = opened(api(stub, CONFIG), server)
         for number in range(3):
             server.coming.put_nowait(part(line(number)))
             await _until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
@@ -225,60 +201,32 @@ def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: St
         await call
         assert json.loads(server.body.splitlines()[-1])["ok"] == 3
 
-    _run(check)
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["while sending", "while waiting"])
-def test_a_client_that_goes_away_stops_its_work(stub: StubEngine, whole: bool) -> None:
+@pytest.mark.parametrize("cancelled", [False, True], ids=["by the client", "by the server"])
+def test_a_stream_that_ends_early_stops_its_work(stub: StubEngine, whole: bool, cancelled: bool) -> None:
     async def check() -> None:
         stub.hold = asyncio.Event()
         server = Server(*_parts(range(10), more=not whole))
-        call = asyncio.create_task(
-            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-        )
+        call = opened(api(stub, CONFIG), server)
         await _until(lambda: stub.begun == 10)
-        server.coming.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait_for(call, 20)
-        assert stub.cancelled == 10
+        if cancelled:
+            call.cancel()
+        else:
+            server.coming.put_nowait({"type": "http.disconnect"})
+        await asyncio.wait({call}, timeout=20)
+        assert (call.cancelled(), stub.cancelled) == (cancelled, 10)
 
-    _run(check)
-
-
-def test_a_client_that_goes_away_leaves_no_backlog(stub: StubEngine) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        server = Server(part(b"".join(map(line, range(100)))), *_parts(range(100, 200), more=False))
-        call = asyncio.create_task(
-            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-        )
-        await _until(lambda: stub.begun == 16)
-        server.coming.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait_for(call, 20)
-        assert (stub.begun, stub.cancelled) == (16, 16)
-
-    _run(check)
-
-
-def test_a_server_that_cancels_a_stream_cancels_its_work(stub: StubEngine) -> None:
-    async def check() -> None:
-        stub.hold = asyncio.Event()
-        server = Server(*_parts(range(10)))
-        call = asyncio.create_task(
-            api(stub, CONFIG)(scope("/v1/generate:stream", headers=HEAD), server.receive, server.send)
-        )
-        await _until(lambda: stub.begun == 10)
-        call.cancel()
-        await asyncio.wait({call})
-        assert (call.cancelled(), stub.cancelled) == (True, 10)
-
-    _run(check)
+    asyncio.run(check())
 
 
 def test_a_slow_client_does_not_hold_others(stub: StubEngine) -> None:
     async def check() -> None:
         app = api(stub, CONFIG)
         slow = SlowServer(*_parts(range(100)))
-        call = asyncio.create_task(app(scope("/v1/generate:stream", headers=HEAD), slow.receive, slow.send))
+        call = opened(app, slow)
         await _until(lambda: stub.begun == 16)
         async with client(app) as http:
             response = await http.post("/v1/generate:stream", content=b"".join(map(line, range(50))), headers=NDJSON)
@@ -286,4 +234,4 @@ def test_a_slow_client_does_not_hold_others(stub: StubEngine) -> None:
         call.cancel()
         await asyncio.wait({call})
 
-    _run(check)
+    asyncio.run(check())

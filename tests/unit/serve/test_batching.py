@@ -107,7 +107,7 @@ def test_a_full_queue_is_said_and_has_room_again_later() -> None:
     run(test)
 
 
-def test_what_is_too_late_is_not_worked_on() -> None:
+def test_late_items_are_not_worked_on() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0))
 
@@ -127,7 +127,7 @@ def test_what_is_too_late_is_not_worked_on() -> None:
     assert worker.batches == [[1], [5]]
 
 
-def test_who_goes_away_is_not_worked_for() -> None:
+def test_items_of_cancelled_callers_are_not_worked_on() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0))
 
@@ -167,7 +167,7 @@ def test_one_bad_record_fails_alone_and_says_nothing_of_why(caplog: pytest.LogCa
     assert batcher.failed_in_a_row == 0
 
 
-def test_an_answer_too_few_is_noticed() -> None:
+def test_missing_answers_of_a_batch_are_failures() -> None:
     batcher: Batcher[int, int] = Batcher(lambda work, items: [1], BatchConfig(records=2, wait_ms=0))
 
     async def test() -> None:

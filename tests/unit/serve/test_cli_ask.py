@@ -18,10 +18,9 @@ from agggen.generation.generator import Generator
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.handles import HandleEngine
-from tests.command import Run, command
+from tests.command import Run
 from tests.processes import free_ports
 
-run = pytest.fixture(command)
 RECORDS = list(elements_records("dev"))[:5]
 
 

@@ -124,7 +124,7 @@ QUICK = Retry(first_wait=0.001, longest_wait=0.002)
 
 
 @pytest.mark.parametrize("name", ["generate", "stream"])
-def test_what_a_dying_replica_lost_is_asked_for_again(engine: HandleEngine, name: str) -> None:
+def test_records_lost_with_a_replica_are_retried(engine: HandleEngine, name: str) -> None:
     lost = {RECORDS[2]["id"], RECORDS[5]["id"]}
     losing = Losing(engine, set(lost))
 

@@ -95,7 +95,7 @@ def test_answers_are_what_the_document_says(case: schemathesis.Case) -> None:
 @allowed.parametrize()
 @examples(5)
 @pytest.mark.usefixtures("_application")
-def test_so_are_those_to_bodies_that_the_document_allows(case: schemathesis.Case) -> None:
+def test_bodies_that_the_document_allows_are_answered(case: schemathesis.Case) -> None:
     case.query.clear()  # options in both places would be refused
     case.headers.pop("X-Deadline-Seconds", None)
     response = case.call_and_validate(checks=CHECKS)

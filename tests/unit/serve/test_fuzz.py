@@ -17,7 +17,7 @@ from agggen.records import Plan
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.handles import HandleEngine
-from tests.unit.serve.http_calls import client, problem
+from tests.unit.serve.http_calls import client
 from tests.unit.serve.stub_engine import StubEngine
 
 TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
@@ -55,51 +55,6 @@ STUBBED = sending(api(StubEngine(), ServeConfig(bundle="toy")))
 
 def records(*given: Any) -> bytes:
     return json.dumps({"records": given}).encode()
-
-
-# --- the list -------------------------------------------------------------------------------------------------------
-
-
-def test_one_bad_of_a_hundred_gives_99_texts_and_one_error(send: Send) -> None:
-    given = [{"id": str(i), "triples": TRIPLES} for i in range(100)]
-    given[42]["triples"] = [["Silicon", "symbol", None]]  # type: ignore[list-item]
-    answers = send(f"{GENERATE}?plans=1&beam=1", records(*given)).json()["answers"]
-    assert [answer["id"] for answer in answers] == [str(i) for i in range(100)]
-    assert [answer["index"] for answer in answers if answer["status"] == "error"] == [42]
-    assert all(answer["texts"][0]["text"] for answer in answers if answer["status"] == "ok")
-    assert (answers[42]["error"]["record"], answers[42]["error"]["field"]) == ("42", "triples.0.2")
-
-
-@pytest.mark.parametrize(
-    ("record", "field"),
-    [
-        ('{"triples": [["a", "b", "\\ud800"]]}', "triples.0.2"),
-        ('{"triples": [{"subject": "a", "predicate": "b", "object": "\\udfff"}]}', "triples.0.object"),
-        ('{"id": "\\ud800", "triples": [["a", "b", "c"]]}', "id"),
-        ('{"\\ud800": 1, "triples": [["a", "b", "c"]]}', "\\ud800"),
-        ('{"triples": [["a", "b", "c"]], "references": [{"x": "\\ud800"}]}', "references.0.x"),
-        ('{"triples": [["a", "b", "c"]], "plan": "[\\ud800]"}', "plan"),
-        ('{"triples": [["a", "b", "\\u0001"]]}', "triples.0"),
-        ('{"triples": [["a", "b", 1e308]]}', "triples.0.2"),
-        ('{"id": 1.5, "triples": [["a", "b", "c"]]}', "id"),
-        ('{"id": "' + "i" * 3000 + '", "triples": [["a", "b", "c"]]}', "id"),
-        ('{"triples": [["a", "b", "' + "c" * 5000 + '"]]}', "triples"),
-        ('{"triples": [' + ", ".join(f'["a", "p{i}", "c"]' for i in range(200)) + "]}", "triples"),
-        ('{"triples": {"0": ["a", "b", "c"]}}', "triples"),
-        ('{"triples": "abc"}', "triples"),
-        ('{"triples": [[["a"], "b", "c"]]}', "triples.0.0"),
-        ('{"triples": [["a", "b", "c"]], "plan": "' + "[" * 1000 + '"}', "plan"),
-        ("null", None),
-        ("[[[[[[[[[]]]]]]]]]", None),
-    ],
-)
-def test_a_record_that_is_none_is_its_own_error(send: Send, record: str, field: str | None) -> None:
-    alone = send(GENERATE, b'{"records": [' + record.encode() + b"]}")
-    assert problem(alone)["status"] == 422
-    assert alone.json().get("field") == field
-    streamed = send(STREAM, record.encode() + b"\n" + b'{"triples": [["a", "b", "c"]]}', NDJSON)
-    bad, good, end = map(json.loads, streamed.text.splitlines())
-    assert (bad["status"], good["status"], end["errors"]) == ("error", "ok", 1)
 
 
 ODD = [

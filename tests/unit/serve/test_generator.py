@@ -39,6 +39,20 @@ def name(bundle_path: Path) -> str:
     return fingerprint(bundle_path)
 
 
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records were written together, call by call."""
+    sizes: list[int] = []
+    write = Generator.write
+
+    def counted(self: Generator, records: Sequence[Record], *arguments: Any) -> Any:
+        sizes.append(len(records))
+        return write(self, records, *arguments)
+
+    monkeypatch.setattr(Generator, "write", counted)
+    return sizes
+
+
 def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None:
     """Equal but for the rounding of floats, which other records of a batch may change."""
     for ours, theirs in zip(found, expected, strict=True):
@@ -46,24 +60,11 @@ def same(found: Sequence[Any], expected: Sequence[Sequence[Generation]]) -> None
         assert [g.score for g in ours] == pytest.approx([g.score for g in theirs], abs=1e-4)
 
 
-def test_it_writes_as_the_library_does(generator: GeneratorReplica, library: Generator, name: str) -> None:
-    jobs = [Job(record, n_best=count) for count, record in enumerate(RECORDS, start=1)]
-    found = run(generator.write(jobs, library.planner.candidates(RECORDS), name, LONG)).answers
-    same(found, [library.generate([job.record], n_best=job.n_best)[0] for job in jobs])
-
-
 def test_requests_with_settings_of_their_own_get_what_they_get_alone(
-    serve_config: ServeConfig, library: Generator, name: str
+    serve_config: ServeConfig, library: Generator, name: str, batches: list[int]
 ) -> None:
     generator = GeneratorReplica(replace(serve_config, batch=BatchConfig(wait_ms=50)), serve_config.bundle)
-    batches: list[int] = []
-    write = generator._generator.write
-
-    def counted(records: Sequence[Record], *arguments: Any) -> Any:
-        batches.append(len(records))
-        return write(records, *arguments)
-
-    generator._generator.write = counted  # type: ignore[method-assign]
+    batches.clear()  # those of the self-test
     wide = replace(library.config, beam=BeamConfig(beam=3, max_fact_tokens=4))
     free = replace(library.config, verify="off")
     configs = [library.config, wide, replace(library.config, plan_weight=0.0), wide, free]
@@ -75,10 +76,10 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
         return await asyncio.gather(*calls)
 
     found = run(together())
+    assert sorted(batches) == [2, 3]  # one for each beam
     expected = [library.generate([one], n_best=2, config=config) for one, config in zip(RECORDS, configs, strict=True)]
     for one, theirs in zip(found, expected, strict=True):
         same(one.answers, theirs)
-    assert sorted(batches) == [2, 3]  # one for each beam
 
 
 def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library: Generator, name: str) -> None:
@@ -91,16 +92,8 @@ def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library
 
 
 def test_a_batch_is_no_more_than_one_beam_search_holds(
-    generator: GeneratorReplica, library: Generator, name: str, monkeypatch: pytest.MonkeyPatch
+    generator: GeneratorReplica, library: Generator, name: str, batches: list[int]
 ) -> None:
-    batches: list[int] = []
-    write = generator._generator.write
-
-    def counted(records: Sequence[Record], *arguments: Any) -> Any:
-        batches.append(len(records))
-        return write(records, *arguments)
-
-    monkeypatch.setattr(generator._generator, "write", counted)
     config = replace(library.config, rows=8)  # two records of two plans and two hypotheses each
     records = [Record(f"{n}", RECORDS[0].triples) for n in range(5)]
     found = library.planner.candidates(records, config=config)
@@ -122,29 +115,6 @@ def test_candidates_of_another_model_are_planned_anew(
     found = answered.answers
     same([found[0], found[2]], [library.generate([record])[0], library.generate([record], config=level)[0]])
     assert isinstance(found[1], Failure) and (found[1].code, found[1].field) == ("plan", "plan")
-
-
-def test_what_breaks_at_one_record_breaks_at_no_other(
-    generator: GeneratorReplica,
-    library: Generator,
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    inner = generator._generator.write
-
-    def fragile(records: Sequence[Record], *arguments: Any) -> Any:
-        if any(record.id == RECORDS[3].id for record in records):
-            raise MemoryError("secret")
-        return inner(records, *arguments)
-
-    monkeypatch.setattr(generator._generator, "write", fragile)
-    found = run(
-        generator.write([Job(record) for record in RECORDS], library.planner.candidates(RECORDS), name, LONG)
-    ).answers
-    assert [isinstance(answer, Failure) and answer.code for answer in found] == [False] * 3 + ["internal", False]
-    same([found[i] for i in (0, 1, 2, 4)], [library.generate([RECORDS[i]])[0] for i in (0, 1, 2, 4)])
-    assert "secret" not in str(found) and "secret" in caplog.text
 
 
 def test_a_gpu_that_is_not_there_is_said(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,16 +201,3 @@ def test_an_archive_that_a_bundle_names_is_not_run_unless_allowed(
     assert isinstance(missing, Failure) and (missing.code, missing.field) == ("text", "facts")
     assert "send the text's facts" in missing.message and str(tmp_path) not in missing.message
     assert not isinstance(given, Failure) and given.facts == (TEXT,)
-
-
-def test_writing_and_aligning_go_on_side_by_side(generator: GeneratorReplica, library: Generator, name: str) -> None:
-    async def both() -> Any:
-        return await asyncio.gather(
-            generator.align([Text(record, "Neon.") for record in RECORDS], LONG),
-            generator.write([Job(record) for record in RECORDS], library.planner.candidates(RECORDS), name, LONG),
-            generator.check_health(),
-        )
-
-    aligned, written, _ = run(both())
-    assert [found.id for found in aligned.answers] == [record.id for record in RECORDS]
-    same(written.answers, library.generate(RECORDS))

@@ -69,11 +69,7 @@ def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
 
 
 def ask(app: Any, path: str = "/v1/generate", method: str = "POST", **request: Any) -> httpx.Response:
-    async def call() -> httpx.Response:
-        async with client(app) as http:
-            return await http.request(method, path, **request)
-
-    return asyncio.run(call())
+    return asking(app)(method, path, **request)
 
 
 # --- the request's id -----------------------------------------------------------------------------------------------
@@ -92,7 +88,7 @@ def test_a_valid_id_of_the_client_is_taken_and_echoed() -> None:
 
 
 @pytest.mark.parametrize("names", [[""], ["x" * 129], ["a b"], ["a\tb"], ['{"level":"error"}'], ["é"], ["a", "b"]])
-def test_another_is_replaced(names: list[str]) -> None:
+def test_an_invalid_id_is_replaced(names: list[str]) -> None:
     headers = [(b"X-Request-Id", name.encode("latin-1")) for name in names]
     ids = {ask(within(who, echo=echo), headers=headers).headers["x-request-id"] for echo in (True, False)}
     assert len(ids) == 2 and all(len(name) == 32 for name in ids)

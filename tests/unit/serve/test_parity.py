@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from agggen.bundle import load_bundle, save_bundle
 from agggen.corpora.elements import elements_records
 from agggen.evaluation.held_out import write
 from agggen.generation.generator import Generation, Generator, InferenceConfig
-from agggen.records import Plan, Record, Triple
+from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.serving.config import BatchConfig, ServeConfig
@@ -60,12 +59,6 @@ def triples(record: Record) -> list[list[str]]:
 
 def plans_of(answers: list[dict[str, Any]]) -> list[list[tuple[str, float]]]:
     return [[(plan["plan"], plan["log_probability"]) for plan in answer["plans"]] for answer in answers]
-
-
-def test_a_text_has_one_of_the_plans_that_planning_gives(generator: Generator, texts: list[Generation]) -> None:
-    for text, planned in zip(texts, generator.planner.plan(RECORDS), strict=True):
-        assert text.plan in [one.plan for one in planned]
-        assert {text.plan_search} == {one.search for one in planned}
 
 
 def test_the_command_plans_and_writes_as_the_library(
@@ -119,29 +112,6 @@ def test_an_evaluation_plans_under_the_settings_that_it_writes_under(generator: 
     for machine, config in ((generator, None), (plain, generator.config)):
         written = write(machine, RECORDS, config)
         assert written.planned == [plans[0].plan for plans in generator.planner.plan(RECORDS, 1)]
-
-
-def test_a_partial_plan_is_completed_within_the_level(bundle_path: Path) -> None:
-    machine = load_bundle(bundle_path).generator()
-    config = replace(machine.config, level=1)
-    for record in RECORDS:
-        start = Plan((record.predicates[:1],))
-        ((best,),) = machine.generate([record], [start], complete=True, config=config)
-        assert best.plan.states[0] == start.states[0]
-        assert all(len(group) == 1 for group in best.plan.states)
-
-
-def test_large_records_get_no_false_probability(bundle_path: Path) -> None:
-    """Beyond what can be summed over there is none, in plans and in texts, and the answer says how plans were found."""
-    machine = load_bundle(bundle_path).generator()
-    names = [name for name in machine.encoder.predicates[1:] if not name.endswith("_2")]
-    large = Record("large", tuple(Triple("Neon", name, f"x{place}") for place, name in enumerate(names[:14])))
-    assert len(large.triples) == 14
-    (plans,) = machine.planner.plan([large], 3)
-    assert all(one.log_probability is None and one.search in ("exact", "beam") for one in plans)
-    ((best,),) = machine.generate([large])
-    assert best.plan_log_probability is None and math.isfinite(best.score)
-    assert machine.planner.plan([RECORDS[0]], 1)[0][0].search == "exact"
 
 
 def test_sampled_plans_are_different_and_repeatable(bundle_path: Path) -> None:

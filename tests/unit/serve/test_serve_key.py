@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from agggen_platform.serving.keys import read_keys
 from serve.security import KeyRing
-from tests.command import Run, command
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    return command(capsys)
+from tests.command import Run
 
 
 def test_it_prints_a_key_and_its_line(run: Run, tmp_path: Path) -> None:
@@ -33,7 +25,7 @@ def test_it_adds_the_line_to_a_file_and_prints_the_key_alone(run: Run) -> None:
     assert {str(key.last_day) for key in read_keys(Path("keys.txt"))} == {"2999-12-31"}
 
 
-def test_what_cannot_be_is_refused_and_no_key_is_printed(run: Run) -> None:
+def test_invalid_input_is_refused_and_no_key_is_printed(run: Run) -> None:
     Path("broken").write_text("rubbish\n")
     Path("broken").chmod(0o600)
     Path("open").touch()

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError, TrainingError
+from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError
 from agggen.facts.sentences import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig
-from agggen.text.tokenise import JOINER
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.data import data_of, default_name
 from agggen_platform.training.events import TrainingEvent
@@ -104,39 +103,14 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
     assert len(said) == 2, "a run that continues has left out the same"
 
 
-def test_records_too_large_and_texts_without_words_are_left_out_said_and_kept(tmp_path: Path) -> None:
+def test_a_record_too_large_is_no_sample(tmp_path: Path) -> None:
     """One such record once ended the training."""
     vast = Record("vast", tuple(Triple("Vast", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)), (Reference("Vast."),))
-    mute = Record("mute", RECORDS[0].triples, (Reference(JOINER), *RECORDS[0].references))
-    write_corpus(tmp_path / "toy")
-    for split, records in (("train", RECORDS), ("dev", RECORDS[:3])):
-        write_records(tmp_path / "toy" / f"{split}.parquet", [vast, *records, mute], "toy", split)
-    config = replace(config_of(tmp_path / "toy", epochs=1), max_reject_share=0.5)
-    assert [record.id for record in data_of(config).samples(9)] == [*(r.id for r in RECORDS[:3]), "mute"]
-    said: list[str] = []
-    report = train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append)
-    assert report.trained
-    path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
-    assert said == [f"2 texts of {toy}/{split} are left out: {path}" for split in ("train", "dev")]
-    rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [(one["file"], one["id"]) for one in rejects] == [
-        (f"{toy}/{split}", name) for split in ("train", "dev") for name in ("vast", "mute")
-    ]
-    assert "has 25 triples; at most 24 can be planned at once" in rejects[0]["reason"]
-    assert "contains no words" in rejects[1]["reason"]
-    with pytest.raises(CorpusError, match=r"toy/dev: 2 of \d+ texts were rejected .*record 'vast': has 25 triples"):
-        train_job(replace(config, max_reject_share=0.2), "s", runs_dir=tmp_path / "runs")
-
-
-def test_too_many_texts_that_cannot_be_cut_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
-    config = config_of(write_corpus(tmp_path / "toy"), epochs=1)
-    with pytest.raises(CorpusError, match=r"toy/train: 1 of 8 texts were rejected \(12\.5%, at most 5\.0% .*too long"):
-        train_job(config, "r", runs_dir=tmp_path / "runs")
-    config = replace(config, corpus=replace(config.corpus, dev="one"), max_reject_share=1.0)
-    write_records(tmp_path / "toy" / "one.parquet", RECORDS[-1:], "toy", "one")
-    with pytest.raises(TrainingError, match=r"no text of .*toy/one can be used; the first: .*too long"):
-        train_job(config, "r", runs_dir=tmp_path / "runs")
+    corpus = write_corpus(tmp_path / "toy")
+    write_records(corpus / "large.parquet", [vast, *RECORDS[:3]], "toy", "large")
+    config = config_of(corpus)
+    config = replace(config, corpus=replace(config.corpus, dev="large"), max_reject_share=0.5)
+    assert data_of(config).samples(9) == RECORDS[:3]
 
 
 def test_too_much_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

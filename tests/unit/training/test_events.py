@@ -80,7 +80,7 @@ def test_events_and_sentences_arrive_in_order(job: Job) -> None:
     ]
 
 
-def test_workers_that_are_silent_are_waited_for_aloud(job: Job) -> None:
+def test_silent_workers_are_reported(job: Job) -> None:
     assert not job.monitor.alive
     job.monitor.handle([WorkerMessage("workers", 3)], 0.0)
     assert job.monitor.alive
@@ -91,7 +91,7 @@ def test_workers_that_are_silent_are_waited_for_aloud(job: Job) -> None:
     assert job.said == ["3 of 3 workers train", waiting, waiting]
 
 
-def test_whoever_is_told_to_stop_hears_it_with_the_heartbeat() -> None:
+def test_a_stop_request_is_returned_by_the_heartbeat() -> None:
     coordinator = RunCoordinator()
     assert not coordinator.heartbeat()
     coordinator.stop()

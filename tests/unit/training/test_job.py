@@ -136,7 +136,7 @@ def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
     assert fingerprint(done.path) == fingerprint(whole[0].path)
 
 
-def test_who_listens_to_evaluations_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
+def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
     told: list[tuple[str, int, float]] = []
 
     def enough(event: TrainingEvent) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
 @pytest.fixture(autouse=True, scope="module")
-def undrawn() -> None:
-    patch = pytest.MonkeyPatch()
-    patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
+def undrawn() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="module")
