@@ -1,4 +1,4 @@
-"""How a job over shards looks: a bar on a terminal, else a line now and then."""
+"""How a job over shards looks: a bar on a terminal, else a line now and then; with share done, speed and time left."""
 
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
         nonlocal said
         if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
             said = time.monotonic()
-            console.note(f"{now.shards} of {now.total} shards  {counts(now)}  {speed(now)}")
+            parts = [
+                f"{now.shards / now.total:.0%}",
+                f"{now.shards:,} of {now.total:,} shards",
+                counts(now),
+                speed(now),
+            ]
+            console.note("  ".join([*parts, *_time_left(now)]))
 
     return show
+
+
+def _time_left(now: Progress[Any]) -> list[str]:
+    """By the speed of this run: shards that an earlier run did took no time."""
+    fresh = now.shards - now.found
+    if not fresh:
+        return []
+    seconds = round((now.total - now.shards) * now.seconds / fresh)
+    return [f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"]
