@@ -48,7 +48,7 @@ NEEDS = {
     r"webnlg|^corpora fetch": "a corpus that is downloaded",
     r"allennlp|^srl": "AllenNLP, or a corpus of semantic roles",
     r"^bulk (?!.*--actors 0)": "a cluster",
-    r"^(demo|sweep)": "minutes",
+    r"^(demo|train|sweep)": "minutes",
     r"^doctor": "a machine without a fault",
     r"security\.keys_file": "a machine on a network",
 }
@@ -305,8 +305,18 @@ def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[st
             assert code == 0, f"{block}: agggen {' '.join(words)}: {err}"
 
 
-@pytest.mark.parametrize("block", [block for block in PYTHON if "http:" not in block.text], ids=str)
-def test_python_blocks_run(block: Block, desk: Path) -> None:
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=str(block), marks=[pytest.mark.slow][: "train(" in block.text])
+        for block in PYTHON
+        if "http:" not in block.text  # tests/integration/test_documents.py runs those
+    ],
+)
+def test_python_blocks_run(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agggen.corpora.elements import elements_records
+
+    monkeypatch.setattr("agggen.corpora.elements.elements_records", lambda split: list(elements_records(split))[:6])
     exec(compile(block.text, str(block), "exec"), {})
 
 
