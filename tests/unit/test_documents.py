@@ -255,6 +255,29 @@ def test_tables_of_settings_name_the_defaults(title: str) -> None:
             assert key in defaults and defaults[key] == yaml.safe_load(re.sub(r"^\.", "0.", value)), key
 
 
+def rows_of_results() -> Iterator[tuple[str, list[str]]]:
+    """The name of a reproduced table, and the cells of a row that a README shows of it, without the first."""
+    for row in (REPO / "README.md").read_text().splitlines():
+        if row.startswith("|") and (match := re.search(r"`agggen reproduce ([\w-]+)`", row)):
+            yield match[1], row.split("|")[2:-2]
+    for section in (REPO / "platform/agggen_platform/reproduction/README.md").read_text().split("\n### ")[1:]:
+        name = re.findall(r"`agggen reproduce ([\w-]+)`", section)[0]
+        yield from ((name, row.split("|")[2:-1]) for row in re.findall(r"^\|.*\d.*\|$", section, re.M))
+
+
+def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(rows_of_results())
+    assert len(rows) > 20
+    number = r"\d*\.\d+"
+    for name in {name for name, _ in rows}:
+        _, out, _ = command(capsys)("reproduce", name, "--markdown")
+        known = [float(found) for found in re.findall(number, out)]
+        for cell in (cell for of, cells in rows if of == name for cell in cells):
+            for found in re.findall(number, cell):
+                digits = len(found.partition(".")[2])
+                assert float(found) in {round(value, digits) for value in known}, f"{name}: {cell.strip()}"
+
+
 # --- what runs ------------------------------------------------------------------------------------------------------
 
 
