@@ -18,6 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  "agggen needs Python 3.11 or newer, this is %d.%d; try: make PYTHON=python3.12 $(MAKECMDGOALS)" % v[:2])'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "Installs into $(VENV): a few minutes and about 2 GB, once"
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 

@@ -42,6 +42,9 @@ def demo(
     from agggen_platform.training.data import data_of, default_name
     from agggen_platform.training.job import train_job
 
+    console.note(
+        "Trains for 5 to 8 minutes on two cores, unless an earlier demo left its model; then writes and scores."
+    )
     config = load_config(JobConfig, "elements", overrides or ())
     data = data_of(config)
     name = default_name("elements", config, data)
@@ -61,12 +64,16 @@ def demo(
         console.say(shown)
     right = sum(generation.fulfilled for generation in written.generations)
     console.say(f"{right} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
-    console.say(f"The model: {finished.path}. What next?")
-    console.say(f"  agggen inspect {finished.path}")
-    console.say(f"  agggen generate {finished.path} -i records.jsonl    # texts of your own records, with their plans")
-    console.say(f"  agggen evaluate {finished.path} --corpus elements --split test    # a report, with every text")
-    console.say(f"  agggen serve {finished.path}    # answers over HTTP")
-    console.say(f"  agggen runs ui --runs {runs}    # the run in MLflow")
+    facts = '[["Xium", "symbol", "Xi"], ["Xium", "period", "6"], ["Xium", "block", "d-block"]]'
+    console.say(f"The model: {finished.path}. Three things to try:")
+    console.say("  # Your own facts, by your own plan: exchange values, move brackets")
+    console.say(
+        f"""  echo '{{"triples": {facts}}}' | agggen generate {finished.path} --plan '[block] [symbol period]'"""
+    )
+    console.say("  # A report with every text and score: open report/report.html")
+    console.say(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
+    console.say("  # The course of training, in MLflow's pages")
+    console.say(f"  agggen runs ui --runs {runs}")
 
 
 def _print_scores(scores: Mapping[str, Score]) -> None:

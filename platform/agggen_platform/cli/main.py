@@ -15,9 +15,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from agggen.errors import AggGenError
 from agggen_platform.cli import (
@@ -44,10 +45,24 @@ from agggen_platform.cli import (
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
+FIRST = ("demo", "train", "generate", "plan", "evaluate")
+"""The commands that a newcomer needs; the help lists them before the others."""
+
+
+class _Commands(TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands that a newcomer needs, then the others."""
+        width = formatter.width - 6 - max(map(len, self.commands))
+        others = [name for name in self.commands if name not in FIRST]
+        for title, names in (("Commands to begin with", FIRST), ("More commands", others)):
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+
 
 # No rich markup in help: it would swallow the square brackets of plans.
 app = typer.Typer(
     name="agggen",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

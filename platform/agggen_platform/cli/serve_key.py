@@ -24,9 +24,9 @@ def serve_key(
     """Make a random key and print it, this once: only its hash is kept.
 
     \b
-    agggen serve-key alice                             prints the key, and its line for the file of keys
-    agggen serve-key alice --file keys.txt             adds the line to the file and prints the key
-    agggen serve BUNDLE security.keys_file=keys.txt    asks for keys; a running endpoint reads new ones in a second
+        agggen serve-key alice                             # prints the key, and its line for the file of keys
+        agggen serve-key alice --file keys.txt             # adds the line to the file and prints the key
+        agggen serve BUNDLE security.keys_file=keys.txt    # asks for keys; new ones are read within a second
     """
     from agggen_platform.serving.keys import add_key, new_key
 

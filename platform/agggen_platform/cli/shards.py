@@ -79,6 +79,16 @@ def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
         nonlocal last
         if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
             last = time.monotonic()
-            console.note(f"{now.shards} of {now.total} shards  {counts(now)}  {speed(now)}")
+            share, shards = f"{now.shards / now.total:.0%}", f"{now.shards:,} of {now.total:,} shards"
+            console.note("  ".join([share, shards, counts(now), speed(now), *_time_left(now)]))
 
     return show
+
+
+def _time_left(now: Progress[Any]) -> list[str]:
+    """By the speed of this run: shards that an earlier run did took no time."""
+    fresh = now.shards - now.found
+    if not fresh:
+        return []
+    seconds = round((now.total - now.shards) * now.seconds / fresh)
+    return [f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"]

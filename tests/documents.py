@@ -1,0 +1,81 @@
+"""The READMEs of the repository, their blocks of code, and the commands in these."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPO = Path(__file__).parents[1]
+READMES = sorted(
+    path for path in REPO.rglob("README.md") if not any(part[0] == "." for part in path.relative_to(REPO).parts)
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a README."""
+
+    readme: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.readme.relative_to(REPO)}:{self.line}"
+
+
+def blocks(readme: Path) -> Iterator[Block]:
+    """Fenced blocks with their language, and indented ones: `sh` if they begin like a command, else `text`."""
+    begun, language, inside = 0, "", list[str]()
+    before = ""
+    for number, line in enumerate([*readme.read_text(encoding="utf-8").splitlines(), ""], start=1):
+        fenced, indented = begun and language != "indented", line.startswith("    ")
+        if fenced and line != "```":
+            inside.append(line)
+        elif begun and not fenced and (indented or not line):
+            inside.append(line[4:])
+        elif begun:
+            text = "\n".join(inside).rstrip()
+            if language == "indented":
+                language = "sh" if re.match(r"[a-z.\d]+( |$)", text, re.M) else "text"
+            yield Block(readme, begun, language, text)
+            begun, inside = 0, []
+            if not fenced and line.startswith("```"):
+                begun, language = number, line[3:]
+        elif line.startswith("```"):
+            begun, language = number, line[3:]
+        elif indented and not before:
+            begun, language, inside = number, "indented", [line[4:]]
+        before = line
+
+
+def commands_of(text: str) -> Iterator[list[str]]:
+    """The simple commands of a piece of shell, as words; redirections and assignments before a command are left out."""
+    logical = ""
+    for line in text.replace("\\\n", " ").splitlines():
+        logical += line
+        try:
+            shlex.split(logical, comments=True)
+        except ValueError:  # a quotation that the next line goes on with
+            logical += "\n"
+            continue
+        lexer = shlex.shlex(logical, posix=True, punctuation_chars=";|&<>")
+        lexer.whitespace_split = True
+        words: list[str] = []
+        target = False
+        for token in [*lexer, ";"]:
+            if set(token) <= set(";|&"):
+                if words:
+                    yield words
+                words = []
+            elif set(token) <= set("<>"):
+                target = True
+            elif target:
+                target = False
+            elif words or not re.match(r"\w+=", token):
+                words.append(token)
+        logical = ""
+    assert not logical, f"an open quotation: {logical}"

@@ -1,0 +1,57 @@
+"""The commands and the Python block of the endpoint's README, against a real endpoint."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agggen.corpora.elements import elements_records
+from tests.command import command
+from tests.documents import REPO, blocks, commands_of
+from tests.serve_app import serving
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+
+ADDRESS = "http://127.0.0.1:8000"
+CSV = "subject,predicate,object\nSilicon,symbol,Si\nSilicon,category,metalloid\n"
+
+
+def test_what_the_readme_asks_of_an_endpoint_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    monkeypatch.chdir(tmp_path)
+    records = [
+        {"id": record.id, "triples": record.as_dict()["triples"]} for record in list(elements_records("dev"))[:3]
+    ]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (tmp_path / "records.csv").write_text(CSV)
+    run = []
+    with serving(save_tiny_model(tmp_path / "bundle")) as endpoint:
+        for block in blocks(REPO / "serve/README.md"):
+            text = block.text.replace(ADDRESS, endpoint.url)
+            if text == block.text:
+                continue
+            if block.language == "python":
+                exec(compile(text, str(block), "exec"), {"a_million_records": iter(records)})
+                run.append("python")
+                continue
+            for words in commands_of(text):
+                if words[0] == "curl":
+                    done = subprocess.run([*words, "--fail-with-body"], capture_output=True, text=True, timeout=120)
+                    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+                    assert '"status": "error"' not in done.stdout.replace('":"', '": "'), done.stdout
+                    run.append("curl")
+                if words[0] == "agggen" and words[1] == "ask":
+                    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(records[0]).encode())))
+                    code, _, err = command(capsys)(*words[1:])
+                    assert code == 0, err
+                    run.append("ask")
+    assert run == [*["curl"] * 5, "python", "ask", "ask"]

@@ -1,0 +1,348 @@
+"""What the READMEs say holds: links lead to files, commands parse and run, Python blocks run.
+
+A shell block is indented by four spaces or fenced. Each of its commands must name programs, files, options and settings
+that exist. A command of `agggen` is also run, on a model of random weights, unless `NEEDS` says what it lacks.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from agggen_platform.cli.main import app
+from tests.command import command
+from tests.documents import READMES, REPO, Block, blocks, commands_of
+
+BLOCKS = [block for readme in READMES for block in blocks(readme)]
+SHELL = [block for block in BLOCKS if block.language == "sh"]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+RECORDS = [block for block in BLOCKS if block.text.startswith('{"id"')]
+CODE = r"^```.*?^```$|^    [^\n]*$"
+INLINE = [
+    (readme, " ".join(code.split()))
+    for readme in READMES
+    for code in re.findall(r"`([^`]+)`", re.sub(CODE, "", readme.read_text(), flags=re.M | re.S))
+]
+PROGRAMS = re.compile(
+    "agggen|curl|docker|echo|export|jq|kind|kubectl|make|openssl|pip|prometheus|pytest|python3?|ray|serve|source|tr"
+)
+FILE = r"(?!infra/compose/state)(infra|tests|jobs|serve|agggen|platform)/[a-z][\w./-]*"
+JOBS = {
+    "segment": "segment", "train": "train", "sweep": "sweep", "evaluate": "evaluate", "generate": "bulk",
+    "promote": "models promote", "promote --rollback": "models rollback",
+}  # fmt: skip
+NEEDS = {
+    r"s3://|storage\.url": "a store",
+    r"cluster\.|--address": "a cluster",
+    r"http://|^serve |^runs ui": "a server that runs until it is stopped",
+    r"webnlg|^corpora fetch": "a corpus that is downloaded",
+    r"allennlp|^srl": "AllenNLP, or a corpus of semantic roles",
+    r"^bulk (?!.*--actors 0)": "a cluster",
+    r"^(demo|train|sweep)": "minutes",
+    r"^doctor": "a machine without a fault",
+    r"security\.keys_file": "a machine on a network",
+}
+"""What a command lacks in a test, by a pattern of its words."""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(REPO).as_posix()
+
+
+def agggen_words(words: list[str]) -> list[str] | None:
+    """The arguments of `agggen` in a command that runs it, itself or as a job; None in others."""
+    for at, word in enumerate(words):
+        if word == "agggen" and words[at - 1] not in ("-n", "namespace"):
+            return words[at + 1 :]
+        if match := re.search(r"(?:^|/)jobs/(\w+)\.py$", word):
+            back = ["--rollback"] if "--rollback" in words else []
+            arguments = [other for other in words[at + 1 :] if other not in back]
+            return [*JOBS[" ".join([match[1], *back])].split(), *arguments]
+    return None
+
+
+@cache
+def group() -> Any:
+    return typer.main.get_command(app)
+
+
+def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
+    """The name of the subcommand that the words call, what parses its arguments, and the arguments."""
+    found, names, rest = group(), list[str](), list(words)
+    while rest and hasattr(found, "commands"):
+        assert rest[0] in found.commands, f"agggen has no command {' '.join([*names, rest[0]])!r}"
+        names.append(rest.pop(0))
+        found = found.commands[names[-1]]
+    return " ".join(names), found, rest
+
+
+def check_settings(name: str, given: dict[str, Any]) -> None:
+    """Loads the settings of a command as it would itself."""
+    from agggen.generation.config import InferenceConfig
+    from agggen_platform.bulk.config import BulkConfig
+    from agggen_platform.config import load_config
+    from agggen_platform.job_config import JobConfig
+    from agggen_platform.segmentation.config import SegmentConfig
+    from agggen_platform.serving.config import ServeConfig
+
+    kinds: dict[str, Any] = dict.fromkeys(("train", "sweep", "doctor", "demo", "reproduce"), JobConfig)
+    kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig}
+    kinds |= {"evaluate": InferenceConfig, "adjust": InferenceConfig}
+    settings = [
+        re.sub(r"=\.\.\.$", "=PLACE", each)
+        for each in given.get("overrides") or given.get("settings") or ()
+        if "=" in each
+    ]
+    if name in kinds:
+        defaults = {"bulk": ["inference.plans=5"], "serve": ["bundle=BUNDLE"]}.get(name, [])
+        load_config(kinds[name], given.get("preset") if kinds[name] is JobConfig else None, settings, defaults=defaults)
+    else:
+        assert not settings, f"this test does not know the settings of {name}"
+
+
+def check_files(words: list[str], folder: Path) -> None:
+    """What looks like a file of this repository is one."""
+    for word in words:
+        path = word.rpartition("=")[2]
+        if re.fullmatch(FILE, path):
+            assert (REPO / path).exists(), f"{path} does not exist"
+    for option, kind in (("-k", "kubectl"), ("-f", "docker")):
+        if kind in words and option in words and words[words.index(kind) + 1] in ("apply", "build"):
+            path = words[words.index(option) + 1]
+            assert (REPO / path).exists() or (folder / path).exists(), f"{path} does not exist"
+
+
+def check_script(words: list[str], folder: Path) -> None:
+    """A script exists, and every option that it is called with stands in it or in what the scripts share."""
+    if words[1] == "-m":
+        assert find_spec(words[2]), f"no module {words[2]}"
+        return
+    script = next((path for path in (REPO / words[1], folder / words[1]) if path.is_file()), None)
+    if script is None:
+        assert words[1].startswith(("/usr/", "/opt/")), f"{words[1]} does not exist"
+        return
+    shared = script.parent / "measuring.py"
+    text = script.read_text() + (shared.read_text() if shared.exists() else "")
+    assert [word for word in words[2:] if word[0] == "-" and f'"{word}"' not in text] == []
+
+
+def check_command(words: list[str], folder: Path, whole: bool) -> None:
+    """A command names what exists; a whole one is parsed too, one in the middle of a sentence need not be complete."""
+    words = words[1:] if words[0] == "sudo" else words
+    program = words[0]
+    assert PROGRAMS.fullmatch(program), f"{program} is not a program that READMEs use"
+    check_files(words, folder)
+    if program == "make":
+        targets = re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.M)
+        assert words[1] in targets, f"the Makefile has no {words[1]}"
+    arguments = agggen_words(words)
+    if arguments is None:
+        if program in ("python", "python3"):
+            check_script(words, folder)
+        return
+    name, parser, rest = leaf(arguments)
+    if whole:
+        with parser.make_context(name, rest) as context:
+            check_settings(name, context.params)
+    elif name and not hasattr(parser, "commands"):
+        options = {option for parameter in parser.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        assert used <= options | {"--help", "-h"}
+
+
+# --- what is written ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_commands_name_what_exists(block: Block) -> None:
+    for words in commands_of(block.text):
+        check_command(words, block.readme.parent, whole=True)
+
+
+@pytest.mark.parametrize("readme", READMES, ids=name_of)
+def test_commands_in_sentences_name_what_exists(readme: Path) -> None:
+    for of, code in INLINE:
+        code = code.replace("COMMAND", "train")
+        if of == readme and re.match(r"(sudo )?(agggen|make|pytest|python3?|kubectl|ray job submit|\w+\.py) ", code):
+            for words in commands_of(code):
+                words = ["python", *words] if words[0].endswith(".py") else words
+                check_command(words, readme.parent, whole=any("=" in word for word in words))
+
+
+def anchors(readme: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", readme.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("readme", READMES, ids=name_of)
+def test_links_and_names_of_files_lead_somewhere(readme: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", readme.read_text()):
+        name, _, anchor = target.partition("#")
+        path = readme.parent / name if name else readme
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), target
+    for of, code in INLINE:
+        if of == readme and re.fullmatch(FILE, code) and not re.search("planets|commas|/count", code):  # to be added
+            assert (REPO / code).exists(), code
+
+
+def test_the_platforms_readme_lists_every_command() -> None:
+    table = (
+        (REPO / "platform/agggen_platform/README.md").read_text().partition("## Commands")[2].partition("\n\n| exit")[0]
+    )
+    listed = {word for code in re.findall(r"`([^`]+)`", table) for word in code.split()}
+    commands = dict(group().commands)
+    inside = {name for command in commands.values() for name in getattr(command, "commands", ())}
+    assert set(commands) | inside == listed - {"agggen", "COMMAND", "--help", "--html", "FILE"}
+
+
+@pytest.mark.parametrize("block", RECORDS, ids=str)
+def test_examples_of_records_are_records(block: Block) -> None:
+    from agggen.records import Record
+
+    for line in block.text.splitlines():
+        Record.of(json.loads(line))
+
+
+def test_the_example_of_a_space_is_one(tmp_path: Path) -> None:
+    from agggen_platform.config import load_config
+    from agggen_platform.sweep.config import SweepConfig
+
+    (example,) = [block for block in BLOCKS if block.language == "yaml"]
+    (tmp_path / "space.yaml").write_text(example.text)
+    assert load_config(SweepConfig, tmp_path / "space.yaml").trials == 24
+
+
+def leaves(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        yield " ".join(names), command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, *names, name)
+
+
+@pytest.mark.parametrize(("name", "help_text"), [(name, found.help) for name, found in leaves(group())])
+def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> None:
+    examples = re.findall(r"^ *(agggen .*(?:\\\n.*)*)", help_text, re.M)
+    for words in commands_of("\n".join(examples)):
+        if words[0] == "agggen":
+            check_command(words, REPO, whole=True)
+
+
+@pytest.mark.parametrize("title", ["## Settings of search", "## Training on a cluster"])
+def test_tables_of_settings_name_the_defaults(title: str) -> None:
+    from agggen.generation.config import InferenceConfig
+    from agggen_platform.config import flatten, load_config
+    from agggen_platform.job_config import JobConfig
+
+    defaults = flatten(InferenceConfig()) | flatten(load_config(JobConfig, "elements"))
+    (text,) = [readme.read_text() for readme in READMES if f"{title}\n" in readme.read_text()]
+    rows = re.findall(r"^\| (`.*?`) \| (.*?) \|", text.partition(title)[2].partition("\n## ")[0], re.M)
+    assert len(rows) > 5
+    for names, values in rows:
+        keys, scope = re.findall(r"`(.*?)`", names), ""
+        for key, value in zip(keys, values.replace("`", "").split(", "), strict=True):
+            scope, key = (key.rpartition(".")[0], key) if "." in key else (scope, f"{scope}.{key}" if scope else key)
+            assert key in defaults and defaults[key] == yaml.safe_load(re.sub(r"^\.", "0.", value)), key
+
+
+def rows_of_results() -> Iterator[tuple[str, list[str]]]:
+    """The name of a reproduced table, and the cells of a row that a README shows of it, without the first."""
+    for row in (REPO / "README.md").read_text().splitlines():
+        if row.startswith("|") and (match := re.search(r"`agggen reproduce ([\w-]+)`", row)):
+            yield match[1], row.split("|")[2:-2]
+    for section in (REPO / "platform/agggen_platform/reproduction/README.md").read_text().split("\n### ")[1:]:
+        name = re.findall(r"`agggen reproduce ([\w-]+)`", section)[0]
+        yield from ((name, row.split("|")[2:-1]) for row in re.findall(r"^\|.*\d.*\|$", section, re.M))
+
+
+def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(rows_of_results())
+    assert len(rows) > 20
+    number = r"\d*\.\d+"
+    for name in {name for name, _ in rows}:
+        _, out, _ = command(capsys)("reproduce", name, "--markdown")
+        known = [float(found) for found in re.findall(number, out)]
+        for cell in (cell for of, cells in rows if of == name for cell in cells):
+            for found in re.findall(number, cell):
+                digits = len(found.partition(".")[2])
+                assert float(found) in {round(value, digits) for value in known}, f"{name}: {cell.strip()}"
+
+
+# --- what runs ------------------------------------------------------------------------------------------------------
+
+
+def lacks(words: list[str]) -> list[str]:
+    return [reason for pattern, reason in NEEDS.items() if re.search(pattern, " ".join(words))]
+
+
+OURS = [(block, words[1:]) for block in SHELL for words in commands_of(block.text) if words[0] == "agggen"]
+EXAMPLE = {"id": "x", "triples": [["Aromi", name, "English"] for name in ("food", "near", "area")]}
+"""Fits the plan of a README."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the READMEs name, and a small model of random weights as the run NAME."""
+    from agggen.corpora.elements import elements_records
+    from tests.unit.serve.conftest import save_tiny_model
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(EXAMPLE).encode())))
+    records = list(elements_records("dev"))[:3]
+    texts = [record.references[0] for record in records]
+    plans = [{"id": record.id, "plan": str(text.plan)} for record, text in zip(records, texts, strict=True)]
+    aligned = [plan | {"facts": [fact.text for fact in text.facts]} for plan, text in zip(plans, texts, strict=True)]
+    lines = {"records": [record.as_dict() for record in records], "gold": aligned, "plans": plans, "pred": aligned}
+    for name, values in lines.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
+    for name in ("hyp.txt", "a.txt", "b.txt"):
+        (tmp_path / name).write_text("".join(text.text + "\n" for text in texts))
+    save_tiny_model(tmp_path / "runs/NAME/bundle")
+    save_tiny_model(tmp_path / "runs/OTHER/bundle", seed=6)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "readme",
+    [
+        pytest.param(path, id=name_of(path), marks=[pytest.mark.slow][path.parent == REPO :])
+        for path in READMES
+        if any(block.readme == path for block, _ in OURS)
+    ],
+)
+def test_commands_run(readme: Path, desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block, words in OURS:
+        if block.readme == readme and not lacks(words):
+            words = [{"BUNDLE": "runs/NAME/bundle", "OTHER": "runs/OTHER/bundle"}.get(word, word) for word in words]
+            code, _, err = command(capsys)(*words)
+            assert code == 0, f"{block}: agggen {' '.join(words)}: {err}"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=str(block), marks=[pytest.mark.slow][: "train(" in block.text])
+        for block in PYTHON
+        if "http:" not in block.text  # tests/integration/test_documents.py runs those
+    ],
+)
+def test_python_blocks_run(block: Block, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agggen.corpora.elements import elements_records
+
+    monkeypatch.setattr("agggen.corpora.elements.elements_records", lambda split: list(elements_records(split))[:6])
+    exec(compile(block.text, str(block), "exec"), {})
+
+
+def test_every_reason_not_to_run_a_command_is_needed() -> None:
+    for pattern in NEEDS:
+        assert any(re.search(pattern, " ".join(words)) for _, words in OURS), pattern
