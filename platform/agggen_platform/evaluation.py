@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agggen.bundle import Bundle, fingerprint, load_bundle
+from agggen.config import config_hash, flatten, load_config, overrides_of
 from agggen.corpora.catalogue import list_corpora
 from agggen.errors import CorpusError
 from agggen.evaluation.held_out import alignments, write
@@ -23,13 +24,12 @@ from agggen.evaluation.values import read_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
-from agggen_platform.config import config_hash, flatten, load_config, overrides_of
+from agggen.report import Report, Section
+from agggen.report.build import beside_published, build, reference_groups, rows_of
+from agggen.report.content import Cell, Table
+from agggen.report.folder import FILES
+from agggen.report.sections import TextMetrics, of_model, protocol_of, text_scores
 from agggen_platform.local import fingerprint_of, records_of
-from agggen_platform.report import Report, Section
-from agggen_platform.report.build import beside_published, build, reference_groups, rows_of
-from agggen_platform.report.content import Cell, Table
-from agggen_platform.report.folder import FILES
-from agggen_platform.report.sections import TextMetrics, of_model, protocol_of, text_scores
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked_command
 

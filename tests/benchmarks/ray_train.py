@@ -26,12 +26,12 @@ from pathlib import Path
 
 import torch
 
+from agggen.config import load_config
 from agggen.errors import StoppedError
 from agggen.model.batch import collate
 from agggen.run import Prepared, fit
 from agggen.training.batches import epoch_batches, text_costs
 from agggen.training.loop import Trainer
-from agggen_platform.config import load_config
 from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import connected

@@ -86,7 +86,7 @@ def plain_loop(source: Path, out: Path, facts: str, workers: int) -> None:
 
 
 def job(source: Path, out: Path, facts: str, workers: int) -> None:
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment
 

@@ -17,8 +17,8 @@ import pytest
 from optuna.storages.journal import JournalFileBackend
 
 from agggen.bundle import fingerprint
+from agggen.config import resolved
 from agggen.errors import StoppedError
-from agggen_platform.config import resolved
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space

@@ -25,9 +25,9 @@ from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Plan, Record
+from agggen.report.folder import FILES
 from agggen.text import Vocabulary
 from agggen_platform import evaluation
-from agggen_platform.report.folder import FILES
 from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
 from tests.command import Run, command

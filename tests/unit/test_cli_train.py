@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle
+from agggen.config import config_hash, load_config
 from agggen.corpora.prepared import write_records
 from agggen.records import Record
 from agggen.run import RunConfig
 from agggen_platform.cli import progress
 from agggen_platform.cli.main import main
-from agggen_platform.config import config_hash, load_config
 from agggen_platform.training.events import TrainingEvent
 
 REPO = Path(__file__).parents[2]

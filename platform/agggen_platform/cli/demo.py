@@ -33,9 +33,9 @@ def demo(
     Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
     on twelve elements that training never saw, and logs everything to a local MLflow.
     """
+    from agggen.config import load_config
     from agggen.evaluation.held_out import evaluate, write
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.config import load_config
     from agggen_platform.job_config import JobConfig
     from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker

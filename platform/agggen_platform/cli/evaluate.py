@@ -12,7 +12,7 @@ from agggen_platform.cli.folders import on_this_machine
 from agggen_platform.cli.records import BundleAddress, RunArchives, bundle_folder, is_elsewhere
 
 if TYPE_CHECKING:
-    from agggen_platform.report import Report
+    from agggen.report import Report
 
 
 def evaluate(
@@ -69,9 +69,9 @@ def evaluate(
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
     """
     from agggen.errors import ConfigError
+    from agggen.report import check_target, write_report
     from agggen_platform import evaluation
     from agggen_platform.cli.progress import writing_progress
-    from agggen_platform.report import check_target, write_report
 
     if str(out) == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
@@ -113,6 +113,6 @@ def _print_scores(report: Report) -> None:
 
 
 def _shown(value: object) -> str:
-    from agggen_platform.report.content import shown
+    from agggen.report.content import shown
 
     return shown(value)  # type: ignore[arg-type]

@@ -68,9 +68,9 @@ def inspect(
         agggen facts inspect --corpus webnlg --split dev --limit 20 --html facts.html
         agggen facts inspect "Bolt is a hero." --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
+    from agggen.config import load_config
     from agggen.errors import ConfigError
     from agggen.facts.config import segmenter
-    from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
 
     settings = [text for text in texts or () if _SETTING.match(text)]

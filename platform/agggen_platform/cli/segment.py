@@ -39,8 +39,8 @@ def segment(
     """
     import json
 
+    from agggen.config import load_config
     from agggen_platform.cli.shards import shard_progress
-    from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment as run
     from agggen_platform.tracking import Tracker

@@ -44,7 +44,7 @@ def serve(
     import json
     from pathlib import Path
 
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.serving.config import ServeConfig
     from agggen_platform.serving.deploy import deploy_file
     from agggen_platform.serving.target import find_target

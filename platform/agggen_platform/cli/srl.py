@@ -42,8 +42,8 @@ def train(
 
     import torch
 
+    from agggen.config import load_config
     from agggen.facts.tagger.store import RoleTagger, save_tagger
-    from agggen_platform.config import load_config
     from agggen_platform.srl.tagger.evaluate import evaluate_annotated
     from agggen_platform.srl.tagger.train import TrainConfig, train_tagger
 

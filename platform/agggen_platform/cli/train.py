@@ -41,8 +41,8 @@ def train(
     """
     import json
 
+    from agggen.config import config_hash, load_config, resolved
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.config import config_hash, load_config, resolved
     from agggen_platform.job_config import JobConfig, result_of
     from agggen_platform.training.data import data_of, default_name
     from agggen_platform.training.job import train_job

@@ -75,10 +75,10 @@ def generate(
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
     from agggen.bundle import load_bundle
+    from agggen.config import load_config, overrides_of
     from agggen.errors import ConfigError
     from agggen.generation.generator import InferenceConfig
     from agggen.records import Plan
-    from agggen_platform.config import load_config, overrides_of
 
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
@@ -122,8 +122,8 @@ def plan(
         agggen plan BUNDLE -i records.jsonl -k 3 --sample --top-p 0.9 --seed 1
     """
     from agggen.bundle import load_bundle
+    from agggen.config import load_config, overrides_of
     from agggen.generation.generator import InferenceConfig
-    from agggen_platform.config import load_config, overrides_of
 
     loaded = load_bundle(bundle_folder(bundle))
     choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
@@ -184,7 +184,7 @@ def align(
 def inspect(bundle: BundleAddress) -> None:
     """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
-    from agggen_platform.config import flatten
+    from agggen.config import flatten
 
     folder = bundle_folder(bundle)
     described = describe_bundle(folder)
@@ -232,10 +232,10 @@ def adjust(
         agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
     from agggen.bundle import fingerprint, load_bundle, save_bundle
+    from agggen.config import load_config, overrides_of
     from agggen.errors import ConfigError
     from agggen.generation.generator import InferenceConfig
     from agggen.verification.lexicon import read_wordings
-    from agggen_platform.config import load_config, overrides_of
 
     if not settings and wordings is None:
         raise ConfigError("nothing to adjust; give settings (level=2) or --wordings FILE")

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedError
-from agggen_platform.config import Scalar
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError, nodes, room_for
 from agggen_platform.storage.claim import ClaimedError

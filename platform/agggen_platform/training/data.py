@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agggen.bundle import Bundle, fingerprint, load_bundle
+from agggen.config import config_hash
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.facts.config import segmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record
 from agggen.run import RunConfig
-from agggen_platform.config import config_hash
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.local import fingerprint_of, read_split
 from agggen_platform.storage.bundles import get_bundle

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.config import config_hash, flatten, resolved
 from agggen.corpora.rejects import write_rejects
 from agggen.errors import ConfigError, StoppedError
 from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.run import Prepared, RunConfig, bundle_of, fit
 from agggen.training.distributed import Alone
-from agggen_platform.config import config_hash, flatten, resolved
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.bundles import get_bundle, put_bundle

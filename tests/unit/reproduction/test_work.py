@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle
+from agggen.config import flatten
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError, CorpusError
 from agggen_platform import evaluation
-from agggen_platform.config import flatten
 from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
 from agggen_platform.reproduction.records import RunRecord, records_of

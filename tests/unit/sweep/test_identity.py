@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agggen.bundle import Bundle
+from agggen.config import load_config
 from agggen.run import FactsConfig
-from agggen_platform.config import load_config
 from agggen_platform.sweep.config import SPACES, SweepConfig
 from agggen_platform.sweep.job import _identity
 from agggen_platform.training.data import Start

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from agggen.errors import ConfigError
-from agggen_platform.report.content import Report, finite
-from agggen_platform.report.page import to_html, to_markdown
+from agggen.report.content import Report, finite
+from agggen.report.page import to_html, to_markdown
 
 FORMAT = 1
 FILES = ("report.html", "report.md", "report.json", "records.jsonl")

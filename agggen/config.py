@@ -31,12 +31,12 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from agggen.errors import ConfigError
-from agggen_platform.yaml12 import compose, construct, is_null, is_number
+from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
-PRESETS = "agggen_platform.presets"
+PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 

@@ -8,7 +8,7 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from agggen.generation.results import WrittenFact
-from agggen_platform.report.content import OURS, Report, Row, Table, shown
+from agggen.report.content import OURS, Report, Row, Table, shown
 
 FACT_COLOURS = 6
 """Colours for facts; a text with more facts starts over, and the numbers tell them apart."""
@@ -21,7 +21,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~])")
 def to_html(report: Report) -> str:
     """The whole page; every text in it is escaped."""
     pages = Environment(
-        loader=PackageLoader("agggen_platform", "report"),
+        loader=PackageLoader("agggen", "report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
