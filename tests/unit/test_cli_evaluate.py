@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("texts were written before the options were looked at")
 
-    monkeypatch.setattr(evaluation, "write", refuse)
+    monkeypatch.setattr("agggen.report.evaluate.write", refuse)
     Path("taken").write_text("x")
     code, out, err = run("evaluate", bundle, *options)
     assert (code, out) == (2, "")

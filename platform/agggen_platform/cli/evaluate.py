@@ -9,7 +9,7 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.folders import on_this_machine
-from agggen_platform.cli.records import BundleAddress, RunArchives, bundle_folder, is_elsewhere
+from agggen_platform.cli.records import BundleAddress, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
     from agggen.report import Report
@@ -70,8 +70,9 @@ def evaluate(
     """
     from agggen.errors import ConfigError
     from agggen.report import check_target, write_report
+    from agggen.training.data import bundle_folder
+    from agggen.training.progress import writing_lines
     from agggen_platform import evaluation
-    from agggen_platform.cli.progress import writing_progress
 
     if str(out) == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
@@ -93,7 +94,7 @@ def evaluate(
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
     folder = out or beside / "evaluation" / task.name
     check_target(folder, task.identity)
-    report = evaluation.evaluate(task, writing_progress(len(task.records)), console.note)
+    report = evaluation.evaluate(task, writing_lines(len(task.records), console.note), console.note)
     write_report(folder, report)
     _print_scores(report)
     console.note(f"Report: {folder / 'report.html'}")

@@ -15,7 +15,6 @@ from agggen_platform.cli.records import (
     Output,
     Rejected,
     RunArchives,
-    bundle_folder,
     output_lines,
     texts_with_facts,
     write_line,
@@ -79,6 +78,7 @@ def generate(
     from agggen.errors import ConfigError
     from agggen.generation.generator import InferenceConfig
     from agggen.records import Plan
+    from agggen.training.data import bundle_folder
 
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
@@ -124,6 +124,7 @@ def plan(
     from agggen.bundle import load_bundle
     from agggen.config import load_config, overrides_of
     from agggen.generation.generator import InferenceConfig
+    from agggen.training.data import bundle_folder
 
     loaded = load_bundle(bundle_folder(bundle))
     choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
@@ -157,6 +158,7 @@ def align(
     """
     from agggen.bundle import load_bundle
     from agggen.errors import RecordError
+    from agggen.training.data import bundle_folder
 
     loaded = load_bundle(bundle_folder(bundle))
     generator, cut = loaded.generator(), loaded.fact_segmenter(run_archives)
@@ -171,12 +173,9 @@ def align(
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
-            for (record, number, _), found in zip(texts, aligned, strict=True):
-                facts = [
-                    {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
-                    for text, state, certainty in zip(found.facts, found.states, found.posteriors, strict=True)
-                ]
-                line = {"id": record.id, "reference": number, "facts": facts, "log_likelihood": found.log_likelihood}
+            for (_, number, _), found in zip(texts, aligned, strict=True):
+                own = found.as_dict()
+                line = {"id": own.pop("id"), "reference": number} | own
                 write_line(file, line)
         rejected.report(output)
 
@@ -185,6 +184,7 @@ def inspect(bundle: BundleAddress) -> None:
     """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
+    from agggen.training.data import bundle_folder
 
     folder = bundle_folder(bundle)
     described = describe_bundle(folder)
@@ -235,6 +235,7 @@ def adjust(
     from agggen.config import load_config, overrides_of
     from agggen.errors import ConfigError
     from agggen.generation.generator import InferenceConfig
+    from agggen.training.data import bundle_folder
     from agggen.verification.lexicon import read_wordings
 
     if not settings and wordings is None:

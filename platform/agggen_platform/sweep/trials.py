@@ -18,13 +18,13 @@ from typing import Any
 
 from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedError
+from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError, nodes, room_for
 from agggen_platform.storage.claim import ClaimedError
 from agggen_platform.sweep.config import SweepError
 from agggen_platform.sweep.space import trial_config
 from agggen_platform.sweep.study import Study, reason_of
-from agggen_platform.training.events import TrainingEvent
 
 _CLAIMED_SECONDS = 60.0  # that a trial waits for its own former process, which outlived the driver, to end
 
