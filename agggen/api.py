@@ -11,7 +11,7 @@ from typing import Any
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
 from agggen.datasets import Dataset, load_dataset, load_records
-from agggen.display import Results
+from agggen.display import Results, html_of_spans
 from agggen.errors import AggGenError, StoppedError
 from agggen.evaluation.protocols import measure
 from agggen.evaluation.values import read_values
@@ -70,8 +70,16 @@ class CheckedText:
         return {"id": self.record.id, "text": self.text, "values": values, "faults": list(self.faults)}
 
     def __str__(self) -> str:
-        verdict = "; ".join(self.faults) or "every value whole, no fault found"
-        return "\n".join([self.text, *(f"  {value}" for value in self.result.values), f"check: {verdict}"])
+        return "\n".join([self.text, *(f"  {value}" for value in self.result.values), self._verdict])
+
+    def _repr_html_(self) -> str:
+        spans = [(f"[{value.triple.predicate}]", value.span) for value in self.result.values if value.span]
+        remarks = [str(value) for value in self.result.values if not value.whole]
+        return html_of_spans(self.text, spans, [*remarks, self._verdict])
+
+    @property
+    def _verdict(self) -> str:
+        return "check: " + ("; ".join(self.faults) or "every value whole, no fault found")
 
 
 class Model:

@@ -70,12 +70,25 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
         head: what stands behind the plan.
         facts: group and piece of the text; the pieces are the whole text.
     """
+    plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
+    text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
+    return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_below(remarks)}</div>"
 
-    def coloured(number: int, said: str, title: str = "") -> str:
-        style = f"background:rgba({_COLOURS[number % len(_COLOURS)]},.35);border-radius:.3em;padding:0 .15em"
-        return f'<span style="{style}" title="{escape(title)}">{escape(said)}</span>'
 
-    plan = " ".join(coloured(number, group) for number, (group, _) in enumerate(facts))
-    text = " ".join(coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
-    below = "".join(f"<div><small>{escape(remark)}</small></div>" for remark in remarks)
-    return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{below}</div>"
+def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remarks: Sequence[str]) -> str:
+    """The text with spans of its characters coloured, each with a title; one inside another is left out."""
+    parts, position = [], 0
+    for number, (title, (start, end)) in enumerate(sorted(spans, key=lambda each: (each[1][0], -each[1][1]))):
+        if start >= position:
+            parts += [escape(text[position:start]), _coloured(number, text[start:end], title)]
+            position = end
+    return f"<div><p>{''.join(parts)}{escape(text[position:])}</p>{_below(remarks)}</div>"
+
+
+def _coloured(number: int, said: str, title: str = "") -> str:
+    style = f"background:rgba({_COLOURS[number % len(_COLOURS)]},.35);border-radius:.3em;padding:0 .15em"
+    return f'<span style="{style}" title="{escape(title)}">{escape(said)}</span>'
+
+
+def _below(remarks: Sequence[str]) -> str:
+    return "".join(f"<div><small>{escape(remark)}</small></div>" for remark in remarks)

@@ -52,6 +52,11 @@ class Columns:
     ignore: Sequence[str] = ()
     """Columns that are no predicates."""
 
+    def __post_init__(self) -> None:
+        for role in ("text", "ignore"):
+            if isinstance(named := getattr(self, role), str):
+                object.__setattr__(self, role, (named,))
+
     @property
     def named(self) -> set[str]:
         """The columns that the user named, which therefore must exist."""

@@ -269,6 +269,8 @@ def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:
     assert "<b>" not in page and "&lt;b&gt;" in page
     assert page.count("background:rgba(230,159,0") == 2 == page.count("background:rgba(86,180,233"), "in plan and text"
     several = model.generate([record, RECORD])
+    checked = model.check(record, "<b>Bo</b> & Thai in <i>Ulm</i>")._repr_html_()
+    assert 'title="[food]">Thai</span> in &lt;i&gt;Ulm' in checked and "area &#x27;city&#x27;: missing" in checked
     assert page.split("</code>")[0] in model.generate([record], plan="[area] [food]")._repr_html_()
     assert several._repr_html_().count("<p>") == 2 and "<b>" not in model.plan(record)._repr_html_()
 

@@ -78,6 +78,9 @@ def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
     code, out, err = run("generate", str(Path(out.strip()).parent), "-i", "new.csv")
     assert code == 0 and json.loads(out)["plan"] == "[year]", err
     assert "1979" in json.loads(out)["text"]
+    Path("new.jsonl").write_text('{"name": "Heat", "year": 1995}\n', encoding="utf-8")
+    code, out, err = run("generate", str(model.path), "-i", "new.jsonl")
+    assert code == 0 and "1995" in json.loads(out)["text"], err
 
 
 def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) -> None:

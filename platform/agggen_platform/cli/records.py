@@ -62,7 +62,7 @@ def read_records(source: str) -> Iterator[Record | Reject]:
         if sys.stdin.isatty():
             console.note("Reading records from the keyboard, one JSON object a line; end with Ctrl-D")
         return read_jsonl(sys.stdin.buffer, "standard input")
-    if Path(source).suffix.lower() in (".csv", ".tsv", ".json", ".parquet"):
+    if Path(source).suffix.lower() in (".csv", ".tsv", ".json", ".parquet") or _holds_objects(Path(source)):
         from agggen.datasets import read_file
 
         table = read_file(Path(source))
@@ -70,6 +70,16 @@ def read_records(source: str) -> Iterator[Record | Reject]:
     from agggen.corpora.json_lines import read_jsonl
 
     return read_jsonl(Path(source))
+
+
+def _holds_objects(path: Path) -> bool:
+    """Whether JSON lines are objects of other keys than records have, by the first line."""
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(1 << 20))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and not first.keys() & {"triples", "references"} and bool(first.keys() - {"id"})
 
 
 class Rejected:

@@ -73,12 +73,9 @@ def generate(
         agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
-    from agggen.bundle import load_bundle
-    from agggen.config import load_config, overrides_of
+    from agggen.api import load_model
     from agggen.errors import ConfigError
-    from agggen.generation.generator import InferenceConfig
     from agggen.records import Plan
-    from agggen.training.data import bundle_folder
 
     human = None if plan is None else Plan.parse(plan)
     if complete and human is None:
@@ -87,11 +84,10 @@ def generate(
     choices |= {"top_p": top_p, "seed": seed}
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
-    loaded = load_bundle(bundle_folder(bundle))
+    model = load_model(bundle)
     wanted = choices | {"beam.beam": beam, "verify": verify}
-    settings = [f"{key}={value}" for key, value in wanted.items() if value is not None]
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
-    generator = loaded.generator()
+    config = model.settings([f"{key}={value}" for key, value in wanted.items() if value is not None])
+    generator = model.generator
     rejected = Rejected()
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
@@ -121,16 +117,12 @@ def plan(
         agggen plan BUNDLE -i records.jsonl -k 3
         agggen plan BUNDLE -i records.jsonl -k 3 --sample --top-p 0.9 --seed 1
     """
-    from agggen.bundle import load_bundle
-    from agggen.config import load_config, overrides_of
-    from agggen.generation.generator import InferenceConfig
-    from agggen.training.data import bundle_folder
+    from agggen.api import load_model
 
-    loaded = load_bundle(bundle_folder(bundle))
+    model = load_model(bundle)
     choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
-    settings = [f"{key}={value}" for key, value in choices.items() if value is not None]
-    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
-    planner = loaded.generator().planner
+    config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
+    planner = model.generator.planner
     planner.check_level(config.level)
     rejected = Rejected()
     with output_lines(output, input) as file:
@@ -156,12 +148,11 @@ def align(
     \b
         agggen align BUNDLE -i records.jsonl
     """
-    from agggen.bundle import load_bundle
+    from agggen.api import load_model
     from agggen.errors import RecordError
-    from agggen.training.data import bundle_folder
 
-    loaded = load_bundle(bundle_folder(bundle))
-    generator, cut = loaded.generator(), loaded.fact_segmenter(run_archives)
+    model = load_model(bundle)
+    generator, cut = model.generator, model.bundle.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
         generator.planner.check(record)

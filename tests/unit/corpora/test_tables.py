@@ -58,6 +58,11 @@ def test_options_name_the_columns() -> None:
     assert triples(record) == ["Alien | year | 1979"]
 
 
+def test_one_column_needs_no_list() -> None:
+    record = only(read({"name": "Alien", "plot": "A.", "url": "u", "year": 1}, text="plot", ignore="url"))
+    assert (triples(record), texts(record)) == (["Alien | year | 1"], ["A."])
+
+
 def test_a_column_that_is_named_and_not_there_is_an_error() -> None:
     with pytest.raises(CorpusError, match="t has no column 'plott'; it has plot, title"):
         read({"title": "Alien", "plot": "A."}, text=("plott",))
