@@ -1,0 +1,55 @@
+"""agggen: learns to plan and write texts about records of facts (AggGen, ACL 2021).
+
+    data = agggen.load_dataset("elements")          # or a file, a folder, a DataFrame, a list of records
+    model = agggen.train(data, preset="small", output="runs/elements")
+    model.generate(data.test[0], plan=None).text
+    agggen.evaluate(model, data.test)
+
+The names in `__all__` are stable; modules below this package change without notice.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agggen.api import Model as Model
+    from agggen.api import load_model as load_model
+    from agggen.api import train as train
+    from agggen.datasets import Dataset as Dataset
+    from agggen.datasets import load_dataset as load_dataset
+    from agggen.datasets import load_records as load_records
+    from agggen.records import Plan as Plan
+    from agggen.records import Record as Record
+    from agggen.records import Triple as Triple
+    from agggen.scoring import evaluate as evaluate
+    from agggen.scoring import score as score
+
+    __version__: str
+
+_HOMES = {
+    **dict.fromkeys(("Record", "Triple", "Plan"), "agggen.records"),
+    **dict.fromkeys(("Dataset", "load_dataset", "load_records"), "agggen.datasets"),
+    **dict.fromkeys(("Model", "load_model", "train"), "agggen.api"),
+    **dict.fromkeys(("evaluate", "score"), "agggen.scoring"),
+}
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name's module when the name is first used, so that `import agggen` takes no time."""
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("agggen")
+        except PackageNotFoundError:
+            return "0+unknown"
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agggen' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

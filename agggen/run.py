@@ -1,13 +1,11 @@
 """From records to a bundle: segment, align, train the baseline, train the joint model, save.
 
-This is the one pipeline behind the command line, the demo and the cluster jobs; it needs nothing but torch and runs on
-any bare machine. `prepare` makes numbers of records, `fit` trains on them, alone or as one worker of several, `train`
-is the whole of it. A run owns a folder:
+This is the one pipeline behind `agggen.train`, the demo and the cluster jobs; it runs on any bare machine. `prepare`
+makes numbers of records, `fit` trains on them, alone or as one worker of several, `train` is the whole of it:
 
     checkpoints/{baseline,joint}.safetensors    the loop's whole state; a run with the same configuration continues
     bundle/                                     the model
-
-The folder of a finished run is not trained again.
+    rejects.jsonl                               records and texts that are left out
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
-from agggen.corpora.rejects import Reject, check_reject_share
+from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
 from agggen.facts import FactSegmenter
@@ -44,8 +43,7 @@ from agggen.verification.learning import learn
 from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
-# What decides the shapes of encoder and decoder.
-_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")
+_SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")  # of encoder and decoder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -375,28 +373,29 @@ def train(
     resolved: Mapping[str, Any] | None = None,
     group: Group | None = None,
     keeper: Keeper | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    max_reject_share: float = 0.05,
+    start: Bundle | None = None,
+    rejects: Sequence[Reject] = (),
 ) -> Bundle:
     """Trains both stages and writes ``folder/bundle``; continues where an earlier call of the same config was cut off.
 
     Args:
-        config: the whole configuration.
-        train_records: with references; dev_records likewise.
-        folder: the run's folder.
-        listen: makes the callbacks of a stage.
-        sources: fingerprints to store in the bundle.
-        resolved: the configuration as plain data to store in the bundle (the config itself where None).
-        group: the workers that make the same call (None: this process alone); worker 0 writes the bundle.
+        sources, resolved: see `bundle_of` (None: no fingerprints, and the `config` itself).
         keeper: where checkpoints are kept (None: in the run's folder).
+        listen, group, stop, max_reject_share, start: see `prepare` and `fit`; worker 0 writes the bundle.
+        rejects: records that could not be read.
 
     Raises:
         TrainingError: the run is finished already; see `prepare` and `fit` too.
     """
     if (folder / "bundle").exists():
         raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train anew")
-    data = prepare(config, train_records, dev_records)
-    model, metrics = fit(config, data, keeper or FileKeeper(folder / "checkpoints"), listen, group)
-    described = resolved if resolved is not None else json.loads(json.dumps(asdict(config)))
-    bundle = bundle_of(config, data, model, metrics, sources or {}, described)
+    data = prepare(config, train_records, dev_records, max_reject_share, start)
+    if left_out := [*rejects, *chain(*data.rejects.values())]:
+        write_rejects(folder / "rejects.jsonl", left_out)
+    model, metrics = fit(config, data, keeper or FileKeeper(folder / "checkpoints"), listen, group, stop)
+    bundle = bundle_of(config, data, model, metrics, sources or {}, resolved or json.loads(json.dumps(asdict(config))))
     if group is None or group.rank == 0:
         save_bundle(folder / "bundle", bundle)
     return bundle

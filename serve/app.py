@@ -23,8 +23,8 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
+from agggen.config import load_config
 from agggen.errors import AggGenError
-from agggen_platform.config import load_config
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.proxies import listening_host
 from agggen_platform.serving.target import check_target, find_target, settings_of

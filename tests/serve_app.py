@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import psutil
 
-from agggen_platform.config import load_config
+from agggen.config import load_config
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import Endpoint, endpoint
 from agggen_platform.serving.target import find_target

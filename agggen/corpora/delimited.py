@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 from agggen.corpora.lines import Source, open_source, read_lines
@@ -28,18 +29,31 @@ Row = tuple[int, dict[str, str]]
 """The number of a row's first line, and its fields by column."""
 
 
-def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: str = ",") -> Iterator[Row | Reject]:
+def delimiter_of(path: Path) -> str:
+    """What the first line of a file separates its columns with: comma, semicolon or tab, whichever is most frequent."""
+    with open_source(path) as (stream, _):
+        line = stream.readline(1 << 20)
+    return max(",;\t", key=lambda sign: line.count(sign.encode()))
+
+
+def read_rows(
+    stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: str = ",", exact: bool = False
+) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
 
+    Args:
+        exact: column names keep their case and are all different, and bytes that are not UTF-8 are kept in the fields
+            (`lines.Undecodable`).
+
     Raises:
-        CorpusError: the stream is empty, is not UTF-8, or lacks one of the columns `needed`.
+        CorpusError: the stream is empty, is not UTF-8, lacks one of the columns `needed`, or has two of one name.
     """
     pending: list[Reject] = []
     first = last = 0
 
     def lines() -> Iterator[str]:
         nonlocal first, last
-        for item in read_lines(stream, name):
+        for item in read_lines(stream, name, undecodable="keep" if exact else "raise"):
             if isinstance(item, Reject):
                 pending.append(item)
                 continue
@@ -65,7 +79,9 @@ def read_rows(stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: s
         if not row:
             continue
         if header is None:
-            header = [column.strip().lower() for column in row]
+            header = [column.strip() if exact else column.strip().lower() for column in row]
+            if exact and (twice := [column for column in header if column and header.count(column) > 1]):
+                raise CorpusError(f"{name}, line {first}: two columns are called {twice[0]!r}; give each its own name")
             if missing := [column for column in needed if column not in header]:
                 raise CorpusError(
                     f"{name}, line {first}: no column {', '.join(missing)}; it needs {', '.join(needed)} "

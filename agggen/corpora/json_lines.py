@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from agggen.corpora.lines import Source, open_source, read_lines
+from agggen.corpora.lines import Source, Undecodable, open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.records import Record
 
@@ -43,13 +43,13 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
                 yield record
 
 
-def read_values(stream: BinaryIO, name: str) -> Iterator[tuple[int, Any] | Reject]:
+def read_values(stream: BinaryIO, name: str, undecodable: Undecodable = "raise") -> Iterator[tuple[int, Any] | Reject]:
     """The JSON value of each line and the line's number, one line held at a time; blank lines are skipped.
 
     Raises:
-        CorpusError: the stream is empty or not UTF-8.
+        CorpusError: the stream is empty, or not UTF-8 where that is to `raise`.
     """
-    for item in read_lines(stream, name):
+    for item in read_lines(stream, name, undecodable=undecodable):
         if isinstance(item, Reject):
             yield item
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError
@@ -13,6 +13,8 @@ from agggen.errors import CorpusError
 MAX_LINE_BYTES = 10_000_000
 """Longer lines are rejected without being loaded into memory."""
 
+Undecodable = Literal["raise", "reject", "keep"]
+"""What becomes of a line that is not UTF-8; kept bytes are halves of surrogate pairs (``surrogateescape``)."""
 Source = Path | str | BinaryIO
 """A path, or an open binary stream (standard input)."""
 
@@ -35,11 +37,13 @@ def open_source(source: Source, name: str | None = None) -> Iterator[tuple[Binar
         yield stream, name or str(source)
 
 
-def read_lines(stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str] | Reject]:
+def read_lines(
+    stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES, undecodable: Undecodable = "raise"
+) -> Iterator[tuple[int, str] | Reject]:
     """Yields (line number from 1, text with its line end), or a Reject for a line with NUL bytes or over `max_bytes`.
 
     Raises:
-        CorpusError: the stream is empty, or a line is not UTF-8 (names the line).
+        CorpusError: the stream is empty, or a line is not UTF-8 (names the line) where that is to `raise`.
     """
     number = 0
     while line := stream.readline(max_bytes + 1):
@@ -55,12 +59,13 @@ def read_lines(stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -> 
             yield Reject(name, number, None, f"the line contains a NUL byte at position {line.index(0) + 1}")
             continue
         try:
-            text = line.decode("utf-8")
+            text = line.decode("utf-8", "surrogateescape" if undecodable == "keep" else "strict")
         except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1}); "
-                "save the file as UTF-8"
-            ) from error
+            problem = f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1})"
+            if undecodable == "raise":
+                raise CorpusError(f"{name}, line {number}: {problem}; save the file as UTF-8") from error
+            yield Reject(name, number, None, problem)
+            continue
         yield number, text
     if number == 0:
         raise CorpusError(f"{name} is empty")

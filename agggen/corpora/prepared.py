@@ -146,6 +146,14 @@ def fingerprint(path: Path | str) -> str:
     return describe(path)["fingerprint"]
 
 
+def is_prepared(path: Path | str) -> bool:
+    """Whether the file is no other Parquet: a prepared split, or one that cannot be read."""
+    try:
+        return _FORMAT_KEY in (pq.read_metadata(path).metadata or {})
+    except (pa.ArrowException, OSError, ValueError, TypeError):
+        return True
+
+
 def describe(path: Path | str) -> dict[str, str]:
     """The file's metadata: format, corpus, split, fingerprint.
 

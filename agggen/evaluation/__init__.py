@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from agggen.score import Score as Score
+from agggen.scores import Score as Score

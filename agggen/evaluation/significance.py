@@ -13,7 +13,7 @@ import numpy as np
 
 from agggen.errors import AggGenError
 from agggen.evaluation.segments import SegmentStatistics
-from agggen.score import method
+from agggen.scores import method
 
 RESAMPLES = 1000
 SEED = 12345

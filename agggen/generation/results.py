@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from agggen.display import groups, html, plain
 from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
@@ -60,6 +61,26 @@ class Generation:
         """Whether all values are whole in their facts and the strict check finds no fault in the text."""
         return not self.faults and not any(fact.missing for fact in self.facts)
 
+    @property
+    def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
+        """What is shown beside plan and text: the plan's probability, the facts, the result of the check."""
+        probability = self.plan_log_probability
+        head = "" if probability is None else f"log p(plan) = {probability:.2f}"
+        pieces = [self.text[fact.start : fact.end] for fact in self.facts]
+        missing = [f"{name} is not said whole" for fact in self.facts for name in fact.missing]
+        fallbacks = sum(fact.fallback for fact in self.facts)
+        check = "; ".join(self.faults or missing) or "every value whole, no fault found"
+        instead = f" ({fallbacks} of {len(self.facts)} facts in the corpus's own wording or as plain clauses)"
+        facts = list(zip(groups([fact.predicates for fact in self.facts]), pieces, strict=True))
+        return head, facts, (f"check: {check}{instead if fallbacks else ''}",)
+
+    def __str__(self) -> str:
+        head, facts, remarks = self._shown
+        return plain(f"{self.plan}   {head}".rstrip(), self.text, facts, remarks)
+
+    def _repr_html_(self) -> str:
+        return html(*self._shown)
+
     def as_dict(self) -> dict[str, object]:
         """The JSON form: one line of `agggen generate`'s output."""
         return {
@@ -99,6 +120,13 @@ class PlannedRecord:
     log_probability: float | None
     search: PlanSearch
 
+    def __str__(self) -> str:
+        return str(self.plan) + ("" if self.log_probability is None else f"   log p = {self.log_probability:.2f}")
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON form."""
+        return {"plan": str(self.plan), "log_probability": self.log_probability, "search": self.search}
+
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
@@ -109,3 +137,24 @@ class AlignedText:
     states: tuple[tuple[str, ...], ...]
     posteriors: tuple[float, ...]
     log_likelihood: float  # log p(y | x), over all plans
+
+    @property
+    def _shown(self) -> tuple[str, list[tuple[str, str]], tuple[str, ...]]:
+        facts = list(zip(groups(self.states), self.facts, strict=True))
+        certain = "  ".join(f"{posterior:.2f}" for posterior in self.posteriors)
+        return f"log p(text) = {self.log_likelihood:.2f}", facts, (f"posteriors: {certain}",)
+
+    def __str__(self) -> str:
+        head, facts, remarks = self._shown
+        return plain(f"{' '.join(groups(self.states))}   {head}", "".join(self.facts), facts, remarks)
+
+    def _repr_html_(self) -> str:
+        return html(*self._shown)
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON form."""
+        facts = [
+            {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
+            for text, state, certainty in zip(self.facts, self.states, self.posteriors, strict=True)
+        ]
+        return {"id": self.id, "facts": facts, "log_likelihood": self.log_likelihood}

@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import chain, combinations
 
 from agggen.records import Record, Triple
-from agggen.score import Score
+from agggen.scores import Score
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.lexicon import (
     BOOLEANS,

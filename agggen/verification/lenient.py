@@ -39,7 +39,7 @@ from functools import lru_cache
 
 from agggen.alignment import words
 from agggen.records import Record, Triple
-from agggen.score import Score
+from agggen.scores import Score
 from agggen.verification.e2e import known, says, slot_of
 from agggen.verification.results import check_paired
 

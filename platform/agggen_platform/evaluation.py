@@ -2,99 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import platform
-import re
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agggen.bundle import Bundle, fingerprint, load_bundle
-from agggen.corpora.catalogue import list_corpora
+from agggen.bundle import load_bundle
+from agggen.config import load_config, overrides_of
 from agggen.errors import CorpusError
-from agggen.evaluation.held_out import alignments, write
-from agggen.evaluation.published import board_for
-from agggen.evaluation.significance import RESAMPLES
-from agggen.evaluation.values import read_values
-from agggen.facts import FactSegmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
-from agggen_platform.config import config_hash, flatten, load_config, overrides_of
-from agggen_platform.local import fingerprint_of, records_of
-from agggen_platform.report import Report, Section
-from agggen_platform.report.build import beside_published, build, reference_groups, rows_of
-from agggen_platform.report.content import Cell, Table
-from agggen_platform.report.folder import FILES
-from agggen_platform.report.sections import TextMetrics, of_model, protocol_of, text_scores
+from agggen.report import Report
+from agggen.report.evaluate import Task
+from agggen.report.evaluate import evaluate as evaluate
+from agggen.report.folder import FILES
+from agggen.report.sections import TextMetrics, protocol_of
+from agggen_platform.local import records_of
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked_command
-
-N_BEST = 5
-"""Texts of a record that diversity is measured on."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """What to evaluate: a bundle on records, and how."""
-
-    bundle: Bundle
-    path: Path
-    address: str
-    """What the user calls the bundle."""
-    corpus: str
-    """By the catalogue's name, where it is of the catalogue; `split` likewise."""
-    split: str
-    records: Sequence[Record]
-    whole: int
-    """Records of the whole split that have references; more than `records` where only a part is evaluated."""
-    config: InferenceConfig
-    wanted: TextMetrics
-    command: str
-    cut: FactSegmenter
-    """What cuts references that come without facts."""
-
-    @property
-    def title(self) -> str:
-        """The name of the run that left the bundle, or its address in the registry or a store."""
-        return self.path.resolve().parent.name if Path(self.address) == self.path else self.address
-
-    @property
-    def seed(self) -> int:
-        """Of the samples shown, the intervals and random orders."""
-        return self.config.seed
-
-    @property
-    def partial(self) -> str:
-        """What is said on top of the report of a part of a split; empty for the whole."""
-        if len(self.records) == self.whole:
-            return ""
-        return (
-            f"Only the first {len(self.records):,} of {self.whole:,} records of {self.corpus} {self.split} are scored."
-        )
-
-    @property
-    def identity(self) -> dict[str, str | int]:
-        """What decides the report's content; two evaluations that share it say the same."""
-        return {
-            "bundle": fingerprint(self.path),
-            "corpus": self.corpus,
-            "split": self.split,
-            "records": fingerprint_of(self.records),
-            "inference": config_hash(self.config),
-            "protocol": self.wanted.protocol,
-            "metrics": "all" if self.wanted.metrics is None else " ".join(self.wanted.metrics),
-            "meteor": int(self.wanted.meteor),
-        }
-
-    @property
-    def name(self) -> str:
-        """A file name for the evaluation: corpus, split and a few digits of what else makes it what it is."""
-        digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
-        return re.sub(r"[^\w.\-]", "_", f"{self.corpus}-{self.split}-{digest}")
 
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
@@ -167,103 +91,11 @@ def task_of(
     )
 
 
-def trained_on(bundle: Bundle) -> str | None:
-    """The corpus of the catalogue that a bundle was trained on, or a part of it; None where that is not known."""
-    corpus = bundle.config.get("corpus")
-    if not isinstance(corpus, Mapping) or corpus.get("name") not in {known.name for known in list_corpora()}:
-        return None
-    return f"a part of {corpus['name']}" if corpus.get("limit") else str(corpus["name"])
-
-
-def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
-    """What was evaluated, with what and how: enough to do it again."""
-    training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return {
-        "command": task.command,
-        "bundle": task.address,
-        "bundle fingerprint": fingerprint(task.path),
-        "training configuration (hash)": hashlib.sha256(training.encode()).hexdigest()[:12],
-        **{f"fingerprint of {name}": value for name, value in task.bundle.sources.items()},
-        "corpus": f"{task.corpus} {task.split}",
-        "records": len(task.records),
-        "corpus fingerprint": fingerprint_of(task.records),
-        "protocol": task.wanted.protocol,
-        "seed": task.seed,
-        "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
-        "inference (hash)": config_hash(task.config),
-        **{f"inference {name}": value for name, value in flatten(task.config).items()},
-        **{f"seconds, {what}": f"{value:.1f}" for what, value in seconds.items()},
-        "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        **machine(),
-    }
-
-
-def machine() -> dict[str, Cell]:
-    """What evaluates: versions, system and processors."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    import torch
-
-    versions: dict[str, Cell] = {"Python": platform.python_version()}
-    for package in ("agggen", "torch", "numpy", "scipy", "scikit-learn", "sacrebleu", "pycocoevalcap"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    processors = f"{os.cpu_count()} processors, {torch.get_num_threads()} threads of torch"
-    return versions | {"machine": f"{platform.platform()}, {platform.machine()}, {processors}"}
-
-
 def command_line() -> str:
     """The command that is running, as one would type it, with secrets replaced."""
     script = Path(sys.argv[0])
     program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
     return masked_command([*program, *sys.argv[1:]])
-
-
-def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], None]) -> Report:
-    """Writes about the records and makes the report; `note` says what could not be computed.
-
-    Raises:
-        ConfigError: a metric that was asked for cannot be computed.
-        RecordError: a record has too many triples.
-    """
-    generator = task.bundle.generator()
-    began = time.monotonic()
-    written = write(generator, task.records, task.config, N_BEST, progress)
-    halfway = time.monotonic()
-    records, generations = written.records, written.generations
-    scores = text_scores(task.wanted, records, written.texts, task.seed)
-    plans_written = [generation.plan for generation in generations]
-    values = read_values(records, written.texts, generator.checker)
-    facts = [generation.facts for generation in generations]
-    rows = rows_of(records, written.texts, values, plans_written, facts, scores.single)
-    sections = scores.sections + of_model(
-        written, rows, alignments(generator, records), values.statistics, task.config.ablation, task.seed
-    )
-    for section in sections:
-        for measure in section.measures:
-            if measure.score is None:
-                note(f"warning: {section.key}/{measure.name} is not computed: {measure.reason}")
-    seconds = {"writing": halfway - began, "scoring": time.monotonic() - halfway}
-    return build(
-        f"{task.title} on {task.corpus} {task.split}",
-        task.identity,
-        run_information(task, seconds),
-        rows,
-        sections,
-        scores.plain,
-        reference_groups(records, task.cut),
-        _published(task, sections),
-        task.partial,
-        task.seed,
-    )
-
-
-def _published(task: Task, sections: Sequence[Section]) -> tuple[Table | None, str]:
-    """The table beside published systems, and how both sides were computed or why there is none."""
-    board, why = board_for(task.corpus, task.split, len(task.records), task.wanted.protocol, trained_on(task.bundle))
-    return (None, why) if board is None else beside_published(board, sections)
 
 
 def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> None:

@@ -1,16 +1,14 @@
-"""Records by the name of a corpus, or the address of a prepared folder."""
+"""Records by the name of a corpus, or the address of a file or folder, also in a store."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from agggen.corpora.catalogue import list_corpora, load
 from agggen.corpora.prepared import read_records
-from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.rejects import Reject
+from agggen.datasets import Dataset, load_dataset
 from agggen.errors import CorpusError
 from agggen.records import Record
 from agggen_platform.storage.folder import Folder
@@ -22,28 +20,21 @@ def records_of(corpus: str, split: str) -> list[Record]:
 
 
 def read_split(corpus: str, split: str) -> tuple[list[Record], list[Reject]]:
-    """The records of a corpus of the catalogue, or of a folder that `agggen corpora prepare` or `agggen segment` wrote,
-    here or on S3, and what could not be read.
+    """The records of a split of a corpus as `agggen.load_dataset` takes it, and what could not be read.
 
     Raises:
-        CorpusError: there is no such corpus, folder or split.
+        CorpusError: there is no such corpus, file, folder or split.
         StorageError: the store refused or did not answer.
     """
-    if "://" in corpus:
-        return _from_store(Folder(corpus), split), []
-    prepared = Path(corpus) / f"{split}.parquet"
-    if prepared.is_file():
-        return read_records(prepared), []
-    if corpus not in {known.name for known in list_corpora()}:
-        folder = Path(corpus)
-        if splits := sorted(file.stem for file in folder.glob("*.parquet")):
-            raise CorpusError(f"the folder {corpus} has no split {split!r}; it has {', '.join(splits)}")
-        if folder.is_dir():
-            raise CorpusError(
-                f"the folder {corpus} holds no prepared corpus ({prepared} is missing); "
-                "make one with: agggen corpora prepare NAME --out DIR"
-            )
-    return split_rejects(load(corpus, split))
+    data = load_dataset(corpus, splits=(split,))
+    return data.split(split), [reject for rejects in data.rejects.values() for reject in rejects]
+
+
+def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
+    """A folder in a store that `agggen corpora prepare` or `agggen segment` wrote; all its splits by default."""
+    folder = Folder(address)
+    chosen = splits or [Path(file).stem for file in folder.names() if "/" not in file and file.endswith(".parquet")]
+    return Dataset(address, {split: _from_store(folder, split) for split in chosen})
 
 
 def _from_store(folder: Folder, split: str) -> list[Record]:
@@ -59,11 +50,3 @@ def _from_store(folder: Folder, split: str) -> list[Record]:
             raise CorpusError(f"{folder} has no split {split!r}; it has {splits or 'none'}") from error
         except CorpusError as error:
             raise CorpusError(str(error).replace(str(copy), folder.at(name))) from error
-
-
-def fingerprint_of(records: Sequence[Record]) -> str:
-    """SHA-256 over the records' JSON, in their order."""
-    digest = hashlib.sha256()
-    for record in records:
-        digest.update(json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True).encode())
-    return digest.hexdigest()

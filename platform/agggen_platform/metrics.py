@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
+    from agggen.training.events import TrainingEvent
     from agggen_platform.job_config import JobConfig
     from agggen_platform.sharded.shards import Shard
     from agggen_platform.sharded.worker import Done
-    from agggen_platform.training.events import TrainingEvent
 
 _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 5.0  # Ray's processes export every 10

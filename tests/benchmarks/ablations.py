@@ -18,9 +18,9 @@ import time
 from control import of_texts, rounded, say
 
 from agggen.bundle import load_bundle
+from agggen.config import load_config, overrides_of
 from agggen.evaluation.held_out import write
 from agggen.generation.config import InferenceConfig
-from agggen_platform.config import load_config, overrides_of
 from agggen_platform.local import records_of
 
 CHANGES = (

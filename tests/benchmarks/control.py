@@ -37,11 +37,11 @@ from agggen.evaluation.values import read_values
 from agggen.facts import FactSegmenter
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Triple
+from agggen.report.sections import TextMetrics, protocol_of, text_scores
 from agggen.verification.check import Checker
 from agggen.verification.e2e import slot_error_rate, slot_of
 from agggen.verification.lenient import mentioned
 from agggen_platform.local import records_of
-from agggen_platform.report.sections import TextMetrics, protocol_of, text_scores
 
 TEN = 10
 

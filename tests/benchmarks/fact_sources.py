@@ -20,18 +20,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agggen.bundle import Bundle, load_bundle
+from agggen.config import load_config, resolved
 from agggen.corpora.catalogue import data_home
 from agggen.corpora.segmented import attach_release_facts, release_facts
 from agggen.encoding import replace_references
 from agggen.evaluation.held_out import write
 from agggen.evaluation.values import read_values
 from agggen.records import Record
+from agggen.report.sections import TextMetrics, text_scores
 from agggen.run import RunConfig, train
 from agggen.training.callbacks import Silent
 from agggen.training.loop import Trainer
-from agggen_platform.config import load_config, resolved
 from agggen_platform.local import records_of
-from agggen_platform.report.sections import TextMetrics, text_scores
 
 CORPUS, PROTOCOL = "webnlg", "webnlg-2017"
 SOURCES = {"release": "corpus", "embedded": "embedded"}

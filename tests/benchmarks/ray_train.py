@@ -24,16 +24,18 @@ from pathlib import Path
 
 import torch
 
+from agggen.config import load_config
 from agggen.errors import StoppedError
 from agggen.run import Prepared, fit
+from agggen.training.data import Data
+from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.loop import Trainer
-from agggen_platform.config import load_config
 from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import connected
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import Data, data_of
-from agggen_platform.training.events import EventReporter, SampleWriter, TrainingEvent, WorkerMonitor
+from agggen_platform.training.data import data_of
+from agggen_platform.training.events import WorkerMonitor
 from agggen_platform.training.job import train_job
 from agggen_platform.training.on_ray import workers_of
 from agggen_platform.training.prepared import prepared_in

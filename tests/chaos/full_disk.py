@@ -111,10 +111,10 @@ def training(disk: SmallDisk, corpus: str) -> Result:
     """An undisturbed run; one whose disk is full from its third update on, then from its fifth with the temporary files
     on that disk too, and the same again with room."""
     from agggen.bundle import fingerprint
+    from agggen.training.events import TrainingEvent
     from agggen_platform.storage.checkpoints import CheckpointStore
     from agggen_platform.storage.folder import Folder
     from agggen_platform.training import job
-    from agggen_platform.training.events import TrainingEvent
     from tests.unit.training.toy import config_of
 
     job._Run.draw = lambda *_: None  # type: ignore[method-assign]  # figures take longer than training here

@@ -10,6 +10,7 @@ import pytest
 
 from agggen.bundle import check_bundle, fingerprint
 from agggen.errors import AggGenError, BundleError
+from agggen.training.events import TrainingEvent
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.job_config import JobConfig
@@ -17,7 +18,6 @@ from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.s3_faults import FaultyS3

@@ -17,15 +17,15 @@ import pytest
 from optuna.storages.journal import JournalFileBackend
 
 from agggen.bundle import fingerprint
+from agggen.config import resolved
 from agggen.errors import StoppedError
-from agggen_platform.config import resolved
+from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, open_study
 from agggen_platform.sweep.trials import TrialJob
 from agggen_platform.tracking.journal import entries
-from agggen_platform.training.events import TrainingEvent
 from tests.processes import Running
 from tests.unit.training.toy import config_of, write_corpus
 

@@ -12,11 +12,11 @@ import pytest
 import torch.multiprocessing as processes
 
 from agggen.bundle import fingerprint, save_bundle
+from agggen.config import load_config, resolved
 from agggen.corpora.prepared import write_records
 from agggen.run import bundle_of, fit, prepare
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Connected
-from agggen_platform.config import load_config, resolved
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.training.data import data_of
 from agggen_platform.training.job import train_job

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from agggen.config import load_config
 from agggen.corpora.prepared import read_records, write_records
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.framed import FrameSegmenter
@@ -28,7 +29,6 @@ from agggen.facts.frames import Frame, Phrase, Words, parse_allennlp
 from agggen.records import Record, Reference, Triple
 from agggen.run import RunConfig, prepare
 from agggen_platform.cli.main import main
-from agggen_platform.config import load_config
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment

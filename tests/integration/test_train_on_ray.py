@@ -16,10 +16,10 @@ import pytest
 from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.run import Prepared
+from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
 from agggen_platform.training.prepared import prepared_in
 from tests.unit.training.toy import config_of, write_corpus

@@ -17,8 +17,8 @@ import pytest
 import typer
 import yaml
 
+from agggen.config import load_config, overrides_of
 from agggen_platform.cli import main as command_line
-from agggen_platform.config import load_config, overrides_of
 from agggen_platform.job_config import JobConfig
 from tests.manifests.rendering import OVERLAYS, REPO, Object, cluster_spec, of_kind, overlay
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import load_bundle
+from agggen.config import load_config
 from agggen.errors import BundleError, ConfigError
-from agggen_platform.config import load_config
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.folder import Folder

@@ -17,12 +17,12 @@ import pytest
 from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import CorpusError
 from agggen.records import Record
+from agggen.training.data import Data
 from agggen_platform.bulk.inputs import find_inputs, record_schema
 from agggen_platform.sharded.shards import Shard, cut, find_duplicates, read_rows
 from agggen_platform.sharded.worker import check_part
 from agggen_platform.storage import verified
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import Data
 from agggen_platform.training.prepared import prepared_in, read_prepared
 from tests.canary import Canary
 from tests.command import Run, command

@@ -18,8 +18,8 @@ from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
 from agggen.evaluation.values import VALUES
 from agggen.records import Plan, Record
+from agggen.report.folder import FILES
 from agggen_platform import evaluation
-from agggen_platform.report.folder import FILES
 from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
 from tests.command import Run
@@ -242,7 +242,7 @@ def test_invalid_options_are_refused_before_anything_is_written(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("texts were written before the options were looked at")
 
-    monkeypatch.setattr(evaluation, "write", refuse)
+    monkeypatch.setattr("agggen.report.evaluate.write", refuse)
     Path("taken").write_text("x")
     Path("empty").mkdir()
     code, out, err = run("evaluate", bundle, *options)

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle
+from agggen.config import config_hash, load_config
 from agggen.corpora.prepared import write_records
 from agggen.records import Record
 from agggen.run import RunConfig
-from agggen_platform.cli import progress
+from agggen.training.events import TrainingEvent
+from agggen.training.progress import ProgressLines
 from agggen_platform.cli.main import main
-from agggen_platform.config import config_hash, load_config
-from agggen_platform.training.events import TrainingEvent
 
 REPO = Path(__file__).parents[2]
 
@@ -175,7 +175,7 @@ def test_an_unknown_key_of_a_preset_names_the_nearest_and_the_line(run: Run, fol
     [
         ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
         ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
-        ("corpus.name=runs", "error: the folder runs holds no prepared corpus (runs/train.parquet is missing)"),
+        ("corpus.name=runs", "error: the folder runs holds no prepared corpus"),
         ("facts.source=corpus", "has a reference without facts; have them cut (facts.source=embedded)"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_finished_run_that_was_changed_is_exit_code_3(run: Run, folder: Path, 
 
 def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest.CaptureFixture[str]) -> None:
     """Regression: a stage shorter than log_every said `train loss nan`."""
-    show = progress._Lines()
+    show = ProgressLines()
     news = TrainingEvent("evaluation", "joint", 2, 2, 1, 3.0, {"dev_loss": 3.0})
     show(news)
     show(replace(news, kind="log", metrics={"train_loss": 2.5, "epoch": 1.5, "texts_per_second": 10.0}))

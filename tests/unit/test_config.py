@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agggen.config import config_hash, flatten, load_config, preset_names, resolved
 from agggen.errors import ConfigError
-from agggen_platform.config import config_hash, flatten, load_config, preset_names, resolved
 
 
 class Device(enum.Enum):

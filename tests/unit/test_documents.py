@@ -88,9 +88,9 @@ def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
 
 def check_settings(name: str, given: dict[str, Any]) -> None:
     """Loads the settings of a command as it would itself."""
+    from agggen.config import load_config
     from agggen.generation.config import InferenceConfig
     from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.config import load_config
     from agggen_platform.job_config import JobConfig
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.serving.config import ServeConfig
@@ -215,7 +215,7 @@ def test_examples_of_records_are_records(block: Block) -> None:
 
 
 def test_the_example_of_a_space_is_one(tmp_path: Path) -> None:
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.sweep.config import SweepConfig
 
     (example,) = [block for block in BLOCKS if block.language == "yaml"]
@@ -240,8 +240,8 @@ def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> N
 
 @pytest.mark.parametrize("title", ["## Settings of search", "## Training on a cluster"])
 def test_tables_of_settings_name_the_defaults(title: str) -> None:
+    from agggen.config import flatten, load_config
     from agggen.generation.config import InferenceConfig
-    from agggen_platform.config import flatten, load_config
     from agggen_platform.job_config import JobConfig
 
     defaults = flatten(InferenceConfig()) | flatten(load_config(JobConfig, "elements"))

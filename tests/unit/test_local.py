@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
+from agggen.datasets import fingerprint_of
 from agggen.errors import ConfigError, CorpusError
 from agggen.records import Record
-from agggen_platform.local import fingerprint_of, records_of
+from agggen_platform.local import records_of
 from agggen_platform.storage.folder import Folder
 
 

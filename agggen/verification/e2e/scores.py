@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from agggen.errors import RecordError
 from agggen.records import NO_SUBJECT, Record
-from agggen.score import Score
+from agggen.scores import Score
 from agggen.verification.e2e.matching import Mention, canonical, mentions
 from agggen.verification.e2e.patterns import Reading
 from agggen.verification.results import check_paired

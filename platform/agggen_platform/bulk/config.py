@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from agggen.config import flatten
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
-from agggen_platform.config import flatten
 from agggen_platform.sharded.config import JobError, ShardedConfig
 
 FORMAT = 4  # of the output and of the rules behind it

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
 from agggen_platform.bulk.config import BulkConfig, BulkError, described, fingerprint
 from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
@@ -16,7 +17,6 @@ from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
-from agggen_platform.config import config_hash, flatten, resolved
 from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agggen.bundle import fingerprint, load_bundle
+from agggen.config import load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
 from agggen_platform.bulk.config import BulkConfig, BulkError
-from agggen_platform.config import load_config, overrides_of
 from agggen_platform.registry import is_model_address, resolve
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder

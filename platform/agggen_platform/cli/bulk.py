@@ -45,9 +45,9 @@ def bulk(
     """
     import json
 
+    from agggen.config import config_hash, resolved
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
-    from agggen_platform.config import config_hash, resolved
 
     settings = [*(overrides or ()), *([f"actors={actors}"] if actors is not None else [])]
     model = open_model(bundle)

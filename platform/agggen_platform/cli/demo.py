@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,6 @@ from agggen_platform.cli.train import Runs
 if TYPE_CHECKING:
     from agggen.bundle import Bundle
     from agggen.evaluation import Score
-    from agggen.generation.generator import Generation
     from agggen.records import Record
 
 _SHOWN = 3  # records that the demo writes about under three plans
@@ -33,9 +33,9 @@ def demo(
     Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
     on twelve elements that training never saw, and logs everything to a local MLflow.
     """
+    from agggen.config import load_config
     from agggen.evaluation.held_out import evaluate, write
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.config import load_config
     from agggen_platform.job_config import JobConfig
     from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker
@@ -97,24 +97,5 @@ def _show(bundle: Bundle, records: Sequence[Record]) -> str:
     for number, record in enumerate(chosen):
         lines += ["", f"Record {record.id}", *(f"    {triple}" for triple in record.triples)]
         for title, generations in written.items():
-            lines += _described(title, generations[number][0])
+            lines.append(indent(f"{title}: {generations[number][0]}", "  "))
     return "\n".join([*lines, ""])
-
-
-def _described(title: str, generation: Generation) -> list[str]:
-    probability = generation.plan_log_probability
-    certainty = "" if probability is None else f"   log p(plan) = {probability:.2f}"
-    missing = [f"{name} is missing" for fact in generation.facts for name in fact.missing]
-    fallbacks = sum(fact.fallback for fact in generation.facts)
-    check = "; ".join((*missing, *generation.faults)) or "every value whole, no fault found"
-    instead = f" ({fallbacks} of the facts in the corpus's own wording)" if fallbacks else ""
-    facts = [
-        f"      [{' '.join(fact.predicates)}] {generation.text[fact.start : fact.end].strip()}"
-        for fact in generation.facts
-    ]
-    return [
-        f"  {title}: {generation.plan}{certainty}",
-        f"    {generation.text}",
-        *facts,
-        f"    check: {check}{instead}",
-    ]

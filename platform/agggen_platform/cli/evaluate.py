@@ -9,10 +9,10 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.folders import on_this_machine
-from agggen_platform.cli.records import BundleAddress, RunArchives, bundle_folder, is_elsewhere
+from agggen_platform.cli.records import BundleAddress, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
-    from agggen_platform.report import Report
+    from agggen.report import Report
 
 
 def evaluate(
@@ -69,9 +69,10 @@ def evaluate(
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
     """
     from agggen.errors import ConfigError
+    from agggen.report import check_target, write_report
+    from agggen.training.data import bundle_folder
+    from agggen.training.progress import writing_lines
     from agggen_platform import evaluation
-    from agggen_platform.cli.progress import writing_progress
-    from agggen_platform.report import check_target, write_report
 
     if str(out) == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
@@ -93,7 +94,7 @@ def evaluate(
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
     folder = out or beside / "evaluation" / task.name
     check_target(folder, task.identity)
-    report = evaluation.evaluate(task, writing_progress(len(task.records)), console.note)
+    report = evaluation.evaluate(task, writing_lines(len(task.records), console.note), console.note)
     write_report(folder, report)
     _print_scores(report)
     console.note(f"Report: {folder / 'report.html'}")
@@ -113,6 +114,6 @@ def _print_scores(report: Report) -> None:
 
 
 def _shown(value: object) -> str:
-    from agggen_platform.report.content import shown
+    from agggen.report.content import shown
 
     return shown(value)  # type: ignore[arg-type]

@@ -54,10 +54,10 @@ def inspect(
         agggen facts inspect --corpus webnlg --split dev --limit 20
         agggen facts inspect "Bolt is a hero." --facts allennlp facts.allennlp.archive=srl.tar.gz
     """
+    from agggen.config import load_config
     from agggen.errors import ConfigError
     from agggen.facts.config import segmenter
     from agggen.facts.framed import FrameSegmenter
-    from agggen_platform.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
 
     settings = [text for text in texts or () if _SETTING.match(text)]

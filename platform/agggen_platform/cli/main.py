@@ -31,6 +31,7 @@ from agggen_platform.cli import (
     evaluate,
     facts,
     models,
+    own_data,
     reproduce,
     runs,
     score,
@@ -73,6 +74,7 @@ app = typer.Typer(
 app.command("doctor", short_help="Check this machine, and the servers that a job would use.")(doctor.doctor)
 app.command("demo", short_help="Train and show it all on the shipped corpus, in minutes.")(demo.demo)
 app.add_typer(corpora.app, name="corpora")
+app.command("prepare", short_help="Read your own data, and look at it before training.")(own_data.prepare)
 app.command("segment", short_help="Cut the texts of a corpus into facts.")(segment.segment)
 app.add_typer(facts.app, name="facts")
 app.add_typer(srl.app, name="srl")

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -34,28 +35,14 @@ RunArchives = Annotated[
     typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code."),
 ]
 Input = Annotated[
-    str, typer.Option("--input", "-i", metavar="FILE", help="Records: .jsonl, .csv, .parquet, or - (JSON lines).")
+    str,
+    typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -."),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where JSON lines go, or -.")]
 
 _BLOCK = 256  # records that are worked on together
 _NAMED = 20  # unknown predicates that one message names
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-
-
-def bundle_folder(address: str) -> Path:
-    """The folder of a bundle on this machine; one that lies elsewhere is fetched.
-
-    Raises:
-        BundleError: there is none, or it was changed.
-        RegistryError: there is no such version or alias.
-        StorageError: the store cannot be read.
-    """
-    if not is_elsewhere(address):
-        return Path(address)
-    from agggen_platform.storage.bundles import get_bundle
-
-    return get_bundle(address)
 
 
 def is_elsewhere(address: str) -> bool:
@@ -75,18 +62,24 @@ def read_records(source: str) -> Iterator[Record | Reject]:
         if sys.stdin.isatty():
             console.note("Reading records from the keyboard, one JSON object a line; end with Ctrl-D")
         return read_jsonl(sys.stdin.buffer, "standard input")
-    ending = Path(source).suffix.lower()
-    if ending == ".csv":
-        from agggen.corpora.delimited import read_csv
+    if Path(source).suffix.lower() in (".csv", ".tsv", ".json", ".parquet") or _holds_objects(Path(source)):
+        from agggen.datasets import read_file
 
-        return read_csv(Path(source))
-    if ending == ".parquet":
-        from agggen.corpora.prepared import read_records as read_parquet
-
-        return iter(read_parquet(Path(source)))
+        table = read_file(Path(source))
+        return chain(table.rejects, *table.records.values())
     from agggen.corpora.json_lines import read_jsonl
 
     return read_jsonl(Path(source))
+
+
+def _holds_objects(path: Path) -> bool:
+    """Whether JSON lines are objects of other keys than records have, by the first line."""
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(1 << 20))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and not first.keys() & {"triples", "references"} and bool(first.keys() - {"id"})
 
 
 class Rejected:

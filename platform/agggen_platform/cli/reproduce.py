@@ -50,7 +50,8 @@ def reproduce(
     import json
 
     from agggen.errors import ConfigError
-    from agggen_platform.cli.progress import training_progress, writing_progress
+    from agggen.training.progress import writing_lines
+    from agggen_platform.cli.progress import training_progress
     from agggen_platform.reproduction import comparison, work
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import table_called
@@ -64,7 +65,7 @@ def reproduce(
         return
     chosen = table_called(table)
     if seeds is not None and runs is not None:
-        watch = work.Watch(console.note, training_progress, writing_progress)
+        watch = work.Watch(console.note, training_progress, lambda total: writing_lines(total, console.note))
         work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, watch)
     elif seeds is not None:
         raise ConfigError("--seeds trains and evaluates; say where runs and records go with --runs DIR")

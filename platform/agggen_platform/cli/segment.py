@@ -40,7 +40,7 @@ def segment(
     """
     import json
 
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment as run
 

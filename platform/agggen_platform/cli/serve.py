@@ -44,7 +44,7 @@ def serve(
     import json
     from pathlib import Path
 
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.serving.config import ServeConfig
     from agggen_platform.serving.deploy import deploy_file
     from agggen_platform.serving.target import find_target
@@ -61,10 +61,10 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
     """Serves until a signal comes; the exit code of a process that it ended."""
     import time
 
+    from agggen.training.stopping import StopRequest
     from agggen_platform.serving.deploy import Stopped, endpoint
     from agggen_platform.serving.follow import Follower, check_followed
     from agggen_platform.serving.target import find_target
-    from agggen_platform.training.stopping import StopRequest
 
     if follow:
         check_followed(config)

@@ -47,8 +47,8 @@ def sweep(
         agggen sweep elements --space predicate-sizes
         agggen sweep webnlg-quick corpus.limit=2000 --space my-space.yaml --trials 40 --concurrent 4
     """
+    from agggen.config import load_config
     from agggen.errors import ConfigError
-    from agggen_platform.config import load_config
     from agggen_platform.job_config import JobConfig
     from agggen_platform.sweep.config import SPACES, SweepConfig
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agggen_platform.cli import console
+from agggen_platform.cli import console, own_data
 from agggen_platform.cli.folders import on_this_machine
 
 Runs = Annotated[
@@ -17,7 +17,10 @@ Runs = Annotated[
 
 
 def train(
-    preset: Annotated[str, typer.Argument(metavar="PRESET", help="A preset's name, or the path of a YAML file.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="PRESET|DATA", help="A preset (its name or a YAML file), or data: a file or a folder."),
+    ],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say model.width=128")
     ] = None,
@@ -27,6 +30,18 @@ def train(
     ] = None,
     print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
     fresh: Annotated[bool, typer.Option(help="Start over, whatever lies under the run's name.")] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="For DATA; it may then also be a corpus of the catalogue. [default: auto, by size]"),
+    ] = None,
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    split_column: own_data.SplitColumn = None,
+    category: own_data.CategoryColumn = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
+    division_seed: own_data.DivisionSeed = 1,
 ) -> None:
     """Train the plain Transformer, then the joint model, and write a bundle.
 
@@ -36,24 +51,35 @@ def train(
 
     \b
         agggen train elements
+        agggen train films.csv --subject title --text plot
         agggen train webnlg-quick training.seed=2 model.predicate_dim=64
         agggen train webnlg cluster.workers=4 cluster.gpus_per_worker=1 storage.url=s3://models/runs
     """
     import json
 
+    from agggen.config import config_hash, load_config, resolved
+    from agggen.errors import ConfigError
+    from agggen.training.choice import AUTO, config_for
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.config import config_hash, load_config, resolved
     from agggen_platform.job_config import JobConfig, result_of
     from agggen_platform.training.data import data_of, default_name
     from agggen_platform.training.job import train_job
 
-    config = load_config(JobConfig, preset, overrides or ())
+    dataset = None
+    columns = (id_, subject, text, split_column, category, ignore, rename)
+    if preset is not None or _is_data(source):
+        dataset = own_data.read_dataset(source, *columns, division_seed)
+        config = config_for(JobConfig, dataset, preset or AUTO, overrides or ())
+    elif any(columns):
+        raise ConfigError(f"options that name columns go with data, and {source} is taken for a preset; give --preset")
+    else:
+        config = load_config(JobConfig, source, overrides or ())
     if print_config:
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(result_of(config)))
         return
-    data = data_of(config)
-    name = name or default_name(preset, config, data)
+    data = data_of(config, dataset)
+    name = name or default_name(source, config, data)
     console.note(f"Run {name}")
     with training_progress() as show:
         done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
@@ -62,3 +88,14 @@ def train(
     else:
         console.note("This run is finished already; --fresh trains it anew")
     console.say(done.address)
+
+
+def _is_data(source: str) -> bool:
+    """Whether a file, folder or pattern of data is named, and no preset."""
+    from agggen.config import preset_names
+    from agggen.datasets import SUFFIXES
+
+    if source in preset_names():
+        return False
+    path = Path(source)
+    return "{" in source or "://" in source or path.is_dir() or path.suffix.lower() in set(SUFFIXES) - {".json"}

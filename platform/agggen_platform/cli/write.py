@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,15 +15,12 @@ from agggen_platform.cli.records import (
     Output,
     Rejected,
     RunArchives,
-    bundle_folder,
     output_lines,
     texts_with_facts,
     write_line,
 )
 
 if TYPE_CHECKING:
-    from agggen.bundle import Bundle
-    from agggen.generation.generator import InferenceConfig
     from agggen.records import Record
 
 Level = Annotated[
@@ -39,16 +35,6 @@ TopP = Annotated[
     typer.Option(help="Of sampling: draw among the most probable groups, whose probabilities sum to this."),
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of sampling and random-order.")]
-
-
-def _config(loaded: Bundle, settings: Mapping[str, object] | Sequence[str]) -> InferenceConfig:
-    """The bundle's inference settings with `settings` (KEY=VALUE, or by name; None is left out) over them."""
-    from agggen.generation.generator import InferenceConfig
-    from agggen_platform.config import load_config, overrides_of
-
-    if isinstance(settings, Mapping):
-        settings = [f"{key}={value}" for key, value in settings.items() if value is not None]
-    return load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *settings])
 
 
 def generate(
@@ -87,7 +73,7 @@ def generate(
         agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
-    from agggen.bundle import load_bundle
+    from agggen.api import load_model
     from agggen.errors import ConfigError
     from agggen.records import Plan
 
@@ -98,9 +84,10 @@ def generate(
     choices |= {"top_p": top_p, "seed": seed}
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
-    loaded = load_bundle(bundle_folder(bundle))
-    config = _config(loaded, choices | {"beam.beam": beam, "verify": verify})
-    generator = loaded.generator()
+    model = load_model(bundle)
+    wanted = choices | {"beam.beam": beam, "verify": verify}
+    config = model.settings([f"{key}={value}" for key, value in wanted.items() if value is not None])
+    generator = model.generator
     rejected = Rejected()
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
@@ -130,12 +117,12 @@ def plan(
         agggen plan BUNDLE -i records.jsonl -k 3
         agggen plan BUNDLE -i records.jsonl -k 3 --sample --top-p 0.9 --seed 1
     """
-    from agggen.bundle import load_bundle
+    from agggen.api import load_model
 
-    loaded = load_bundle(bundle_folder(bundle))
-    planner_name = "sample" if sample else None
-    config = _config(loaded, {"planner": planner_name, "level": level, "top_p": top_p, "seed": seed})
-    planner = loaded.generator().planner
+    model = load_model(bundle)
+    choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
+    config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
+    planner = model.generator.planner
     planner.check_level(config.level)
     rejected = Rejected()
     with output_lines(output, input) as file:
@@ -161,11 +148,11 @@ def align(
     \b
         agggen align BUNDLE -i records.jsonl
     """
-    from agggen.bundle import load_bundle
+    from agggen.api import load_model
     from agggen.errors import RecordError
 
-    loaded = load_bundle(bundle_folder(bundle))
-    generator, cut = loaded.generator(), loaded.fact_segmenter(run_archives)
+    model = load_model(bundle)
+    generator, cut = model.generator, model.bundle.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
         generator.planner.check(record)
@@ -177,19 +164,9 @@ def align(
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
-            for (record, number, _), alignment in zip(texts, aligned, strict=True):
-                facts = [
-                    {"text": text, "predicates": list(state), "posterior": round(certainty, 6)}
-                    for text, state, certainty in zip(
-                        alignment.facts, alignment.states, alignment.posteriors, strict=True
-                    )
-                ]
-                line = {
-                    "id": record.id,
-                    "reference": number,
-                    "facts": facts,
-                    "log_likelihood": alignment.log_likelihood,
-                }
+            for (_, number, _), found in zip(texts, aligned, strict=True):
+                own = found.as_dict()
+                line = {"id": own.pop("id"), "reference": number} | own
                 write_line(file, line)
         rejected.report(output)
 
@@ -197,7 +174,8 @@ def align(
 def inspect(bundle: BundleAddress) -> None:
     """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
-    from agggen_platform.config import flatten
+    from agggen.config import flatten
+    from agggen.training.data import bundle_folder
 
     folder = bundle_folder(bundle)
     described = describe_bundle(folder)
@@ -245,7 +223,10 @@ def adjust(
         agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
     from agggen.bundle import fingerprint, load_bundle, save_bundle
+    from agggen.config import load_config, overrides_of
     from agggen.errors import ConfigError
+    from agggen.generation.config import InferenceConfig
+    from agggen.training.data import bundle_folder
     from agggen.verification.lexicon import read_wordings
 
     if not settings and wordings is None:
@@ -253,7 +234,7 @@ def adjust(
     variants = read_wordings(wordings) if wordings else {}
     folder = bundle_folder(bundle)
     loaded = load_bundle(folder)
-    config = _config(loaded, settings or [])
+    config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *(settings or [])])
     loaded.generator().planner.check_level(config.level)
     sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
     save_bundle(

@@ -45,7 +45,7 @@ def settings_of(preset: str | None, overrides: Sequence[str], runs: str) -> Sett
     """
     if not preset and not overrides:
         return Settings(runs)
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.job_config import JobConfig
 
     config = load_config(JobConfig, preset, overrides)

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agggen.config import flatten
 from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
-from agggen.score import method
-from agggen_platform.config import flatten
+from agggen.scores import method
 from agggen_platform.registry.store import EVALUATION, Version
 
 _HIGHER = {

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agggen.bundle import fingerprint
+from agggen.config import config_hash
 from agggen.errors import AggGenError
-from agggen_platform.config import config_hash
 from agggen_platform.registry.address import CANDIDATE, check_name, parse_address
 from agggen_platform.registry.admission import Admitted, admit
 from agggen_platform.registry.client import registry_uri

@@ -17,8 +17,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from agggen.errors import ConfigError
-from agggen.score import method
-from agggen_platform.report.build import source_of
+from agggen.report.build import source_of
+from agggen.scores import method
 from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Line, Table
 

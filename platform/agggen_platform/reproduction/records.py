@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from agggen.config import Scalar, flatten
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
-from agggen_platform.config import Scalar, flatten
 from agggen_platform.reproduction.tables import Table
 from agggen_platform.storage.folder import Folder
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from agggen.config import Scalar
 from agggen.errors import ConfigError
 from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, Published
 from agggen.evaluation.values import VALUES
-from agggen_platform.config import Scalar
 
 Model = Literal["transformer", "agggen"]
 MODELS: tuple[Model, ...] = ("transformer", "agggen")

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from agggen.bundle import fingerprint
+from agggen.config import flatten, load_config, overrides_of
 from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
+from agggen.report import check_target, write_report
+from agggen.report.sections import TextMetrics, protocol_of
+from agggen.training.events import TrainingEvent
 from agggen_platform import evaluation
-from agggen_platform.config import flatten, load_config, overrides_of
 from agggen_platform.job_config import JobConfig
-from agggen_platform.report import check_target, write_report
-from agggen_platform.report.sections import TextMetrics, protocol_of
 from agggen_platform.reproduction.records import FOLDER, RunRecord, Score, records_of, write_record
 from agggen_platform.reproduction.tables import MODELS, Model, Recipe, System, Table, check_overrides
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import Finished, train_job
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
 from agggen.facts.config import segmenter
-from agggen_platform.config import config_hash, flatten, resolved
 from agggen_platform.metrics import ShardsMeter
 from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
 from agggen_platform.segmentation.output import Output, SplitReport

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agggen.config import resolved
 from agggen.errors import ConfigError
-from agggen_platform.config import resolved
 from agggen_platform.ray_cluster import connected
 from agggen_platform.ray_private import deploy_applications, deployed_applications, serve_address, wait_for_proxies
 from agggen_platform.serving.capacity import check_fits, local_cpus, update_room

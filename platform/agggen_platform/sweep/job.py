@@ -18,8 +18,8 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from agggen.config import config_hash, resolved
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.config import config_hash, resolved
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register

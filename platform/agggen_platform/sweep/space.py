@@ -14,9 +14,9 @@ from typing import Any
 from optuna import Trial
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from agggen.config import Scalar, load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.run import RunConfig
-from agggen_platform.config import Scalar, load_config, overrides_of
 from agggen_platform.job_config import JobConfig, result_of
 
 Space = dict[str, BaseDistribution]

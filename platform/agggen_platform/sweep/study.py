@@ -27,8 +27,8 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from agggen.config import Scalar
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.config import Scalar
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.sweep.config import SweepConfig
 from agggen_platform.sweep.halving import falls_behind, is_rung

@@ -28,8 +28,10 @@ from ray.tune import TuneError
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
+from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedError
-from agggen_platform.config import Scalar
+from agggen.training.events import TrainingEvent
+from agggen.training.stopping import StopRequest
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError, nodes, room_for
 from agggen_platform.ray_private import keep_credentials_from_trials
@@ -37,9 +39,7 @@ from agggen_platform.storage.claim import ClaimedError
 from agggen_platform.sweep.config import SweepError
 from agggen_platform.sweep.space import trial_config
 from agggen_platform.sweep.study import Study, reason_of
-from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
-from agggen_platform.training.stopping import StopRequest
 
 _CLAIMED_SECONDS = 60.0  # that a trial waits for its own former process, which outlived the driver, to end
 _STEP_SECONDS = 2.0  # after which a step of Tune ends without an evaluation, so that Tune can stop the trial

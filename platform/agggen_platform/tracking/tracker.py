@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedError
-from agggen_platform.config import Scalar
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.origin import masked, masked_value, origin, without_credentials

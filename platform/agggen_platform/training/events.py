@@ -8,92 +8,20 @@ travel through `RunCoordinator`, an actor beside the job, together with messages
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from agggen.encoding import Encoder
-from agggen.generation.generator import Generator, InferenceConfig
-from agggen.records import Record
-from agggen.training.callbacks import Metrics, Silent
-from agggen.training.loop import Trainer
-from agggen.training.objectives import ObjectiveName
+from agggen.training.events import SendEvent, TrainingEvent
+from agggen.training.stopping import StopRequest
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.tracking import Tracker
-from agggen_platform.training.stopping import StopRequest
 
 _WAITING_SECONDS = 60.0
 """Without workers after which the user is told."""
 SILENCE_SECONDS = 20.0
 """Without a heartbeat after which worker 0 is taken for dead."""
-
-EventKind = Literal["log", "evaluation", "end"]
-
-
-@dataclass(frozen=True)
-class TrainingEvent:
-    """Something that happened in a stage."""
-
-    kind: EventKind
-    stage: ObjectiveName
-    step: int  # updates made
-    total_steps: int
-    epoch: int  # whole epochs made
-    best_dev_loss: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    samples: str = ""  # of an evaluation: records, and the texts that the model writes about them now
-
-
-SendEvent = Callable[[TrainingEvent], object]
-
-
-# --- in the process that trains -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SampleWriter:
-    """Generates texts for the same few records after each epoch."""
-
-    records: Sequence[Record]
-    encoder: Encoder
-    inference: InferenceConfig
-
-    def write(self, trainer: Trainer) -> str:
-        """Each record and its text under the most likely plan; a plain Transformer has no plans."""
-        if not self.records:
-            return ""
-        plain = trainer.stage == "baseline"
-        inference = replace(self.inference, ablation="plain") if plain else self.inference
-        written = Generator(trainer.model, self.encoder, inference).generate(self.records)
-        lines: list[str] = []
-        for record, generations in zip(self.records, written, strict=True):
-            best = generations[0]
-            lines += [f"Record {record.id}", *(f"    {triple}" for triple in record.triples)]
-            lines += [f"  {best.text}" if plain else f"  {best.plan}\n  {best.text}", ""]
-        return "\n".join(lines)
-
-
-class EventReporter(Silent):
-    """A callback of worker 0 that sends events."""
-
-    def __init__(self, send: SendEvent, writer: SampleWriter) -> None:
-        self.send, self.writer = send, writer
-
-    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-        self._send("log", trainer, metrics)
-
-    def on_evaluation(self, trainer: Trainer, metrics: Metrics) -> None:
-        self._send("evaluation", trainer, metrics, self.writer.write(trainer))
-
-    def on_end(self, trainer: Trainer) -> None:
-        self._send("end", trainer, {})
-
-    def _send(self, kind: EventKind, trainer: Trainer, metrics: Metrics, samples: str = "") -> None:
-        at, total = trainer.progress, trainer.total_steps
-        self.send(
-            TrainingEvent(kind, trainer.stage, at.step, total, at.epoch, at.best_dev_loss, dict(metrics), samples)
-        )
 
 
 # --- between the workers and the job --------------------------------------------------------------------------------

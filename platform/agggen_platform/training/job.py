@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -25,13 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.config import config_hash, flatten, resolved
 from agggen.corpora.rejects import write_rejects
-from agggen.errors import ConfigError, StoppedError
+from agggen.errors import StoppedError
 from agggen.model.joint import JointModel
 from agggen.records import Record
-from agggen.run import Prepared, RunConfig, bundle_of, fit
+from agggen.run import Prepared, bundle_of, fit
+from agggen.training.data import Data, check_same
 from agggen.training.distributed import Alone
-from agggen_platform.config import config_hash, flatten, resolved
+from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
+from agggen.training.stopping import StopRequest
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.bundles import get_bundle, put_bundle
@@ -40,11 +43,10 @@ from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
 from agggen_platform.tracking.journal import entries, history
-from agggen_platform.training.data import Data, data_of
-from agggen_platform.training.events import EventReporter, EventSink, SampleWriter, TrainingEvent, WorkerMonitor
+from agggen_platform.training.data import data_of
+from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
-from agggen_platform.training.stopping import StopRequest
 
 _RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
 _REJECTS = "rejects.jsonl"
@@ -207,18 +209,7 @@ class _Run:
         content = self.folder.read(_RUN)
         if content is None:
             return
-        before, now = _comparable(json.loads(content)), _comparable(self._asked(data))
-        changed = [
-            f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
-            for key in sorted(before.keys() | now.keys())
-            if before.get(key) != now.get(key)
-        ]
-        if changed:
-            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-            raise ConfigError(
-                f"the run {self.name} was started with another configuration or other data: "
-                f"{'; '.join(changed[:5])}{more}. Give another --name, or --fresh to start over"
-            )
+        check_same(json.loads(content), self._asked(data), f"the run {self.name}", "another --name, or --fresh")
 
     def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
         """Writes the configuration and fingerprints, and the records and texts that are left out."""
@@ -289,18 +280,3 @@ class _Run:
         address = put_bundle(staged, self.folder.at(_BUNDLE))
         shutil.rmtree(staged)
         return get_bundle(address), address
-
-
-def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a run's settings that decides its result.
-
-    The bundle that training starts from counts by its fingerprint, wherever it lies; a setting that did not exist when
-    the run began counts by its default; those of a stage without epochs do not count.
-    """
-    known = flatten(RunConfig()) | dict(asked)
-    idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
-    return {
-        key: value
-        for key, value in known.items()
-        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(idle))
-    }

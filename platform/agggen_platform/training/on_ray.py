@@ -21,17 +21,12 @@ from agggen.errors import AggGenError, ConfigError, StoppedError, TrainingError
 from agggen.records import Record
 from agggen.run import fit
 from agggen.training.distributed import Connected
+from agggen.training.events import EventReporter, SampleWriter
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, room_for
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.events import (
-    EventReporter,
-    RunCoordinator,
-    SampleWriter,
-    WorkerMessage,
-    WorkerMonitor,
-)
+from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 

@@ -27,12 +27,12 @@ from agggen.model.batch import Example
 from agggen.run import Prepared, RunConfig, prepare
 from agggen.tensors import save_tensors
 from agggen.text import Vocabulary
+from agggen.training.data import Data
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import Data
 
 FORMAT = 3
 _ENCODER = "encoder.json"

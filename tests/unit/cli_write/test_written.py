@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle, save_bundle
+from agggen.config import overrides_of
 from agggen.corpora.prepared import write_records
 from agggen.records import Plan, Record, Triple
 from agggen.run import FactsConfig
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
 from agggen_platform.cli import records as cli_records
-from agggen_platform.config import overrides_of
 from tests.command import Run
 from tests.unit.cli_write.examples import (
     COMMAND,

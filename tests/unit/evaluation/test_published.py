@@ -13,8 +13,8 @@ from agggen.evaluation import Score
 from agggen.evaluation.protocols import PROTOCOLS, score_texts
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, board_for
 from agggen.records import Record
-from agggen_platform.report import Measure, Section
-from agggen_platform.report.build import beside_published
+from agggen.report import Measure, Section
+from agggen.report.build import beside_published
 
 SLOT_ERRORS = ("ser.add", "ser.miss", "ser.wrong", "ser.ser")
 

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
+from agggen.config import flatten, load_config, overrides_of
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts.config import FOR_NEW_TEXTS, SEGMENTERS, AllenNLPConfig, FactSource, SegmenterConfig, segmenter
 from agggen.facts.framed import FrameSegmenter
 from agggen.run import FactsConfig, RunConfig
-from agggen_platform.config import flatten, load_config, overrides_of
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.srl.errors import AllenNLPError
 

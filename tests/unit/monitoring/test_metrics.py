@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from agggen.training.events import TrainingEvent
 from agggen_platform import metrics
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.job_config import ClusterConfig
 from agggen_platform.metrics import METRICS, JobMetrics, Metric, ShardsMeter, TrainingMeter
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
-from agggen_platform.training.events import TrainingEvent
 from tests.unit.training.toy import config_of
 
 CONFIG = config_of(Path("nowhere"))

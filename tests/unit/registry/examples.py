@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
+from agggen.config import flatten
 from agggen.encoding import Encoder
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record, Reference, Triple
 from agggen.text import Vocabulary
-from agggen_platform.config import flatten
 
 RECORDS = [
     Record("a", (Triple("Oda", "birthPlace", "Bergen"), Triple("Oda", "age", "41")), (Reference("Oda, of Bergen."),)),

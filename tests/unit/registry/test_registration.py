@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint
+from agggen.config import config_hash
 from agggen.errors import ConfigError
-from agggen_platform.config import config_hash
 from agggen_platform.registry import Registry, RegistryError, evaluations_of, record, register, resolve, version_of
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.store import Version

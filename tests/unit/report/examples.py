@@ -8,10 +8,10 @@ from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
+from agggen.report import Measure, Report, Row, Section
+from agggen.report.build import build
 from agggen.verification.e2e import SlotError, SlotErrors
 from agggen.verification.results import TextCheck, ValueCheck
-from agggen_platform.report import Measure, Report, Row, Section
-from agggen_platform.report.build import build
 
 NASTY = '</style></mark><script>alert("x")</script> & <b>\x07 \ud800 | `a` \u202eright'
 

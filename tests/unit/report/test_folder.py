@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import ConfigError
-from agggen_platform.report import check_target, write_report
-from agggen_platform.report.folder import FILES
+from agggen.report import check_target, write_report
+from agggen.report.folder import FILES
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(1, 2, 1), row(2, 3), row(3, 3, 2)]

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from agggen_platform.report.content import Chart
-from agggen_platform.report.page import chosen, pieces, to_html, worst
+from agggen.report.content import Chart
+from agggen.report.page import chosen, pieces, to_html, worst
 from tests.unit.report.examples import NASTY, report, row
 
 ROWS = [row(number, 1 + number % 4, wrong=number % 3) for number in range(40)]

@@ -15,12 +15,12 @@ from agggen.evaluation.values import VALUES, read_values
 from agggen.facts.config import segmenter
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
+from agggen.report import Measure, Row, Section, sections
+from agggen.report.build import reference_groups, rows_of
+from agggen.report.sections import TextMetrics, protocol_of, text_scores
+from agggen.report.tables import by_category
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
-from agggen_platform.report import Measure, Row, Section, sections
-from agggen_platform.report.build import reference_groups, rows_of
-from agggen_platform.report.sections import TextMetrics, protocol_of, text_scores
-from agggen_platform.report.tables import by_category
 
 ELEMENTS = [record for record in elements_records("dev") if len(record.triples) > 1][:40]
 

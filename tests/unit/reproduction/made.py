@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from agggen.config import flatten, resolved
 from agggen.corpora.prepared import write_records
 from agggen.evaluation.published import Board, Published
 from agggen.generation.generator import InferenceConfig
-from agggen_platform.config import flatten, resolved
 from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Recipe, Table, table_of_texts
 from tests.unit.training.toy import RECORDS, config_of, write_corpus

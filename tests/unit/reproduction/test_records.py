@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agggen.config import flatten
 from agggen.errors import ConfigError
-from agggen_platform.config import flatten
 from agggen_platform.reproduction.comparison import compare
 from agggen_platform.reproduction.records import records_of, write_record
 from agggen_platform.reproduction.tables import TABLES, Table

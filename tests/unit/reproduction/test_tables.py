@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from agggen.config import load_config, overrides_of
 from agggen.corpora.catalogue import get_corpus
 from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
-from agggen_platform.config import load_config, overrides_of
 from agggen_platform.job_config import JobConfig
 from agggen_platform.reproduction.tables import MODELS, TABLES, Table, check_overrides
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle
+from agggen.config import flatten
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError, CorpusError
+from agggen.training.events import TrainingEvent
 from agggen_platform import evaluation
-from agggen_platform.config import flatten
 from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
 from agggen_platform.reproduction.records import RunRecord, records_of
@@ -24,7 +25,6 @@ from agggen_platform.reproduction.tables import SYSTEMS, Table
 from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
 from agggen_platform.training import data
-from agggen_platform.training.events import TrainingEvent
 from tests.unit.reproduction.made import toy_table
 from tests.unit.training.toy import RECORDS
 

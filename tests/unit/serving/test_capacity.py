@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agggen_platform.config import load_config
+from agggen.config import load_config
 from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, update_room
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from agggen.bundle import fingerprint
+from agggen.config import load_config
 from agggen.errors import BundleError, ConfigError
-from agggen_platform.config import load_config
 from agggen_platform.registry import Registry, register
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import application_of, deploy_file

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen_platform.config import load_config
+from agggen.config import load_config
 from agggen_platform.job_config import JobConfig
 from agggen_platform.registry import Registry, resolve
 from agggen_platform.sweep.config import MEASURES, SPACES, SweepConfig

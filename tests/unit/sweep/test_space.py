@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from agggen.config import load_config, preset_names
 from agggen.errors import ConfigError
-from agggen_platform.config import load_config, preset_names
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import SPACES, SweepConfig
 from agggen_platform.sweep.space import check_space, largest, parse_space, trial_config

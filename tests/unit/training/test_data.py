@@ -15,9 +15,9 @@ from agggen.facts.sentences import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig
+from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import JobConfig
 from agggen_platform.training.data import data_of, default_name
-from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 

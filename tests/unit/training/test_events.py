@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from agggen.training.events import TrainingEvent
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.storage.errors import StorageError
-from agggen_platform.training.events import RunCoordinator, TrainingEvent, WorkerMessage, WorkerMonitor
+from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
 from tests.unit.training.toy import config_of
 
 

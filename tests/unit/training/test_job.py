@@ -14,13 +14,13 @@ import pytest
 
 from agggen.bundle import fingerprint, load_bundle
 from agggen.corpora.prepared import write_records
+from agggen.datasets import fingerprint_of
 from agggen.errors import BundleError, ConfigError, CorpusError, StoppedError
+from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
-from agggen_platform.local import fingerprint_of
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import data_of, default_name
-from agggen_platform.training.events import TrainingEvent
 from agggen_platform.training.job import Finished, train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 

@@ -9,10 +9,10 @@ import pytest
 
 from agggen.run import Prepared, prepare
 from agggen.training.batches import fingerprint
+from agggen.training.data import Data
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import Data
 from agggen_platform.training.prepared import prepared_in, read_prepared
 from tests.unit.model.enumeration import random_example
 from tests.unit.training.toy import RECORDS, config_of

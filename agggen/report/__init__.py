@@ -1,6 +1,6 @@
 """The report of an evaluation: a folder with an HTML page, Markdown, JSON and one JSON line a record."""
 
-from agggen_platform.report.content import Measure, Report, Row, Section
-from agggen_platform.report.folder import check_target, write_report
+from agggen.report.content import Measure, Report, Row, Section
+from agggen.report.folder import check_target, write_report
 
 __all__ = ["Measure", "Report", "Row", "Section", "check_target", "write_report"]

@@ -31,12 +31,12 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from agggen.errors import ConfigError
-from agggen_platform.yaml12 import compose, construct, is_null, is_number
+from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
-PRESETS = "agggen_platform.presets"
+PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -337,3 +337,12 @@ def _explain(cls: type, detail: Mapping[str, Any], sources: Mapping[tuple[str, .
 def overrides_of(config: Any) -> list[str]:
     """Overrides that turn the defaults of `config`'s class into `config`: the inverse of `load_config`."""
     return [f"{key}={json.dumps(value)}" for key, value in flatten(config).items()]
+
+
+def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Overrides of nested settings: ``{"model": {"width": 64}}`` as ``["model.width=64"]``."""
+    found: list[str] = []
+    for name, value in settings.items():
+        inner = isinstance(value, Mapping) and value
+        found += as_overrides(value, f"{prefix}{name}.") if inner else [f"{prefix}{name}={json.dumps(value)}"]
+    return found

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agggen.evaluation import Score
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
 from agggen.verification.e2e import SlotError, SlotErrors
 from agggen.verification.results import TextCheck
+
+if TYPE_CHECKING:
+    import pandas
 
 Cell = str | int | float | None
 """A table's cell; None where there is no value."""
@@ -198,9 +202,9 @@ class Row:
         return line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """All that one evaluation says."""
+    """All that one evaluation says; shown as one line a score, with how it was computed."""
 
     title: str
     identity: Mapping[str, str | int]
@@ -224,6 +228,40 @@ class Report:
         """`run` as a table."""
         rows = [{"what": what, "value": value} for what, value in self.run.items()]
         return Table("What was evaluated, with what and how", rows, mixed=True)
+
+    def __repr__(self) -> str:
+        rows = [(f"{section.key}/{one.name}", one) for section in self.sections for one in section.measures]
+        lines = [f"{name} = {shown(one.score.value)} ({one.score.signature})" for name, one in rows if one.score]
+        return "\n".join([self.title, *([self.partial] if self.partial else []), *lines])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = [
+            f"<tr><td>{escape(section.key)}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for section in self.sections
+            for row in section.table().shown()
+        ]
+        return f"<p>{escape(self.title)}</p><table>{''.join(rows)}</table>"
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A DataFrame, one row a score: section, score, value, 95 % interval, signature. Needs pandas."""
+        import pandas
+
+        rows = [{"section": section.key, **row} for section in self.sections for row in section.table().rows]
+        return pandas.DataFrame(rows)
+
+    def report(self, folder: Path | str) -> Path:
+        """Writes the report (report.html, report.md, report.json, records.jsonl) to `folder` and returns the page.
+
+        Raises:
+            ConfigError: `folder` holds something other than this evaluation's report.
+        """
+        from agggen.report.folder import check_target, write_report
+
+        check_target(Path(folder), self.identity)
+        write_report(Path(folder), self)
+        return Path(folder) / "report.html"
 
     def measures(self) -> dict[str, float]:
         """Every computed number by ``section/name``, for a run log."""

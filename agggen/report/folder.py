@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from agggen.errors import ConfigError
-from agggen_platform.report.content import Report, finite
-from agggen_platform.report.page import to_html
+from agggen.report.content import Report, finite
+from agggen.report.page import to_html
 
 FORMAT = 1
 FILES = ("report.html", "report.json", "records.jsonl")

@@ -12,9 +12,9 @@ from agggen.evaluation.values import ReadValues
 from agggen.facts import FactSegmenter
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
+from agggen.report.content import OURS, Cell, Report, Row, Section, Table
+from agggen.report.tables import by_category, by_predicate, by_triples, group_sizes
 from agggen.verification.e2e import slot_errors, slot_of
-from agggen_platform.report.content import OURS, Cell, Report, Row, Section, Table
-from agggen_platform.report.tables import by_category, by_predicate, by_triples, group_sizes
 
 
 def rows_of(

@@ -25,7 +25,7 @@ from agggen.evaluation.significance import confidence_interval
 from agggen.evaluation.systems import slot_statistics
 from agggen.evaluation.values import FULFILLED, VALUES
 from agggen.records import Plan, Record
-from agggen_platform.report.content import Measure, Row, Section
+from agggen.report.content import Measure, Row, Section
 
 PLAIN = "plain"
 _WITH_JAVA = frozenset({"meteor", "rouge_l", "cider"})

@@ -8,7 +8,7 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from agggen.generation.results import WrittenFact
-from agggen_platform.report.content import OURS, Report, Row, shown
+from agggen.report.content import OURS, Report, Row, shown
 
 FACT_COLOURS = 6
 """Colours for facts; a text with more facts starts over, and the numbers tell them apart."""
@@ -20,7 +20,7 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-
 def to_html(report: Report) -> str:
     """The whole page; every text in it is escaped."""
     pages = Environment(
-        loader=PackageLoader("agggen_platform", "report"),
+        loader=PackageLoader("agggen", "report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

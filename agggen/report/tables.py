@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agggen.evaluation.segments import SegmentStatistics
 from agggen.records import Plan
-from agggen_platform.report.content import Cell, Chart, Row, Table
+from agggen.report.content import Cell, Chart, Row, Table
 
 CHARTED = 20
 """Predicates that the chart shows at most, the worst first; the table holds all."""

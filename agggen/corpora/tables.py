@@ -1,0 +1,242 @@
+"""Anybody's records: rows of a CSV, a Parquet file or a DataFrame, or JSON objects. Keys tell three forms apart:
+
+    long    subject, predicate, object        one triple a row; rows of one id (else of one subject) form a record
+    record  triples, references               as `Record.of` reads it
+    wide    anything else                     one record a row; every other column is a predicate, its cell the object
+
+A wide row's ``name`` (or ``title``) is the subject of its triples. Nested objects are flattened: ``{"director":
+{"name": "X"}}`` is the predicate ``director_name``; a list is one triple an item. White space in a predicate becomes
+``_``. Empty cells, and columns without a name, are no triples. Every column ``text``, ``text2``, ``reference``, ...
+holds reference texts. Rows with the same id, or without ids the same triples, are one record with several texts.
+``split`` names a row's split, ``category`` its category.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from agggen.corpora.delimited import NEEDED
+from agggen.corpora.rejects import Reject
+from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
+from agggen.records import NO_SUBJECT, Record, Reference, Triple
+
+Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
+"""Rows with their numbers (from 1), and what could not be read as a row."""
+
+_TEXT = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
+_UNDECODED = re.compile("[\ud800-\udfff]")
+"""Bytes that are not UTF-8, as ``surrogateescape`` keeps them, and halves of surrogate pairs in JSON."""
+_SPLITS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
+
+
+def split_name(name: str) -> str:
+    """``train``, ``dev`` or ``test`` for the usual names of these splits; any other name as it is."""
+    return _SPLITS.get(name.strip().lower(), name.strip())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold what is not a triple; None takes the usual names (see the top of this module)."""
+
+    id: str | None = None
+    subject: str | None = None
+    text: Sequence[str] = ()
+    split: str | None = None
+    category: str | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+    """Predicates by column names, where they differ."""
+    ignore: Sequence[str] = ()
+    """Columns that are no predicates."""
+
+    def __post_init__(self) -> None:
+        for role in ("text", "ignore"):
+            if isinstance(named := getattr(self, role), str):
+                object.__setattr__(self, role, (named,))
+
+    @property
+    def named(self) -> set[str]:
+        """The columns that the user named, which therefore must exist."""
+        chosen = (self.id, self.subject, self.split, self.category, *self.text, *self.rename, *self.ignore)
+        return {name for name in chosen if name is not None}
+
+    def find(self, row: Mapping[str, Any], role: str, *usual: str) -> str | None:
+        """The key of `row` that holds its id, name, split or category."""
+        if (named := getattr(self, role)) is not None:
+            return named if named in row else None
+        return next((key for name in usual or (role,) for key in row if key.lower() == name), None)
+
+    def texts(self, row: Mapping[str, Any]) -> list[str]:
+        """The keys of `row` that hold texts."""
+        return [key for key in row if (key in self.text if self.text else _TEXT.fullmatch(key))]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The records of a table by split (None where a row names none), and what could not be read."""
+
+    records: dict[str | None, list[Record]]
+    rejects: list[Reject]
+
+
+@dataclass
+class _Group:
+    """The rows of one record."""
+
+    identifier: str
+    line: int
+    triples: list[Triple] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
+    category: str | None = None
+    complete: bool = True
+    """Whether one row has all triples of the record."""
+
+
+def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
+    """Reads rows of any form; a bad row of a long table rejects its whole record, any other bad row itself.
+
+    Raises:
+        CorpusError: a column that `columns` names is in no row.
+    """
+    groups: dict[tuple[str | None, Any], _Group] = {}
+    rejects: list[Reject] = []
+    seen: set[str] = set()
+    bad: set[str] = set()  # ids of rejected rows
+    for item in items:
+        if isinstance(item, Reject):
+            rejects.append(item)
+            continue
+        line, row = item
+        if isinstance(row, Record):
+            row = row.as_dict()
+        seen.update(row)
+        identifier, split = "", None
+        try:
+            lower = {key.lower(): key for key in row}
+            long = lower.keys() >= set(NEEDED)
+            if not long and "triples" not in row and len(missing := [key for key in NEEDED if key not in lower]) == 1:
+                raise CorpusError(
+                    f"{label}: no column {missing[0]}; it needs {', '.join(NEEDED)} and has {', '.join(row)}"
+                )
+            split_key = columns.find(row, "split")
+            id_key = columns.find(row, "id") or (lower["subject"] if long else None)
+            identifier = (text_of(row[id_key]) or "") if id_key else ""
+            if split_key and (cell := text_of(row[split_key])):
+                split = split_name(cell)
+            key, own = _read(row, line, identifier, columns, {split_key, id_key})
+        except (RecordError, PlanError) as error:
+            rejects.append(Reject(label, line, identifier or None, str(error)))
+            bad.add(identifier)
+            continue
+        group = groups.setdefault((split, key), own)
+        if group is own:
+            continue
+        if own.complete and group.triples != own.triples:
+            rejects.append(Reject(label, line, own.identifier, f"row {group.line} has the same id and other values"))
+            continue
+        group.triples += [triple for triple in own.triples if triple not in group.triples]
+        group.references += [one for one in own.references if one not in group.references]
+        group.category = group.category or own.category
+    if absent := sorted(columns.named - seen):
+        raise CorpusError(f"{label} has no column {absent[0]!r}; it has {', '.join(sorted(seen)) or 'none'}")
+    records: dict[str | None, list[Record]] = {}
+    for (split, *_), group in groups.items():
+        try:
+            if not group.complete and group.identifier in bad:
+                raise RecordError("another row of this record was rejected")
+            record = Record(group.identifier, tuple(group.triples), tuple(group.references), group.category)
+            records.setdefault(split, []).append(record)
+        except AggGenError as error:
+            rejects.append(Reject(label, group.line, group.identifier, str(error)))
+    return Table(records, rejects)
+
+
+def _read(
+    row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
+) -> tuple[Any, _Group]:
+    """What the rows of one record share, and what this row says.
+
+    Args:
+        used: keys of `row` that are read already.
+    """
+    if "triples" in row:
+        record = Record.of({key: value for key, value in row.items() if key != "split"}, identifier or str(line))
+        own = _Group(record.id, line, list(record.triples), list(record.references), record.category)
+        return record.id, own
+    texts = columns.texts(row)
+    category_key = columns.find(row, "category")
+    own = _Group(identifier, line, category=text_of(row[category_key]) if category_key else None)
+    own.references = [Reference(text) for key in texts for text in _texts(row[key])]
+    lower = {key.lower(): key for key in row}
+    if lower.keys() >= set(NEEDED):
+        subject, predicate, value = (text_of(row[lower[name]]) or "" for name in NEEDED)
+        if not identifier:
+            raise RecordError("the id is empty")
+        own.triples, own.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
+        return identifier, own
+    name_key = columns.find(row, "subject", "name", "title")
+    subject = (text_of(row[name_key]) if name_key else None) or NO_SUBJECT
+    used = used | {category_key, name_key, *texts, *columns.ignore, ""}
+    for key, value in row.items():
+        if key not in used:
+            own.triples += [Triple(subject, *each) for each in _flat(columns.rename.get(key, key), value)]
+    own.triples = list(dict.fromkeys(own.triples))
+    if not own.triples:
+        if not subject:
+            raise RecordError("the row holds no value")
+        own.triples = [Triple(subject, name_key or "name", subject)]
+    own.identifier = identifier or str(line)
+    return identifier or tuple(own.triples), own
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The predicates and objects of a value."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flat(f"{key}_{name}", inner)
+    elif _is_list(value):
+        for inner in value:
+            if _is_list(inner):
+                raise RecordError(f"{key!r} holds a list in a list, which is no value; triples stand under 'triples'")
+            yield from _flat(key, inner)
+    elif text := text_of(value):
+        yield "_".join((text_of(key) or "").split()), text
+
+
+def _texts(value: Any) -> list[str]:
+    found = [text_of(each) for each in value] if _is_list(value) else [text_of(value)]
+    return list(dict.fromkeys(text for text in found if text))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) or (hasattr(value, "tolist") and getattr(value, "ndim", 0) > 0)
+
+
+def text_of(value: Any) -> str | None:
+    """A cell as text: ``yes`` and ``no`` for truth values, whole numbers without a point; None for an empty cell.
+
+    Raises:
+        RecordError: a cell of another kind (bytes, an object where text is needed).
+    """
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()  # of numpy
+    if value is None or value != value:  # None, NaN, NaT
+        return None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, datetime):
+        value = value.date().isoformat() if value.time() == datetime.min.time() else value.isoformat(sep=" ")
+    if isinstance(value, date):
+        value = value.isoformat()
+    if isinstance(value, int | float):
+        value = str(value)
+    if not isinstance(value, str):
+        raise RecordError(f"a cell holds {type(value).__name__} ({value!r:.60}); text and numbers can be read")
+    if undecoded := _UNDECODED.search(value):
+        raise RecordError(f"not UTF-8: byte 0x{ord(undecoded.group()) & 0xFF:02x} in {value!r:.60}")
+    return value.strip() or None

@@ -1,0 +1,324 @@
+"""Records from anywhere: a corpus of the catalogue, files, a folder, a DataFrame, an Arrow table, a list.
+
+    load_records(source)    the records
+    load_dataset(source)    records in splits, and what could not be read
+
+Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`. A source without splits is
+divided 80/10/10, always the same way for the same seed; records with the same triples stay together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from agggen.corpora.catalogue import list_corpora, load
+from agggen.corpora.delimited import delimiter_of, read_rows
+from agggen.corpora.json_lines import read_values
+from agggen.corpora.lines import open_source
+from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.tables import Columns, Items, Table, read_table, split_name
+from agggen.errors import CorpusError
+from agggen.records import Record
+
+SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
+"""The endings of files that hold records."""
+_STANDARD = ("train", "dev", "test")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_REMOTE = "agggen_platform.local:read_remote"
+"""Reads corpora in a store. It needs clients of stores, so it is not the library's."""
+
+
+@dataclass(frozen=True, repr=False)
+class Dataset:
+    """Records in splits; ``data.train``, ``data.dev`` and ``data.test`` are the usual ones."""
+
+    name: str
+    splits: Mapping[str, list[Record]]
+    rejects: Mapping[str, list[Reject]] = field(default_factory=dict)
+    """What could not be read, by split; under the name of the source where its splits are not its own."""
+
+    @property
+    def train(self) -> list[Record]:
+        """The records to train on."""
+        return self.split("train")
+
+    @property
+    def dev(self) -> list[Record]:
+        """The records to validate on."""
+        return self.split("dev")
+
+    @property
+    def test(self) -> list[Record]:
+        """The records to evaluate on."""
+        return self.split("test")
+
+    def split(self, name: str) -> list[Record]:
+        """The records of a split.
+
+        Raises:
+            CorpusError: there is no such split.
+        """
+        if name not in self.splits:
+            raise CorpusError(f"{self.name} has no split {name!r}; it has {', '.join(sorted(self.splits)) or 'none'}")
+        return self.splits[name]
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 of each split by ``NAME/SPLIT``."""
+        return {f"{self.name}/{split}": fingerprint_of(records) for split, records in self.splits.items()}
+
+    def save(self, folder: Path | str) -> None:
+        """Writes ``FOLDER/SPLIT.parquet``, which `load_dataset` reads, and ``FOLDER/rejects.jsonl``."""
+        from agggen.corpora.prepared import write_records
+        from agggen.corpora.rejects import write_rejects
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for split, records in self.splits.items():
+            write_records(folder / f"{split}.parquet", records, self.name, split)
+        write_rejects(folder / "rejects.jsonl", [one for found in self.rejects.values() for one in found])
+
+    def __repr__(self) -> str:
+        counts = [
+            f"  {split:<8}{len(records):>9,} records {sum(len(one.references) for one in records):>9,} texts"
+            for split, records in self.splits.items()
+        ]
+        rejected = sum(map(len, self.rejects.values()))
+        return "\n".join([f"{self.name}", *counts, *([f"  rejected{rejected:>9,} (.rejects)"] if rejected else [])])
+
+
+def fingerprint_of(records: Sequence[Record]) -> str:
+    """SHA-256 over the records' JSON, in their order."""
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def load_records(source: Any, **columns: Any) -> list[Record]:
+    """The records of a file, DataFrame, Arrow table, list of records or of mappings; splits are joined.
+
+    Rows that cannot be read are left out with a warning; `load_dataset` lists them.
+
+    Args:
+        columns: see `load_dataset`.
+
+    Raises:
+        CorpusError: the source as a whole cannot be read.
+    """
+    if isinstance(source, Dataset):
+        return [record for records in source.splits.values() for record in records]
+    table = _table(source, Columns(**columns))
+    if table.rejects:
+        warnings.warn(f"{len(table.rejects):,} rows are left out; the first: {table.rejects[0]}", stacklevel=2)
+    return [record for records in table.records.values() for record in records]
+
+
+def load_dataset(
+    source: Any, *, name: str | None = None, splits: Sequence[str] | None = None, seed: int = 1, **columns: Any
+) -> Dataset:
+    """A corpus with its splits.
+
+    Args:
+        source: the name of a corpus of the catalogue; a file; a folder with a file a split; a pattern such as
+            ``my/{train,dev,test}.jsonl``; ``s3://...``; a DataFrame, an Arrow table, a list; a mapping of splits to any
+            of these; a `Dataset`, which is returned.
+        name: what the corpus is called. [default: the source's name or path, else ``data``]
+        splits: only these. [default: train, dev and test of a corpus of the catalogue, else all]
+        seed: of the division where the source has no splits.
+        columns: which columns of a table are no predicates: ``id``, ``subject`` (the name's), ``text`` (one or more),
+            ``split``, ``category``, ``ignore``; and ``rename``, predicates by column.
+
+    Raises:
+        CorpusError: there is no such source or split, a file as a whole cannot be read, or it holds too few records to
+            be divided.
+    """
+    if isinstance(source, Dataset):
+        return source
+    chosen = Columns(**columns)
+    if isinstance(source, str) and "://" in source:
+        return resolve_name(_REMOTE)(source, splits)
+    if isinstance(source, Mapping):
+        return _of_parts(name or "data", {split_name(split): part for split, part in source.items()}, chosen, splits)
+    if not isinstance(source, str | Path):
+        return _divided(name or "data", _table(source, chosen), seed, splits)
+    label = name or str(source)
+    if braces := _BRACES.search(str(source)):
+        before, after = str(source)[: braces.start()], str(source)[braces.end() :]
+        parts = {split_name(part): Path(before + part + after) for part in braces[1].split(",")}
+        return _of_parts(label, parts, chosen, splits)
+    path = Path(source)
+    if parts := _files(path):
+        if str(source) not in _catalogue() or not splits or set(splits) <= parts.keys():
+            return _of_parts(label, parts, chosen, splits)
+    elif path.is_file():
+        return _divided(label, _table(path, chosen), seed, splits)
+    if str(source) not in _catalogue():
+        raise CorpusError(_not_there(path))
+    wanted = splits or [split for split in _STANDARD if split in _catalogue()[str(source)]]
+    read = {split: split_rejects(load(str(source), split)) for split in wanted}
+    rejects = {split: found for split, (_, found) in read.items() if found}
+    return Dataset(label, {split: records for split, (records, _) in read.items()}, rejects)
+
+
+def _catalogue() -> dict[str, tuple[str, ...]]:
+    return {corpus.name: corpus.splits for corpus in list_corpora()}
+
+
+def _not_there(path: Path) -> str:
+    if path.is_dir():
+        return (
+            f"the folder {path} holds no prepared corpus and no files train, dev and test ({', '.join(SUFFIXES)}); "
+            "make one with: agggen prepare FILE --out DIR"
+        )
+    if path.suffix.lower() in SUFFIXES:
+        return f"cannot read {path}: there is no such file"
+    near = get_close_matches(str(path), _catalogue(), 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"no corpus {str(path)!r}; {hint}There are {', '.join(_catalogue())}, or give a file or folder"
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files of a folder by the splits that they are named for: any in Parquet, the usual ones otherwise."""
+    found: dict[str, Path] = {}
+    for suffix in SUFFIXES:
+        for file in sorted(folder.glob(f"*{suffix}")):
+            split = split_name(file.stem)
+            if suffix == ".parquet" or split in _STANDARD:
+                found.setdefault(split, file)
+    return found
+
+
+def _of_parts(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
+    if absent := [split for split in splits or () if split not in parts]:
+        what = f"the folder {name}" if Path(name).is_dir() else name
+        raise CorpusError(f"{what} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
+    ordered = [*(split for split in _STANDARD if split in parts), *sorted(parts.keys() - set(_STANDARD))]
+    tables = {split: _table(parts[split], columns) for split in splits or ordered}
+    found = {split: [one for records in table.records.values() for one in records] for split, table in tables.items()}
+    return Dataset(name, found, {split: table.rejects for split, table in tables.items() if table.rejects})
+
+
+def _divided(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
+    """By the table's own splits, else 80/10/10."""
+    loose = table.records.get(None, [])
+    if loose and len(table.records) > 1:
+        raise CorpusError(
+            f"{name}: {len(loose):,} records have no split, record {loose[0].id!r} first; others have one"
+        )
+    found = divide(loose, seed, name) if loose else {str(split): records for split, records in table.records.items()}
+    dataset = Dataset(name, found, {name: table.rejects} if table.rejects else {})
+    if not found:
+        first = f"; the first reject: {table.rejects[0]}" if table.rejects else ""
+        raise CorpusError(f"{name} holds no record{first}")
+    return dataset if splits is None else Dataset(name, {one: dataset.split(one) for one in splits}, dataset.rejects)
+
+
+def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
+    """80 % train, 10 % dev, 10 % test, in the order of the records.
+
+    Which record goes where follows from its triples and the seed, so records with the same triples stay together.
+    Records without a text go to train, where nothing looks at them.
+
+    Raises:
+        CorpusError: fewer than three different records have texts.
+    """
+
+    def place(record: Record) -> str:
+        triples = "\n".join(sorted(map(str, record.triples)))
+        return hashlib.sha256(f"{seed}\n{triples}".encode()).hexdigest()
+
+    order = sorted({place(record) for record in records if record.references})
+    if len(order) < 3:
+        raise CorpusError(f"{name}: {len(order)} different records have texts; train, dev and test need three at least")
+    tenth = max(round(len(order) / 10), 1)
+    to = dict.fromkeys(order[:tenth], "dev") | dict.fromkeys(order[tenth : 2 * tenth], "test")
+    found: dict[str, list[Record]] = {split: [] for split in _STANDARD}
+    for record in records:
+        found[to.get(place(record), "train")].append(record)
+    return found
+
+
+# --- one source -----------------------------------------------------------------------------------------------------
+
+
+def _table(source: Any, columns: Columns) -> Table:
+    if isinstance(source, str | Path):
+        return read_file(Path(source), columns)
+    return read_table(_rows(source), "the data", columns)
+
+
+def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 (it is frozen)
+    """The records of a file by its ending; `SUFFIXES`, JSON lines for any other.
+
+    Raises:
+        CorpusError: the file as a whole cannot be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        from pyarrow.parquet import read_table as read_parquet
+
+        from agggen.corpora.prepared import is_prepared, read_records
+
+        if is_prepared(path):
+            return Table({None: read_records(path)}, [])
+        return read_table(_rows(read_parquet(path)), str(path), columns)
+    if suffix == ".json":
+        return read_table(_rows(_parsed(path), str(path)), str(path), columns)
+    with open_source(path) as (stream, label):
+        if suffix in (".csv", ".tsv"):
+            return read_table(read_rows(stream, label, (), delimiter_of(path), exact=True), label, columns)
+        values = read_values(stream, label, undecodable="reject")
+        return read_table(_objects(values, label), label, columns)
+
+
+def _parsed(path: Path) -> list[Any]:
+    """The objects of a JSON file: a list, one object, or an object of lists by split."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorpusError(f"cannot read {path}: {error}") from error
+    if isinstance(value, dict) and value and all(isinstance(rows, list) for rows in value.values()):
+        parts = {split_name(split): rows for split, rows in value.items()}
+        if parts.keys() <= set(_STANDARD):
+            return [row | {"split": split} for split, rows in parts.items() for row in rows]
+    return value if isinstance(value, list) else [value]
+
+
+def _objects(items: Iterable[tuple[int, Any] | Reject], label: str) -> Items:
+    for item in items:
+        if isinstance(item, Reject) or isinstance(item[1], Mapping):
+            yield item
+        else:
+            yield Reject(label, item[0], None, f"a record must be an object, not {type(item[1]).__name__}")
+
+
+def _rows(source: Any, label: str = "the data") -> Iterator[tuple[int, Mapping[str, Any] | Record] | Reject]:
+    """The rows of a DataFrame, an Arrow table, or records and mappings; numbered from 1."""
+    if hasattr(source, "to_pylist"):
+        rows = source.to_pylist()
+    elif hasattr(source, "to_dict") and hasattr(source, "columns"):
+        named = [name for name in source.index.names if name is not None]
+        rows = (source.reset_index(named) if named else source).to_dict("records")
+    elif isinstance(source, Record | Mapping):
+        rows = [source]
+    elif isinstance(source, Iterable):
+        rows = source
+    else:
+        raise CorpusError(f"records cannot be read from {type(source).__name__}")
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, Record):
+            yield number, row
+        elif isinstance(row, Mapping):
+            yield number, {str(key): value for key, value in row.items()}
+        else:
+            yield Reject(label, number, None, f"a record must be a mapping, not {type(row).__name__}")

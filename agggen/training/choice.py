@@ -1,0 +1,40 @@
+"""Settings that follow from the data: which preset, which records, and whether the texts come with facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
+from agggen.config import load_config
+from agggen.datasets import Dataset
+from agggen.run import RunConfig
+
+AUTO = "auto"
+_SIZES = (("tiny", 500), ("small", 10_000))
+"""Presets, each for fewer training texts than this; `medium` for the rest."""
+C = TypeVar("C", bound=RunConfig)
+
+
+def preset_for(data: Dataset) -> str:
+    """The preset for data of this size: ``tiny``, ``small`` or ``medium``."""
+    texts = sum(len(record.references) for record in data.train)
+    return next((name for name, below in _SIZES if texts < below), "medium")
+
+
+def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
+    """The configuration of a run on `data`.
+
+    Facts that the texts carry are used, unless the preset or an override says otherwise.
+
+    Args:
+        preset: its name, the path of a YAML file, or ``auto``: by size.
+
+    Raises:
+        ConfigError: see `load_config`.
+    """
+    chosen = preset_for(data) if preset == AUTO else preset
+    own = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
+    references = [one for split in (data.train, data.dev) for record in split for one in record.references]
+    segmented = bool(references) and all(one.facts is not None for one in references)
+    return load_config(kind, chosen, [*own, *overrides], defaults=["facts.source=corpus"] if segmented else [])

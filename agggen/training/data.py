@@ -1,0 +1,149 @@
+"""The records that a run trains on, and what identifies them, so that a run only continues with the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle
+from agggen.config import flatten
+from agggen.corpora.rejects import Reject, check_reject_share
+from agggen.datasets import Dataset, fingerprint_of, load_dataset
+from agggen.errors import ConfigError
+from agggen.facts.config import segmenter
+from agggen.generation.planner import MAX_TRIPLES
+from agggen.records import Record
+from agggen.run import RunConfig
+
+_REMOTE = "agggen_platform.storage.bundles:get_bundle"
+"""Fetches bundles from a store or a registry. It needs their clients, so it is not the library's."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The bundle at ``training.start``."""
+
+    bundle: Bundle
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """Records to train on and to validate on."""
+
+    train: list[Record]
+    dev: list[Record]
+    fingerprints: dict[str, str]
+    """SHA-256 by ``CORPUS/SPLIT``."""
+    segmenter: str
+    """The fingerprint of the segmenter, or ``corpus`` if the corpus has facts."""
+    rejects: dict[str, list[Reject]] = field(default_factory=dict)
+    """Records that could not be read, by ``CORPUS/SPLIT``; by ``CORPUS`` where the source had no splits of its own."""
+    start: Start | None = None
+    """What training starts from; None: random weights."""
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The sources that a bundle lists: fingerprints of the splits, and of the bundle that it started from."""
+        return self.fingerprints | ({"start": self.start.fingerprint} if self.start else {})
+
+    @property
+    def decisive(self) -> dict[str, str]:
+        """The fingerprints of all inputs besides the configuration."""
+        found = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
+        return found | ({"start": self.start.fingerprint} if self.start else {})
+
+    def samples(self, count: int) -> list[Record]:
+        """`count` development records spread over the split, always the same."""
+        with_texts = [record for record in self.dev if record.references and len(record.triples) <= MAX_TRIPLES]
+        return with_texts[:: max(len(with_texts) // max(count, 1), 1)][:count]
+
+
+def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Dataset | None = None) -> Data:
+    """The configuration's corpus, or the `dataset` that was read already, and the segmenter of its texts.
+
+    Raises:
+        CorpusError: it is missing, or more than `max_reject_share` of a split cannot be read; likewise precomputed
+            frames.
+        AllenNLPError, BundleError: the segmenter cannot be loaded, or there is no bundle at ``training.start``.
+        RegistryError, StorageError: the registry or store of that bundle fails.
+    """
+    corpus, facts = config.corpus, config.facts.segmenter
+    names = dict.fromkeys((corpus.train, corpus.dev))
+    data = dataset or load_dataset(corpus.name, splits=tuple(names))
+    rejects: dict[str, list[Reject]] = {}
+    for part, found in data.rejects.items():
+        if part in names or part not in data.splits:
+            label = f"{corpus.name}/{part}" if part in names else corpus.name
+            whole = [data.splits[part]] if part in names else data.splits.values()
+            check_reject_share(sum(map(len, whole)), found, max_reject_share, label)
+            rejects[label] = list(found)
+    return Data(
+        data.split(corpus.train),
+        data.split(corpus.dev),
+        {f"{corpus.name}/{name}": fingerprint_of(data.split(name)) for name in names},
+        segmenter(facts).fingerprint if facts else "corpus",
+        rejects,
+        _start(config.training.start) if config.training.start else None,
+    )
+
+
+def _start(address: str) -> Start:
+    path = bundle_folder(address)
+    return Start(load_bundle(path), fingerprint(path))
+
+
+def bundle_folder(address: Path | str) -> Path:
+    """The folder of a bundle: `address` itself, the ``bundle`` in the folder of a run, or a copy of a remote one.
+
+    Raises:
+        BundleError: there is none, or it was changed.
+        RegistryError, StorageError: the registry or store fails.
+    """
+    if "://" in str(address) or str(address).startswith("models:"):
+        return resolve_name(_REMOTE)(address)
+    path = Path(address)
+    if (path / "bundle" / "manifest.json").is_file():
+        path = path / "bundle"
+    check_bundle(path)
+    return path
+
+
+def check_same(before: Mapping[str, Any], now: Mapping[str, Any], run: str, instead: str) -> None:
+    """Passes if a run was begun with what it is asked for now: flat configuration and `Data.decisive`.
+
+    The bundle that training starts from counts by its fingerprint, wherever it lies; a setting that did not exist when
+    the run began counts by its default; those of a stage without epochs do not count.
+
+    Args:
+        run: what the run is called; `instead`: what can be given to train another one.
+
+    Raises:
+        ConfigError: names what differs.
+    """
+    old, new = _comparable(before), _comparable(now)
+    changed = [
+        f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+    if changed:
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise ConfigError(
+            f"{run} was started with another configuration or other data: {'; '.join(changed[:5])}{more}. "
+            f"Give {instead} to start over"
+        )
+
+
+def _comparable(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a run's settings that decides its result."""
+    known = flatten(RunConfig()) | dict(asked)
+    idle = tuple(f"training.{stage}." for stage in ("baseline", "joint") if not known[f"training.{stage}.epochs"])
+    return {
+        key: value
+        for key, value in known.items()
+        if key != "training.start" and (key.endswith(".epochs") or not key.startswith(idle))
+    }

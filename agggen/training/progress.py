@@ -1,0 +1,55 @@
+"""Training and writing in plain lines: one an evaluation, and one every half minute in between."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from agggen.training.events import TrainingEvent
+
+TITLES = {"baseline": "Transformer", "joint": "joint model"}
+"""What the stages are called."""
+_SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_NOTES = 10.0
+
+
+def to_stderr(line: str) -> None:
+    """Prints a line to standard error at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class ProgressLines:
+    """Shows the events of a run as lines."""
+
+    def __init__(self, say: Callable[[str], None] = to_stderr) -> None:
+        self.say = say
+        self.said, self.train_loss = time.monotonic(), ""
+
+    def __call__(self, event: TrainingEvent) -> None:
+        if event.kind == "log":
+            self.train_loss = f"  train loss {event.metrics['train_loss']:.3f}"
+            if time.monotonic() - self.said >= _SECONDS_BETWEEN_LINES:
+                self._say(event, f"epoch {event.metrics['epoch']:.2f}{self.train_loss}")
+        elif event.kind == "evaluation":
+            self._say(event, f"epoch {event.epoch}{self.train_loss}  dev loss {event.metrics['dev_loss']:.3f}")
+        else:
+            self.train_loss = ""
+
+    def _say(self, event: TrainingEvent, line: str) -> None:
+        speed = f"  {event.metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in event.metrics else ""
+        self.say(f"{TITLES[event.stage]}: update {event.step} of {event.total_steps}  {line}{speed}")
+        self.said = time.monotonic()
+
+
+def writing_lines(total: int, say: Callable[[str], None] = to_stderr) -> Callable[[int], None]:
+    """What says now and then how many of `total` records are written about."""
+    last = time.monotonic()
+
+    def show(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_NOTES:
+            last = time.monotonic()
+            say(f"written: {done:,} of {total:,} records")
+
+    return show

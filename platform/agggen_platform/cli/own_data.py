@@ -1,0 +1,122 @@
+"""Anybody's data on the command line: the options that name columns, and `agggen prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console
+
+if TYPE_CHECKING:
+    from agggen.datasets import Dataset
+
+_SHOWN = 30  # predicates
+
+IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Names the record. [default: id]")]
+SubjectColumn = Annotated[
+    str | None, typer.Option("--subject", metavar="COLUMN", help="What a row is about. [default: name, title]")
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option("--text", metavar="COLUMN", help="Holds a text; may be given again. [default: text, text2, ...]"),
+]
+SplitColumn = Annotated[
+    str | None, typer.Option("--split-column", metavar="COLUMN", help="Says train, dev or test. [default: split]")
+]
+CategoryColumn = Annotated[
+    str | None, typer.Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
+]
+Ignored = Annotated[
+    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Is no predicate; may be given again.")
+]
+Renamed = Annotated[
+    list[str] | None, typer.Option("--rename", metavar="COLUMN=PREDICATE", help="Another name; may be given again.")
+]
+DivisionSeed = Annotated[int, typer.Option(help="Of the division 80/10/10, where the data name no splits.")]
+
+
+def read_dataset(
+    source: str,
+    id_: str | None,
+    subject: str | None,
+    text: list[str] | None,
+    split_column: str | None,
+    category: str | None,
+    ignore: list[str] | None,
+    rename: list[str] | None,
+    seed: int,
+) -> Dataset:
+    """The data at `source`, read as the options say.
+
+    Raises:
+        ConfigError: `rename` is not COLUMN=PREDICATE.
+        CorpusError: see `load_dataset`.
+    """
+    from agggen.datasets import load_dataset
+    from agggen.errors import ConfigError
+
+    renamed = dict(pair.split("=", 1) for pair in rename or () if "=" in pair)
+    if len(renamed) != len(rename or ()):
+        raise ConfigError("--rename takes COLUMN=PREDICATE, each column once")
+    return load_dataset(
+        source,
+        seed=seed,
+        id=id_,
+        subject=subject,
+        text=tuple(text or ()),
+        split=split_column,
+        category=category,
+        ignore=tuple(ignore or ()),
+        rename=renamed,
+    )
+
+
+def prepare(
+    source: Annotated[
+        str, typer.Argument(metavar="DATA", help="A file (.csv .tsv .jsonl .json .parquet), or a folder of them.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the corpus goes, a file a split.")],
+    id_: IdColumn = None,
+    subject: SubjectColumn = None,
+    text: TextColumns = None,
+    split_column: SplitColumn = None,
+    category: CategoryColumn = None,
+    ignore: Ignored = None,
+    rename: Renamed = None,
+    seed: DivisionSeed = 1,
+) -> None:
+    """Read your own data, say what to know before training on it, and write it as a corpus.
+
+    A CSV has one triple a row (columns subject, predicate, object) or one record a row (every other column is a
+    predicate). Data without splits are divided 80/10/10 by record. Rows that cannot be read go to DIR/rejects.jsonl
+    with line and reason.
+
+    \b
+        agggen prepare films.csv --out films
+        agggen prepare films.csv --out films --subject film --text plot --ignore url
+        agggen prepare 'my/{train,dev,test}.jsonl' --out films
+    """
+    from agggen.corpora.examine import examine
+    from agggen.training.choice import preset_for
+
+    data = read_dataset(source, id_, subject, text, split_column, category, ignore, rename, seed)
+    found = examine(data)
+    data.save(out)
+    rows = [
+        (split, len(records), sum(len(one.references) for one in records), sum(len(one.triples) for one in records))
+        for split, records in data.splits.items()
+    ]
+    console.print_table(("split", "records", "texts", "triples"), rows)
+    uses = [
+        (name, use.texts, len(use.values), f"{use.unsaid / use.checked:.0%}" if use.checked else "-")
+        for name, use in list(found.predicates.items())[:_SHOWN]
+    ]
+    console.print_table(("predicate", "training texts", "values", "not said"), uses)
+    if len(found.predicates) > _SHOWN:
+        console.say(f"and {len(found.predicates) - _SHOWN:,} more predicates")
+    for finding in found.findings:
+        console.say(f"- {finding}")
+    console.note(f"{found.checked:,} training texts were read; not said: texts without a word of the value")
+    console.note(f"Written to {out}; train with: agggen train {out}    # preset auto, here {preset_for(data)}")

@@ -1,0 +1,43 @@
+"""What is said of data before training."""
+
+from __future__ import annotations
+
+from agggen import load_dataset
+from agggen.corpora.examine import examine
+
+
+def row(number: int, text: str, **more: object) -> dict[str, object]:
+    return {"id": number, "title": f"Film {number}", "director": "Scott", "text": text, "split": "train"} | more
+
+
+def test_what_looks_wrong_is_named_with_examples() -> None:
+    rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
+    rows += [
+        row(30, "Film 30 is nice."),  # does not say its director
+        row(31, "Film 31 is by Scott and was shot in Malta in 1977."),
+        row(32, "Film 32 is by Scott, a story of love.", genre="love"),
+        row(33, ""),
+        row(0, "Film 0 is by Scott.", split="dev"),
+        row(40, "Film 40 is by Scott, for sale.", split="test", price="sale"),
+        row(41, "A.", director=b"x"),
+    ]
+    found = examine(load_dataset(rows))
+    assert {name: (use.texts, use.unsaid) for name, use in found.predicates.items()} == {
+        "director": (28, 1),
+        "genre": (1, 0),
+    }
+    said = {finding.what: finding for finding in found.findings}
+    assert "record '41': a cell holds bytes" in str(said["rows that could not be read"])
+    assert said["records without a text"].examples == ("33",)
+    assert said["values of which a text says no word"].examples == ("director 'Scott' (record 30)",)
+    own = said["numbers and names in texts that the record lacks"]
+    assert {example.partition(" ")[0] for example in own.examples} >= {"'Malta'", "'1977'"}
+    assert said["predicates with fewer than 20 training texts"].examples == ("genre (1)",)
+    assert said["predicates that training never sees"].examples == ("price",)
+    assert said["records with the same triples in several splits"].examples == ("train 0, dev 0",)
+    assert said["texts in several splits"].count == 1
+
+
+def test_nothing_is_found_in_clean_data() -> None:
+    rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
+    assert examine(load_dataset({"train": rows[:20], "dev": rows[20:]})).findings == ()

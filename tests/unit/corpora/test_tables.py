@@ -1,0 +1,198 @@
+"""Anybody's rows as records: long, wide and nested forms, the columns that options name, and bad rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agggen.corpora.rejects import Reject
+from agggen.corpora.tables import Columns, Table, read_table, text_of
+from agggen.datasets import read_file
+from agggen.errors import CorpusError, RecordError
+from agggen.records import Record
+
+
+def read(*rows: Mapping[str, Any], **columns: Any) -> Table:
+    return read_table(enumerate(rows, start=1), "t", Columns(**columns))
+
+
+def only(table: Table) -> Record:
+    ((record,),) = table.records.values()
+    assert not table.rejects
+    return record
+
+
+def triples(record: Record) -> list[str]:
+    return [str(triple) for triple in record.triples]
+
+
+def texts(record: Record) -> list[str]:
+    return [reference.text for reference in record.references]
+
+
+# --- one record a row ---
+
+
+def test_a_column_is_a_predicate_and_the_title_the_subject() -> None:
+    row = {"id": 7, "title": "Alien", "release year": 1979.0, "director": " Scott ", "seen": True, "text": "Alien."}
+    record = only(read(row))
+    assert (record.id, texts(record)) == ("7", ["Alien."])
+    assert triples(record) == ["Alien | release_year | 1979", "Alien | director | Scott", "Alien | seen | yes"]
+
+
+def test_empty_cells_are_no_triples() -> None:
+    row = {"name": "Alien", "a": "", "b": None, "c": float("nan"), "d": " ", "": "index", "e": 0}
+    assert triples(only(read(row))) == ["Alien | e | 0"]
+
+
+def test_options_name_the_columns() -> None:
+    row = {"film": "Alien", "key": "x1", "made": 1979, "plot": "A.", "pitch": "B.", "kind": "sf", "url": "http://"}
+    columns = {"id": "key", "subject": "film", "text": ("plot", "pitch"), "category": "kind", "ignore": ("url",)}
+    record = only(read(row, **columns, rename={"made": "year"}))
+    assert (record.id, record.category, texts(record)) == ("x1", "sf", ["A.", "B."])
+    assert triples(record) == ["Alien | year | 1979"]
+
+
+def test_one_column_needs_no_list() -> None:
+    record = only(read({"name": "Alien", "plot": "A.", "url": "u", "year": 1}, text="plot", ignore="url"))
+    assert (triples(record), texts(record)) == (["Alien | year | 1"], ["A."])
+
+
+def test_a_column_that_is_named_and_not_there_is_an_error() -> None:
+    with pytest.raises(CorpusError, match="t has no column 'plott'; it has plot, title"):
+        read({"title": "Alien", "plot": "A."}, text=("plott",))
+
+
+def test_nested_objects_and_lists_are_flattened() -> None:
+    row = {"name": "Alien", "director": {"name": "Scott", "born": {"year": 1937}}, "star": ["Weaver", "Hurt"]}
+    assert triples(only(read(row))) == [
+        "Alien | director_name | Scott",
+        "Alien | director_born_year | 1937",
+        "Alien | star | Weaver",
+        "Alien | star | Hurt",
+    ]
+
+
+def test_a_misspelt_key_of_triples_is_no_predicate() -> None:
+    (reject,) = read({"id": "1", "tripels": [["Aromi", "food", "English"]]}).rejects
+    assert reject.reason == "'tripels' holds a list in a list, which is no value; triples stand under 'triples'"
+
+
+def test_rows_of_one_record_bring_several_texts() -> None:
+    rows = [{"name": "Alien", "year": 1979, "text": text} for text in ("A.", "B.", "A.")]
+    record = only(read(*rows))
+    assert (record.id, texts(record)) == ("1", ["A.", "B."])
+    assert texts(only(read({"name": "X", "p": "q", "text": "A.", "text2": "B.", "reference 3": "C."}))) == [
+        "A.",
+        "B.",
+        "C.",
+    ]
+    assert texts(only(read({"name": "X", "p": "q", "texts": ["A.", "B."]}))) == ["A.", "B."]
+
+
+def test_one_id_for_different_values_is_a_reject() -> None:
+    table = read({"id": 1, "name": "A", "p": "x"}, {"id": 1, "name": "A", "p": "y"}, {"id": 1, "name": "A", "p": "x"})
+    assert [len(found) for found in table.records.values()] == [1]
+    assert table.rejects == [Reject("t", 2, "1", "row 1 has the same id and other values")]
+
+
+def test_splits_are_read_from_a_column() -> None:
+    rows = [{"name": "A", "p": "x", "split": name} for name in ("train", "Validation", "test", "held-out")]
+    assert list(read(*rows).records) == ["train", "dev", "test", "held-out"]
+
+
+# --- one triple a row, and records in JSON ---
+
+
+def test_rows_with_subject_predicate_object_form_records() -> None:
+    rows = [("Alien", "year", 1979, "A."), ("Heat", "year", 1995, "H."), ("Alien", "director", "Scott", "")]
+    table = read(*(dict(zip(("Subject", "predicate", "object", "text"), row, strict=True)) for row in rows))
+    assert {record.id: triples(record) for record in table.records[None]} == {
+        "Alien": ["Alien | year | 1979", "Alien | director | Scott"],
+        "Heat": ["Heat | year | 1995"],
+    }
+
+
+def test_a_bad_triple_rejects_its_whole_record() -> None:
+    rows = [("Alien", "year", 1979), ("Heat", "year", 1995), ("Alien", "director", "")]
+    table = read(*(dict(zip(("subject", "predicate", "object"), row, strict=True)) for row in rows))
+    assert [record.id for record in table.records[None]] == ["Heat"]
+    assert [(reject.line, reject.id) for reject in table.rejects] == [(3, "Alien"), (1, "Alien")]
+
+
+def test_two_columns_of_the_long_form_are_no_wide_form() -> None:
+    with pytest.raises(CorpusError, match=r"no column predicate; it needs .* and has subject, object"):
+        read({"subject": "a", "object": "b"})
+
+
+def test_records_in_json_keep_facts_and_plans() -> None:
+    row = {"id": "1", "triples": [["A", "p", "x"]], "references": [{"text": "A x.", "facts": ["A x."]}], "split": "dev"}
+    (record,) = read(row).records["dev"]
+    assert record.references[0].facts is not None
+
+
+# --- cells ---
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (np.float64(3.0), "3"),
+        (np.int64(3), "3"),
+        (2.5, "2.5"),
+        (np.bool_(False), "no"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2, 3, 4), "2020-01-02 03:04:00"),
+        (float("nan"), None),
+    ],
+)
+def test_cells_become_text(cell: object, text: str | None) -> None:
+    assert text_of(cell) == text
+
+
+def test_a_cell_that_is_no_text_is_refused() -> None:
+    with pytest.raises(RecordError, match="a cell holds bytes"):
+        text_of(b"x")
+
+
+# --- files ---
+
+
+def test_a_byte_that_is_not_utf8_rejects_its_row_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_bytes(b"id,title,year,text\n1,Caf\xe9,1979,bad\n2,Heat,1995,Heat.\n")
+    table = read_file(path)
+    assert [record.id for record in table.records[None]] == ["2"]
+    (reject,) = table.rejects
+    assert (reject.line, reject.id) == (2, "1") and reject.reason.startswith("not UTF-8: byte 0xe9 in")
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(b'{"name": "Caf\xe9"}\n{"name": "Heat", "year": 1995}\n[1]\n')
+    table = read_file(path)
+    assert [record.id for record in table.records[None]] == ["2"]
+    assert [(one.line, one.reason[:9]) for one in table.rejects] == [(1, "not UTF-8"), (3, "a record ")]
+
+
+def test_a_long_file_with_a_bad_byte_loses_no_triple_silently(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_bytes(b"subject,predicate,object\nRan,director,Kurosawa\nHeat,year,1995\nRan,year,198\xe9\n")
+    table = read_file(path)
+    assert [record.id for record in table.records[None]] == ["Heat"]
+    assert {reject.line for reject in table.rejects} == {2, 4}
+
+
+@pytest.mark.parametrize(("name", "sign"), [("f.csv", ";"), ("f.csv", ","), ("f.tsv", "\t")])
+def test_the_delimiter_is_read_from_the_header(tmp_path: Path, name: str, sign: str) -> None:
+    (tmp_path / name).write_text(f"title{sign}Release Year\nAlien{sign}1979\n", encoding="utf-8")
+    assert triples(only(read_file(tmp_path / name))) == ["Alien | Release_Year | 1979"]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("title,star,star\nAlien,Weaver,Hurt\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"f\.csv, line 1: two columns are called 'star'"):
+        read_file(tmp_path / "f.csv")

@@ -1,0 +1,332 @@
+"""The library's face: five lines from data to texts, what they leave, how they continue, how results look."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agggen
+from agggen.config import load_config, preset_names
+from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, PlanError, StoppedError
+from agggen.run import RunConfig
+from agggen.training.callbacks import Metrics, Silent
+from agggen.training.choice import config_for, preset_for
+from agggen.training.events import TrainingEvent
+from agggen.training.loop import Trainer
+
+REPO = Path(__file__).parents[2]
+NAMES = ("Aromi", "Café Zoë", "Mill", "Blue Door", "Zizzi", "Żubr", "Fitzbillies", "The Vaults", "Cotto", "Strada")
+ABSENT = {"ray", "mlflow", "optuna", "boto3", "fastapi", "typer", "rich", "agggen_platform"}
+ROWS = [
+    {"id": name, "name": name, "food": food, "area": "city", "text": f"{name} serves {food} food. It is in the city."}
+    for name, food in zip(NAMES, ("Thai", "English", "Polish") * 4, strict=False)
+]
+STAGE = {"epochs": 2, "learning_rate": 5e-3, "warmup": 2, "max_records": 3, "log_every": 1}
+SETTINGS: dict[str, Any] = {
+    "facts": {"source": "sentences"},
+    "text": {"min_count": 1},
+    "model": {"width": 8, "heads": 2, "layers": 1, "feed_forward": 8, "predicate_dim": 4},
+    "training": {"threads": 1, "device": "cpu", "baseline": STAGE, "joint": STAGE},
+    "inference": {"plans": 2, "beam": {"beam": 2, "max_fact_tokens": 6}},
+}
+DATA = agggen.load_dataset(ROWS, name="toy")
+RECORD = DATA.test[0]
+
+
+def train(output: Path, data: Any = DATA, **more: Any) -> agggen.Model:
+    return agggen.train(data, output=output, **SETTINGS | {"progress": False} | more)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> agggen.Model:
+    return train(tmp_path_factory.mktemp("runs") / "toy")
+
+
+# --- the package ---
+
+
+def python(code: str, **environment: str) -> str:
+    env = {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "PATH": "", "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ["torch", "numpy", "pyarrow", "pydantic", "yaml", "scipy"]
+    assert python(f"import agggen, sys; print([name for name in {heavy} if name in sys.modules])").strip() == "[]"
+
+
+def test_all_names_are_there_and_documented() -> None:
+    assert set(agggen.__all__) <= set(dir(agggen))
+    for name in agggen.__all__:
+        assert getattr(agggen, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = agggen.trian  # type: ignore[attr-defined]
+
+
+def test_a_name_stays_a_name_when_all_modules_are_imported() -> None:
+    """A module `agggen.score` would hide the function."""
+    code = "import agggen.api, agggen.scoring, agggen.evaluation, agggen.scores, agggen.training, agggen\n"
+    code += "print([name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == 'module'])"
+    assert python(code).strip() == "[]"
+
+
+def test_it_all_works_without_a_cluster_a_tracker_or_a_server(tmp_path: Path) -> None:
+    code = f"""
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {ABSENT}:
+            raise ImportError(f"{{name}} is not installed here")
+sys.meta_path.insert(0, Refuse())
+import agggen
+data = agggen.load_dataset({ROWS!r})
+model = agggen.train(data, output="run", **{SETTINGS!r})
+print(model.generate(data.test[0]).text)
+agggen.evaluate(model, data.test).report("report")
+model.check(data.test[0], "A text."), model.align(data.test[0], "A text."), model.plan(data.test[0])
+try:
+    agggen.load_model("models:/x@y")
+except ImportError as error:
+    print(error)
+"""
+    (tmp_path / "bare.py").write_text(code, encoding="utf-8")
+    env = {"PYTHONPATH": str(REPO), "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "bare.py"], cwd=tmp_path, capture_output=True, text=True, env=env, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "agggen_platform is not installed here" in done.stdout
+    assert "joint model: update" in done.stderr, "progress is shown by default"
+    assert (tmp_path / "report" / "report.html").is_file() and (tmp_path / "run" / "bundle").is_dir()
+
+
+# --- training ---
+
+
+class Count(Silent):
+    def __init__(self, stop_at: int = 0) -> None:
+        self.updates, self.stop_at = 0, stop_at
+
+    def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
+        self.updates += 1
+        if self.updates == self.stop_at:
+            trainer.stop_requested = True
+
+
+def test_a_finished_run_is_returned_and_not_trained_again(model: agggen.Model) -> None:
+    count = Count()
+    again = train(model.path.parent, callbacks=[count])
+    assert count.updates == 0 and again.predicates == model.predicates == ("area", "food")
+    assert again.generate(RECORD) == model.generate(RECORD)
+    assert agggen.load_model(model.path.parent).path == agggen.load_model(str(model.path)).path == model.path
+
+
+def test_a_stopped_run_continues_and_ends_in_the_same_model(model: agggen.Model, tmp_path: Path) -> None:
+    first, second = Count(stop_at=7), Count()
+    with pytest.raises(StoppedError, match="the same command continues there"):
+        train(tmp_path, callbacks=[first])
+    assert not (tmp_path / "bundle").exists()
+    ended = train(tmp_path, callbacks=[second])
+    whole = sum(model.bundle.metrics[f"{stage}.updates"] for stage in ("baseline", "joint"))
+    assert (first.updates, first.updates + second.updates) == (7, whole)
+    assert ended.generate(DATA.test) == model.generate(DATA.test)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"training": SETTINGS["training"] | {"seed": 2}}, "training.seed was 1 and is 2"),
+        ({"data": agggen.load_dataset(ROWS[1:], name="toy")}, "data toy/dev was|data toy/train was"),
+    ],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_output_of_another_run_is_refused(
+    model: agggen.Model, tmp_path: Path, change: dict[str, Any], message: str, finished: bool
+) -> None:
+    output = model.path.parent
+    if not finished:
+        output = tmp_path
+        with pytest.raises(StoppedError):
+            train(output, callbacks=[Count(stop_at=1)])
+    with pytest.raises(ConfigError, match=message):
+        train(output, **change)
+
+
+def test_progress_gives_the_events_to_a_function(tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    train(tmp_path, progress=events.append)
+    assert {event.stage for event in events if event.kind == "evaluation"} == {"baseline", "joint"}
+
+
+def test_what_is_left_out_is_listed_beside_the_model(tmp_path: Path) -> None:
+    rows = [*ROWS, {"id": "bad", "food": b"x"}, {"id": "dots", "name": "X", "food": "Y", "text": "X Y."}]
+    with pytest.raises(CorpusError, match="1 of 12 records were rejected"):
+        train(tmp_path / "strict", data=rows)
+    train(tmp_path / "run", data=rows, max_reject_share=0.2)
+    (line,) = (tmp_path / "run" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["reason"].startswith("a cell holds bytes")
+
+
+def test_a_setting_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'model\.widht'.*did you mean 'model\.width'"):
+        train(tmp_path, model={"widht": 8})
+    with pytest.raises(ConfigError, match="no preset is called 'smal'; did you mean 'small'"):
+        train(tmp_path, preset="smal")
+    assert not list(tmp_path.iterdir())
+
+
+# --- presets ---
+
+
+@pytest.mark.parametrize(("texts", "preset"), [(3, "tiny"), (499, "tiny"), (500, "small"), (10_000, "medium")])
+def test_the_preset_follows_the_number_of_texts(texts: int, preset: str) -> None:
+    record = agggen.Record.of({"id": "1", "triples": [["a", "b", "c"]], "references": ["a c."] * texts})
+    data = agggen.Dataset("d", {"train": [record], "dev": [record]})
+    assert preset_for(data) == preset and preset in preset_names()
+    assert config_for(RunConfig, data).training == load_config(RunConfig, preset).training
+
+
+def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
+    assert config_for(RunConfig, agggen.load_dataset("elements")).facts.source == "corpus"
+    assert config_for(RunConfig, DATA).facts.source == "embedded"
+    assert config_for(RunConfig, DATA).corpus.name == "toy"
+    assert config_for(RunConfig, DATA, "elements", ["training.seed=5"]).corpus.name == "toy"
+
+
+# --- plans and texts ---
+
+
+def test_one_record_gives_one_result_and_several_a_list(model: agggen.Model) -> None:
+    one, several = model.generate(RECORD), model.generate(DATA.train)
+    assert isinstance(one.text, str) and one.id == RECORD.id
+    assert [each.id for each in several] == [record.id for record in DATA.train]
+    as_mapping = model.generate({"id": RECORD.id, "name": RECORD.id, "food": "Thai", "area": "city"})
+    assert as_mapping.id == RECORD.id
+    assert len(model.plan(RECORD, k=2)) == 2
+    assert [len(plans) for plans in model.plan(DATA.train[:3], k=2)] == [2, 2, 2]
+    assert model.check(DATA.train[:2], ["a", "b"])[1].text == "b"
+    assert "".join(model.align(RECORD, "It is in the city. It is here.").facts) == "It is in the city. It is here."
+    assert len(model.align(DATA.train[:2], ["It is.", "It was."])) == 2
+
+
+def test_a_plan_is_followed(model: agggen.Model) -> None:
+    assert str(model.generate(RECORD, plan="[area] [food]").plan) == "[area] [food]"
+    both = model.generate(DATA.train[:2], plan=["[food area]", agggen.Plan.parse("[area] [food]")])
+    assert [str(text.plan) for text in both] == ["[food area]", "[area] [food]"]
+    assert [str(text.plan) for text in model.generate(DATA.train[:2], plan="[area food]")] == ["[area food]"] * 2
+    with pytest.raises(PlanError, match="omits area"):
+        model.generate(RECORD, plan="[food]")
+    assert set(model.generate(RECORD, plan="[food]", complete=True).plan.predicates) == {"food", "area"}
+    with pytest.raises(AggGenError, match="2 records but 1 plans"):
+        model.generate(DATA.train[:2], plan=["[food area]"])
+
+
+def test_settings_of_inference_are_arguments(model: agggen.Model) -> None:
+    assert all(len(state) == 1 for state in model.generate(RECORD, level=1).plan.states)
+    assert len(model.generate(RECORD, n_best=2, verify="off", beam={"beam": 3})) == 2
+    with pytest.raises(ConfigError, match="unknown key 'levle'"):
+        model.generate(RECORD, levle=1)
+
+
+def test_a_check_says_what_is_said_missing_and_invented(model: agggen.Model) -> None:
+    record = agggen.Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "city"]]})
+    found = model.check(record, "Aromi serves Thai food since 1999.")
+    assert [triple.object for triple in found.said] == ["Thai"]
+    assert [triple.object for triple in found.missing] == ["city"]
+    assert found.invented == ("1999",)
+    assert "'1999' is in no triple" in str(found) and found.as_dict()["values"] == {
+        "food": "literal",
+        "area": "missing",
+    }
+    with pytest.raises(AggGenError, match="1 records but 2 texts"):
+        model.check(record, ["a", "b"])
+
+
+# --- how results show themselves ---
+
+
+def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
+    text = model.generate(RECORD, plan="[area] [food]")
+    lines = str(text).splitlines()
+    assert lines[0].startswith("[area] [food]   log p(plan) = -") and lines[1] == text.text
+    assert [line.split()[0] for line in lines[2:4]] == ["[area]", "[food]"]
+    assert lines[-1].startswith("check: every value whole, no fault found")
+
+
+def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:
+    record = agggen.Record.of({"id": "1", "triples": [["<b>Bo</b>", "food", "Thai"], ["<b>Bo</b>", "area", "city"]]})
+    page = model.generate(record, plan="[area] [food]")._repr_html_()
+    assert "<b>" not in page and "&lt;b&gt;" in page
+    assert page.count("background:rgba(230,159,0") == 2 == page.count("background:rgba(86,180,233"), "in plan and text"
+    several = model.generate([record, RECORD])
+    checked = model.check(record, "<b>Bo</b> & Thai in <i>Ulm</i>")._repr_html_()
+    assert 'title="[food]">Thai</span> in &lt;i&gt;Ulm' in checked and "area &#x27;city&#x27;: missing" in checked
+    assert page.split("</code>")[0] in model.generate([record], plan="[area] [food]")._repr_html_()
+    assert several._repr_html_().count("<p>") == 2 and "<b>" not in model.plan(record)._repr_html_()
+
+
+def test_results_become_tables(model: agggen.Model) -> None:
+    pandas = pytest.importorskip("pandas")
+    several = model.generate(DATA.train[:3])
+    frame, table = several.to_frame(), several.to_arrow()
+    assert isinstance(frame, pandas.DataFrame) and list(frame.text) == [text.text for text in several]
+    assert table.column("id").to_pylist() == [record.id for record in DATA.train[:3]]
+    assert len(model.plan(DATA.train[:2], k=2).to_frame()) == 4
+    again = model.generate(pandas.DataFrame(ROWS[:2]).drop(columns="text"))
+    assert [text.id for text in again] == ["Aromi", "Café Zoë"]
+
+
+# --- evaluation ---
+
+
+def test_an_evaluation_prints_itself_and_writes_a_report(model: agggen.Model, tmp_path: Path) -> None:
+    scores = agggen.evaluate(model, DATA, split="train", limit=3)
+    first = str(scores).splitlines()
+    assert first[0].endswith("on toy train") and first[1].startswith("Only the first 3 of 8 records")
+    assert any(line.startswith("plain/bleu = ") and "|tool:sacrebleu|" in line for line in first)
+    assert repr(scores) == str(scores) and "<td>bleu</td>" in scores._repr_html_()
+    frame = scores.to_frame()
+    assert scores.measures()["plain/bleu"] == frame[frame.score == "bleu"].value.item()
+    page = scores.report(tmp_path / "out")
+    assert page.is_file() and len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 3
+    with pytest.raises(ConfigError, match="out"):
+        agggen.evaluate(model, DATA.test).report(tmp_path / "out")
+    with pytest.raises(CorpusError, match="there are no reference texts"):
+        agggen.evaluate(model, [{"name": "A", "food": "Thai"}])
+
+
+def test_texts_of_any_system_are_scored() -> None:
+    scores = agggen.score(["Aromi serves Thai food.", "B"], ["Aromi serves Thai food.", ["B", "C"]])
+    assert float(scores["bleu"]) == pytest.approx(100) and set(scores) == {"bleu", "chrf", "ter"}
+    assert str(scores).startswith("bleu = 100.00 (bleu|")
+    found = agggen.score([record.references[0].text for record in DATA.train], DATA.train)
+    assert float(found["values_whole"]) == 100
+    with pytest.raises(AggGenError, match="no protocol 'plan'"):
+        agggen.score(["a"], ["b"], protocol="plan")
+
+
+def test_a_bundle_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="there is no bundle at"):
+        agggen.load_model(tmp_path / "none")
+
+
+def test_the_five_lines_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (REPO / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    small = SETTINGS | {"corpus": {"limit": 10}}
+    monkeypatch.setattr(agggen, "train", partial(agggen.train, **small), raising=False)
+    monkeypatch.setattr(agggen, "evaluate", partial(agggen.evaluate, limit=2), raising=False)
+    exec(block, {})
+    assert "plain/bleu = " in capsys.readouterr().out and (tmp_path / "runs" / "elements" / "bundle").is_dir()

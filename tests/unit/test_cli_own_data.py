@@ -1,0 +1,109 @@
+"""`agggen prepare`, `train` and `generate` on anybody's files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agggen import load_dataset, load_model
+from agggen_platform.cli.main import main
+
+NAMES = ("Aromi", "Zizzi", "Mill", "Blue Door", "Żubr", "Cotto", "Strada", "Oda", "Nils", "Ida", "Per", "Liv")
+TINY = (
+    *("model.width=8", "model.heads=2", "model.layers=1", "model.feed_forward=8", "model.predicate_dim=4"),
+    *("training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1", "facts.source=sentences"),
+    *("inference.plans=1", "inference.beam.beam=1", "tracking.uri=nonsense://x", "tracking.samples=0"),
+)
+Run = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)  # figures take seconds
+    lines = [
+        "key,film,Made In,plot,url",
+        *(f"{n},{name},{1950 + n},{name} is of {1950 + n}.,http://x" for n, name in enumerate(NAMES)),
+    ]
+    content = "\n".join(lines).encode() + b"\n99,Caf\xe9,1999,bad,\n"
+    (tmp_path / "films.csv").write_bytes(content)
+
+    def call(*arguments: str) -> tuple[int | str | None, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return ended.value.code, captured.out, captured.err
+
+    return call
+
+
+COLUMNS = ("--id", "key", "--subject", "film", "--text", "plot", "--ignore", "url", "--rename", "Made In=year")
+
+
+def test_prepare_looks_at_the_data_and_writes_a_corpus(run: Run) -> None:
+    code, out, err = run("prepare", "films.csv", "--out", "films", *COLUMNS)
+    assert code == 0, err
+    assert out.splitlines()[:4] == [
+        "split\trecords\ttexts\ttriples",
+        "train\t10\t10\t10",
+        "dev\t1\t1\t1",
+        "test\t1\t1\t1",
+    ]
+    assert "year\t10\t10\t0%" in out
+    assert "- rows that could not be read: 1, such as films.csv:14: record '99': not UTF-8: byte 0xe9" in out
+    assert "- predicates with fewer than 20 training texts: 1, such as year (10)" in out
+    assert "train with: agggen train films" in err
+    data = load_dataset("films")
+    assert {str(triple.predicate) for record in data.train for triple in record.triples} == {"year"}
+    (line,) = Path("films/rejects.jsonl").read_text(encoding="utf-8").splitlines()
+    assert (json.loads(line)["line"], json.loads(line)["id"]) == (14, "99")
+
+
+def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
+    command = ("train", "films.csv", *COLUMNS, *TINY)
+    code, out, err = run(*command, "max_reject_share=0")
+    assert code == 2 and "films.csv: 1 of 13 records were rejected" in err
+    code, out, err = run(*command, "max_reject_share=0.1")
+    assert code == 0 and out.startswith(str(Path("runs/films-").absolute())), err
+    assert "1 records of films.csv cannot be read" in err
+    model = load_model(out.strip())
+    assert model.predicates == ("year",)
+    code, again, err = run(*command, "max_reject_share=0.1")
+    assert (code, again) == (0, out) and "finished already" in err
+    Path("new.csv").write_text("name,year\nAlien,1979\n", encoding="utf-8")
+    code, out, err = run("generate", str(Path(out.strip()).parent), "-i", "new.csv")
+    assert code == 0 and json.loads(out)["plan"] == "[year]", err
+    assert "1979" in json.loads(out)["text"]
+    Path("new.jsonl").write_text('{"name": "Heat", "year": 1995}\n', encoding="utf-8")
+    code, out, err = run("generate", str(model.path), "-i", "new.jsonl")
+    assert code == 0 and "1995" in json.loads(out)["text"], err
+
+
+def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) -> None:
+    assert run("prepare", "films.csv", "-o", "films", *COLUMNS)[0] == 0
+    code, out, _ = run("train", "films", "--print-config", *TINY)
+    assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 512, "tiny, by size"
+    code, out, _ = run("train", "films", "--preset", "small", "--print-config", *TINY)
+    assert code == 0 and json.loads(out)["training"]["baseline"]["batch_positions"] == 2048
+    code, out, _ = run("train", "elements", "--preset", "small", "--print-config")
+    assert code == 0 and json.loads(out)["text"]["min_count"] == 2, "the corpus, not the preset of its name"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("prepare", "films.csv", "-o", "x", "--text", "plott"), "films.csv has no column 'plott'; it has"),
+        (("prepare", "films.csv", "-o", "x", "--rename", "year"), "--rename takes COLUMN=PREDICATE"),
+        (("prepare", "none.csv", "-o", "x"), "cannot read none.csv: there is no such file"),
+        (("train", "elements", "--text", "plot"), "options that name columns go with data, and elements is taken for"),
+        (("train", "none.csv"), "cannot read none.csv: there is no such file"),
+    ],
+)
+def test_what_cannot_be_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "") and err.startswith("error: ") and message in err
+    assert not Path("x").exists() and not Path("runs").exists()

@@ -1,0 +1,118 @@
+"""Records from anywhere: files, folders, patterns, DataFrames, Arrow tables, lists; and their splits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agggen import Dataset, Record, load_dataset, load_records
+from agggen.datasets import divide
+from agggen.errors import CorpusError
+
+ROWS: list[dict[str, Any]] = [
+    {"id": str(n), "title": f"Film {n}", "year": 1950 + n, "text": f"Film {n} is of {1950 + n}."} for n in range(20)
+]
+
+
+def sizes(data: Dataset) -> dict[str, int]:
+    return {split: len(records) for split, records in data.splits.items()}
+
+
+def write(folder: Path, name: str) -> Path:
+    path = folder / name
+    if name.endswith(".csv"):
+        lines = [",".join(ROWS[0]), *(",".join(map(str, row.values())) for row in ROWS)]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    elif name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    elif name.endswith(".json"):
+        path.write_text(json.dumps(ROWS), encoding="utf-8")
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    return path
+
+
+def test_all_forms_give_the_same_records(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    sources: list[Any] = [ROWS, pa.Table.from_pylist(ROWS), pandas.DataFrame(ROWS)]
+    sources += [write(tmp_path, f"films.{ending}") for ending in ("csv", "parquet", "json", "jsonl")]
+    expected = load_records(ROWS)
+    assert len(expected) == 20 and str(expected[3].triples[0]) == "Film 3 | year | 1953"
+    for source in sources:
+        assert load_records(source) == expected
+    assert load_records(expected) == expected
+
+
+def test_data_without_splits_are_divided_by_record_and_seed(tmp_path: Path) -> None:
+    data = load_dataset(str(write(tmp_path, "films.csv")))
+    assert sizes(data) == {"train": 16, "dev": 2, "test": 2}
+    assert {one.id for records in data.splits.values() for one in records} == {row["id"] for row in ROWS}
+    assert load_dataset(ROWS).test == data.test
+    assert load_dataset(ROWS, seed=2).test != data.test
+    more = load_dataset([*ROWS, {"id": "z", "title": "Z", "year": 1, "text": "Z."}])
+    assert len({one.id for one in data.train} & {one.id for one in more.train}) >= 14, "a new record moves few others"
+
+
+def test_records_with_the_same_triples_stay_together() -> None:
+    twins = [
+        Record.of({"id": f"{number}{twin}", "triples": [["s", "p", str(number)]], "references": ["t"]})
+        for number in range(9)
+        for twin in "ab"
+    ]
+    for seed in range(5):
+        for records in divide(twins, seed).values():
+            assert {one.id[0] + "a" for one in records} <= {one.id for one in records}
+
+
+def test_too_few_records_to_divide() -> None:
+    with pytest.raises(CorpusError, match="2 different records have texts; train, dev and test need three at least"):
+        load_dataset(ROWS[:2])
+
+
+def test_splits_by_a_column() -> None:
+    rows = [row | {"part": ("train", "valid", "test")[n % 3]} for n, row in enumerate(ROWS)]
+    data = load_dataset(rows, split="part")
+    assert sizes(data) == {"train": 7, "dev": 7, "test": 6}
+    with pytest.raises(CorpusError, match="1 records have no split, record '19' first; others have one"):
+        load_dataset([*rows[:-1], ROWS[-1]], split="part")
+
+
+def test_splits_by_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("train", "valid", "test"):
+        write(tmp_path, f"{name}.jsonl")
+    (tmp_path / "notes.jsonl").write_text("no records")
+    monkeypatch.chdir(tmp_path)
+    for source in (".", tmp_path, "{train,valid,test}.jsonl", {"train": "train.jsonl", "dev": ROWS, "test": ROWS}):
+        assert sizes(load_dataset(source)) == {"train": 20, "dev": 20, "test": 20}
+    assert list(load_dataset(".", splits=("dev",)).splits) == ["dev"]
+    with pytest.raises(CorpusError, match=r"the folder \. has no split 'tset'; it has dev, test, train"):
+        load_dataset(".", splits=("tset",))
+
+
+def test_the_catalogue_by_name() -> None:
+    data = load_dataset("elements")
+    assert sizes(data) == {"train": 1128, "dev": 72, "test": 72}
+    assert "train       1,128 records     3,384 texts" in repr(data)
+    with pytest.raises(CorpusError, match="no corpus 'elemnts'; did you mean elements"):
+        load_dataset("elemnts")
+    with pytest.raises(CorpusError, match=r"cannot read films\.csv: there is no such file"):
+        load_dataset("films.csv")
+
+
+def test_a_saved_dataset_is_read_back_with_its_rejects_beside(tmp_path: Path) -> None:
+    data = load_dataset([*ROWS, {"id": "bad", "title": "B", "year": b"1"}])
+    assert sum(map(len, data.rejects.values())) == 1
+    data.save(tmp_path / "films")
+    assert load_dataset(tmp_path / "films").splits == data.splits
+    (line,) = (tmp_path / "films" / "rejects.jsonl").read_text().splitlines()
+    assert json.loads(line)["line"] == 21
+
+
+def test_left_out_rows_are_a_warning() -> None:
+    with pytest.warns(UserWarning, match="1 rows are left out; the first: the data:2: a record must be a mapping"):
+        assert len(load_records([ROWS[0], 3])) == 1
