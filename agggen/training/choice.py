@@ -13,6 +13,7 @@ from agggen.run import RunConfig
 AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
 """Presets, each for fewer training texts than this; `medium` for the rest."""
+_OWN = ("tiny", "small", "medium")
 C = TypeVar("C", bound=RunConfig)
 
 
@@ -25,7 +26,7 @@ def preset_for(data: Dataset) -> str:
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:
     """The configuration of a run on `data`.
 
-    Facts that the texts carry are used, unless the preset or an override says otherwise.
+    The presets for own data use the facts that the texts carry, where all have them.
 
     Args:
         preset: its name, the path of a YAML file, or ``auto``: by size.
@@ -37,4 +38,6 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
     own = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
     references = [one for split in (data.train, data.dev) for record in split for one in record.references]
     segmented = bool(references) and all(one.facts is not None for one in references)
-    return load_config(kind, chosen, [*own, *overrides], defaults=["facts.source=corpus"] if segmented else [])
+    if segmented and chosen in _OWN:
+        own.append("facts.source=corpus")
+    return load_config(kind, chosen, [*own, *overrides])

@@ -197,7 +197,11 @@ def test_the_preset_follows_the_number_of_texts(texts: int, preset: str) -> None
 
 
 def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
-    assert config_for(RunConfig, agggen.load_dataset("elements")).facts.source == "corpus"
+    elements = agggen.load_dataset("elements")
+    for preset in ("auto", "tiny", "medium"):
+        assert config_for(RunConfig, elements, preset).facts.source == "corpus"
+    assert config_for(RunConfig, elements, overrides=["facts.source=clauses"]).facts.source == "clauses"
+    assert config_for(RunConfig, elements, "webnlg").facts.source == "embedded", "what a preset says of facts holds"
     assert config_for(RunConfig, DATA).facts.source == "embedded"
     assert config_for(RunConfig, DATA).corpus.name == "toy"
     assert config_for(RunConfig, DATA, "elements", ["training.seed=5"]).corpus.name == "toy"

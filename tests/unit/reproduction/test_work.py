@@ -16,6 +16,7 @@ from agggen.bundle import fingerprint, load_bundle
 from agggen.config import flatten
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError, CorpusError
+from agggen.training import data
 from agggen.training.events import TrainingEvent
 from agggen_platform import evaluation
 from agggen_platform.reproduction import work
@@ -24,7 +25,6 @@ from agggen_platform.reproduction.records import RunRecord, records_of
 from agggen_platform.reproduction.tables import SYSTEMS, Table
 from agggen_platform.tracking import tracker
 from agggen_platform.tracking.sender import Sender
-from agggen_platform.training import data
 from tests.unit.reproduction.made import toy_table
 from tests.unit.training.toy import RECORDS
 
@@ -77,9 +77,13 @@ def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     """Two seeds from nothing; the log has the splits that were read, too."""
     runs, log = tmp_path_factory.mktemp("runs"), Log()
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((data, "read_split"), (evaluation, "records_of")):
-            real = getattr(module, name)
-            patch.setattr(module, name, lambda *a, real=real: (log.append(f"read {a[1]}"), real(*a))[1])
+        read, load = evaluation.records_of, data.load_dataset
+        patch.setattr(evaluation, "records_of", lambda *a: (log.append(f"read {a[1]}"), read(*a))[1])
+        patch.setattr(
+            data,
+            "load_dataset",
+            lambda name, splits: (log.extend(map("read {}".format, splits)), load(name, splits=splits))[1],
+        )
         work.reproduce(table, runs, (1, 2), (), False, log.watch())
     return runs, log
 
