@@ -88,9 +88,9 @@ def leaf(words: list[str]) -> tuple[str, Any, list[str]]:
 
 def check_settings(name: str, given: dict[str, Any]) -> None:
     """Loads the settings of a command as it would itself."""
+    from agggen.config import load_config
     from agggen.generation.config import InferenceConfig
     from agggen_platform.bulk.config import BulkConfig
-    from agggen_platform.config import load_config
     from agggen_platform.job_config import JobConfig
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.serving.config import ServeConfig
@@ -215,7 +215,7 @@ def test_examples_of_records_are_records(block: Block) -> None:
 
 
 def test_the_example_of_a_space_is_one(tmp_path: Path) -> None:
-    from agggen_platform.config import load_config
+    from agggen.config import load_config
     from agggen_platform.sweep.config import SweepConfig
 
     (example,) = [block for block in BLOCKS if block.language == "yaml"]
@@ -240,8 +240,8 @@ def test_examples_in_the_help_of_a_command_parse(name: str, help_text: str) -> N
 
 @pytest.mark.parametrize("title", ["## Settings of search", "## Training on a cluster"])
 def test_tables_of_settings_name_the_defaults(title: str) -> None:
+    from agggen.config import flatten, load_config
     from agggen.generation.config import InferenceConfig
-    from agggen_platform.config import flatten, load_config
     from agggen_platform.job_config import JobConfig
 
     defaults = flatten(InferenceConfig()) | flatten(load_config(JobConfig, "elements"))
@@ -288,6 +288,9 @@ def lacks(words: list[str]) -> list[str]:
 OURS = [(block, words[1:]) for block in SHELL for words in commands_of(block.text) if words[0] == "agggen"]
 EXAMPLE = {"id": "x", "triples": [["Aromi", name, "English"] for name in ("food", "near", "area")]}
 """Fits the plan of a README."""
+FILMS = "title,director,year,text\n" + "".join(
+    f"Film {year},Ada Moss,{year},Ada Moss directed Film {year} in {year}.\n" for year in range(1990, 2010)
+)
 
 
 @pytest.fixture
@@ -307,6 +310,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
     for name in ("hyp.txt", "a.txt", "b.txt"):
         (tmp_path / name).write_text("".join(text.text + "\n" for text in texts))
+    (tmp_path / "films.csv").write_text(FILMS)
+    (tmp_path / "new_films.csv").write_text("title,director,year\nBlue River,Ada Moss,1999\n")
     save_tiny_model(tmp_path / "runs/NAME/bundle")
     save_tiny_model(tmp_path / "runs/OTHER/bundle", seed=6)
     return tmp_path
