@@ -288,6 +288,9 @@ def lacks(words: list[str]) -> list[str]:
 OURS = [(block, words[1:]) for block in SHELL for words in commands_of(block.text) if words[0] == "agggen"]
 EXAMPLE = {"id": "x", "triples": [["Aromi", name, "English"] for name in ("food", "near", "area")]}
 """Fits the plan of a README."""
+FILMS = "title,director,year,text\n" + "".join(
+    f"Film {year},Ada Moss,{year},Ada Moss directed Film {year} in {year}.\n" for year in range(1990, 2010)
+)
 
 
 @pytest.fixture
@@ -307,6 +310,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
     for name in ("hyp.txt", "a.txt", "b.txt"):
         (tmp_path / name).write_text("".join(text.text + "\n" for text in texts))
+    (tmp_path / "films.csv").write_text(FILMS)
+    (tmp_path / "new_films.csv").write_text("title,director,year\nBlue River,Ada Moss,1999\n")
     save_tiny_model(tmp_path / "runs/NAME/bundle")
     save_tiny_model(tmp_path / "runs/OTHER/bundle", seed=6)
     return tmp_path

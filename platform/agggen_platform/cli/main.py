@@ -46,7 +46,7 @@ from agggen_platform.cli import (
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
-FIRST = ("demo", "train", "generate", "plan", "evaluate")
+FIRST = ("demo", "prepare", "train", "generate", "evaluate")
 """The commands that a newcomer needs; the help lists them before the others."""
 
 

@@ -1,0 +1,53 @@
+"""Runs the code of a notebook in this process: `python -m tests.notebooks FILE...` writes the outputs into the files.
+
+A cell is run as Jupyter does: its last expression is shown, as HTML too where the value has a form for that.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+
+def run(path: Path) -> dict[str, Any]:
+    """The notebook with the outputs of this run; the working directory is the process's own."""
+    book: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    count = 0
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            count += 1
+            cell["execution_count"] = count
+            cell["outputs"] = _outputs("".join(cell["source"]), f"{path.name}, cell {count}", names)
+    return book
+
+
+def _outputs(source: str, place: str, names: dict[str, Any]) -> list[dict[str, Any]]:
+    tree = ast.parse(source, place)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    outputs, value = [], None
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(tree, place, "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), place, "eval"), names)
+    if printed.getvalue():
+        outputs.append(
+            {"name": "stdout", "output_type": "stream", "text": printed.getvalue().splitlines(keepends=True)}
+        )
+    if value is not None:
+        data = {"text/plain": repr(value).splitlines(keepends=True)}
+        if hasattr(value, "_repr_html_"):
+            data["text/html"] = value._repr_html_().splitlines(keepends=True)
+        outputs.append({"data": data, "execution_count": None, "metadata": {}, "output_type": "execute_result"})
+    return outputs
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        book = run(Path(argument).absolute())
+        Path(argument).write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,35 @@
+"""The notebooks run from the first cell to the last, and their outputs in the repository are small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents import REPO
+from tests.notebooks import run
+
+NOTEBOOKS = sorted((REPO / "jobs/notebooks").glob("*.ipynb"))
+
+
+def kinds(book: dict[str, Any]) -> list[list[str]]:
+    """The kinds of outputs of each cell of code."""
+    return [[out["output_type"] for out in cell["outputs"]] for cell in book["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_outputs_in_the_repository_are_small() -> None:
+    assert len(NOTEBOOKS) == 3
+    for path in NOTEBOOKS:
+        assert path.stat().st_size < 30_000, path.name
+        assert any(kinds(json.loads(path.read_text()))), (
+            f"{path.name} has no outputs: python -m tests.notebooks writes them"
+        )
+
+
+@pytest.mark.slow
+def test_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # in one folder: the last uses the model of the first
+    for path in NOTEBOOKS:
+        assert kinds(run(path)) == kinds(json.loads(path.read_text())), path.name
