@@ -350,17 +350,9 @@ def bundle_of(
 ) -> Bundle:
     """The bundle of a trained model. `sources` are fingerprints, `resolved` is the configuration as plain data."""
     own_sources = {"vocabulary": data.encoder.vocabulary.fingerprint, "segmenter": data.segmenter}
-    return Bundle(
-        model.cpu(),
-        data.encoder,
-        config.inference,
-        dict(resolved),
-        metrics,
-        {**sources, **own_sources},
-        config.facts.source,
-        config.facts.for_new_texts,
-        data.lexicon,
-    )
+    about = dict(resolved), metrics, {**sources, **own_sources}
+    facts = config.facts.source, config.facts.for_new_texts
+    return Bundle(model.cpu(), data.encoder, config.inference, *about, *facts, data.lexicon)
 
 
 def train(

@@ -305,7 +305,7 @@ def test_an_evaluation_prints_itself_and_writes_a_report(model: agggen.Model, tm
     assert page.is_file() and len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == 3
     with pytest.raises(ConfigError, match="out"):
         agggen.evaluate(model, DATA.test).report(tmp_path / "out")
-    with pytest.raises(CorpusError, match="there are no reference texts"):
+    with pytest.raises(CorpusError, match="no record has a reference text"):
         agggen.evaluate(model, [{"name": "A", "food": "Thai"}])
 
 
@@ -315,7 +315,7 @@ def test_texts_of_any_system_are_scored() -> None:
     assert str(scores).startswith("bleu = 100.00 (bleu|")
     found = agggen.score([record.references[0].text for record in DATA.train], DATA.train)
     assert float(found["values_whole"]) == 100
-    with pytest.raises(AggGenError, match="no protocol 'plan'"):
+    with pytest.raises(AggGenError, match="unknown protocol 'plan'"):
         agggen.score(["a"], ["b"], protocol="plan")
 
 

@@ -18,6 +18,7 @@ from agggen.records import Record
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.rows import RowWriter
 from agggen_platform.serving.config import BatchConfig, ServeConfig
+from agggen_platform.sharded.shards import Shard
 from serve.engine import Job
 from serve.generator import GeneratorReplica
 from serve.planner import PlannerReplica
@@ -80,10 +81,11 @@ def test_the_command_plans_and_writes_as_the_library(
 
 
 def test_bulk_writes_as_the_library(bundle: Path, generator: Generator, texts: list[Generation]) -> None:
-    writer = RowWriter(generator, "fingerprint", BulkConfig(inference=generator.config))
+    shard = Shard(0, "in", "in.parquet", "texts/0.parquet", (0,), 0, 0, len(RECORDS), "in/in.parquet")
+    writer = RowWriter(generator, "fingerprint", BulkConfig(inference=generator.config), shard)
     keys = ("subject", "predicate", "object")
     rows = [{"id": r.id, "triples": [dict(zip(keys, t, strict=True)) for t in triples(r)]} for r in RECORDS]
-    answers = writer.rows(rows, 1)
+    answers = writer.texts(rows, 0)
     assert [(a["text"], a["plan"], a["plan_search"]) for a in answers] == [
         (text.text, str(text.plan), text.plan_search) for text in texts
     ]

@@ -40,7 +40,7 @@ def test_invalid_options_are_refused_before_anything_is_created(
 
 
 def test_given_ports_take_precedence_over_free_ones() -> None:
-    ports = command._settings(ray=True, given=["mlflow=5005"], free=True)["ports"]
+    ports = command._settings(ray=True, options=["mlflow=5005"], free=True)["ports"]
     assert ports["mlflow"] == 5005
     assert ports["s3"] != 9000
     assert len(set(ports.values())) == len(ports) == 7
