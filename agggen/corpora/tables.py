@@ -185,9 +185,7 @@ def _read(
             own.triples += [Triple(subject, *each) for each in _flat(columns.rename.get(key, key), value)]
     own.triples = list(dict.fromkeys(own.triples))
     if not own.triples:
-        if not subject:
-            raise RecordError("the row holds no value")
-        own.triples = [Triple(subject, name_key or "name", subject)]
+        raise RecordError(f"the row holds no value besides {name_key!r}" if subject else "the row holds no value")
     own.identifier = identifier or str(line)
     return identifier or tuple(own.triples), own
 

@@ -83,6 +83,14 @@ def test_a_misspelt_key_of_triples_is_no_predicate() -> None:
     assert reject.reason == "'tripels' holds a list in a list, which is no value; triples stand under 'triples'"
 
 
+def test_a_row_with_nothing_but_a_name_is_a_reject() -> None:
+    table = read({"title": "Alien", "year": "1979"}, {"title": "Nothing", "year": ""}, {"title": "", "year": " "})
+    assert [reject.reason for reject in table.rejects] == [
+        "the row holds no value besides 'title'",
+        "the row holds no value",
+    ]
+
+
 def test_rows_of_one_record_bring_several_texts() -> None:
     rows = [{"name": "Alien", "year": 1979, "text": text} for text in ("A.", "B.", "A.")]
     record = only(read(*rows))
