@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,80 +13,18 @@ import pytest
 from agggen.bundle import check_bundle, fingerprint
 from agggen.corpora.catalogue import prepare
 from agggen.corpora.prepared import read_records
-from tests.processes import Running, free_ports
+from tests.ray_head import Head
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
-RUNTIME_ENV = json.dumps({"env_vars": {"PYTHONPATH": "platform"}})
 TINY = [
     *("corpus.limit=60", "training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1"),
     *("model.width=16", "model.heads=2", "model.layers=1", "model.feed_forward=16", "model.predicate_dim=8"),
     *("training.baseline.warmup=1", "training.joint.warmup=1", "tracking.system_seconds=0", "tracking.samples=1"),
     *("inference.beam.beam=1", "inference.beam.max_fact_tokens=12"),
 ]
-
-
-class Head:
-    """A Ray head of its own ports and token, and what is submitted to it."""
-
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        token = folder / "token"
-        token.touch(0o600)
-        token.write_text(secrets.token_hex(32))
-        gcs, dashboard, client, agent = free_ports(4)
-        self.address = f"http://127.0.0.1:{dashboard}"
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(token),
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_ADDRESS": "",
-            "OMP_NUM_THREADS": "1",
-            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        }
-        # Every port is chosen: the usual ones may be another cluster's, and jobs wait for the agent's without a word.
-        command = (
-            f"-m ray.scripts.scripts start --head --block --num-cpus 4 --num-gpus 0 "
-            f"--port {gcs} --dashboard-port {dashboard} "
-            f"--ray-client-server-port {client} --dashboard-agent-listen-port {agent} "
-            f"--object-store-memory {256 << 20} --dashboard-host 127.0.0.1"
-        )
-        self.running = stack.enter_context(Running(command.split(), folder, self.env))
-        self.running.wait_until(lambda: self.status(token.read_text()) == 200, "an answer of the jobs API", 120)
-        self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs", 120)
-
-    def status(self, token: str | None) -> int | None:
-        """What the jobs API says to somebody with this token; None while nobody answers."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            request = urllib.request.Request(f"{self.address}/api/jobs/", headers=headers)
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return None
-
-    def submit(self, job: str, *arguments: str | Path, expect: int = 0) -> str:
-        """The job's output, by the command of jobs/README.md; `expect` is the exit status of the job itself."""
-        command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
-        command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
-        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=400)
-        said = done.stdout + done.stderr
-        assert done.returncode == (expect != 0), said  # 1 whatever the job's is, but it says which
-        if expect:
-            assert f"Job entrypoint command failed with exit code {expect}," in said
-        return said
-
-
-def _listens(port: int) -> bool:
-    import socket
-
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,109 @@
+"""A Ray head in processes of its own, and what is submitted to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.processes import Running, free_ports
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+RUNTIME_ENV = json.dumps({"env_vars": {"PYTHONPATH": "platform"}})
+
+
+class Head:
+    """A Ray head of its own ports and token, and what is submitted to it."""
+
+    def __init__(self, folder: Path, stack: ExitStack, cpus: int = 4, more_nodes: int = 0) -> None:
+        """`more_nodes`: how many like it Ray's autoscaler may start on this machine, and stops when they idle."""
+        token, self.token = folder / "token", secrets.token_hex(32)
+        token.touch(0o600)
+        token.write_text(self.token)
+        gcs, dashboard, client, agent = free_ports(4)
+        self.gcs = f"127.0.0.1:{gcs}"
+        self.address = f"http://127.0.0.1:{dashboard}"
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ADDRESS": "",
+            "OMP_NUM_THREADS": "1",
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        }
+        # Every port is chosen: the usual ones may be another cluster's, and jobs wait for the agent's without a word.
+        command = (
+            f"-m ray.scripts.scripts start --head --block --num-cpus {cpus} --num-gpus 0 "
+            f"--port {gcs} --dashboard-port {dashboard} "
+            f"--ray-client-server-port {client} --dashboard-agent-listen-port {agent} "
+            f"--object-store-memory {256 << 20} --dashboard-host 127.0.0.1"
+        )
+        if more_nodes:
+            scaling = folder / "autoscaler.json"
+            node = {"resources": {"CPU": cpus}, "node_config": {}}
+            lists = ("cluster_synced_files", "rsync_exclude", "rsync_filter", "initialization_commands")
+            commands = ("setup_commands", "worker_setup_commands", "worker_start_ray_commands")
+            config = {key: [] for key in (*lists, *commands)} | {
+                "cluster_name": "grows",
+                "max_workers": more_nodes,
+                "idle_timeout_minutes": 0.1,
+                "provider": {"type": "fake_multinode", "gcs_address": self.gcs},
+                "head_node_type": "ray.head.default",
+                "available_node_types": {
+                    "ray.head.default": node | {"max_workers": 0},
+                    "more": node | {"max_workers": more_nodes},
+                },
+                "upscaling_speed": 1.0,
+                "file_mounts": {},
+            }
+            scaling.write_text(json.dumps(config))
+            self.env |= {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
+            command += f" --autoscaling-config {scaling}"
+        self.running = stack.enter_context(Running(command.split(), folder, self.env))
+        self.running.wait_until(lambda: self.status(self.token) == 200, "an answer of the jobs API", 120)
+        self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs", 120)
+
+    def nodes(self) -> int:
+        """How many nodes the cluster has now."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            summary = json.load(answer)["data"]["summary"]
+        return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
+
+    def status(self, token: str | None) -> int | None:
+        """What the jobs API says to somebody with this token; None while nobody answers."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            request = urllib.request.Request(f"{self.address}/api/jobs/", headers=headers)
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+    def submit(self, job: str, *arguments: str | Path, expect: int = 0) -> str:
+        """The job's output, by the command of jobs/README.md; `expect` is the exit status of the job itself."""
+        command = [str(BIN / "ray"), "job", "submit", "--address", self.address, "--working-dir", "."]
+        command += ["--runtime-env-json", RUNTIME_ENV, "--", "python", f"jobs/{job}.py", *map(str, arguments)]
+        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=400)
+        said = done.stdout + done.stderr
+        assert done.returncode == (expect != 0), said  # 1 whatever the job's is, but it says which
+        if expect:
+            assert f"Job entrypoint command failed with exit code {expect}," in said
+        return said
+
+
+def _listens(port: int) -> bool:
+    import socket
+
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
