@@ -161,3 +161,8 @@ class ServeConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("ingress", "planner"):  # `GET /readyz` asks them, so probes would start them again
+            if getattr(self, name).min_replicas < 1:
+                raise ConfigError(f"{name}.min_replicas must be at least 1, not 0; generators alone scale to zero")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from agggen.config import load_config
+from agggen.errors import ConfigError
 from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, update_room
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError
@@ -20,6 +22,19 @@ def test_what_is_booked() -> None:
     chosen = config("generator.max_replicas=3", "generator.cpus=2", "generator.gpus=0.5")
     assert (least(chosen).cpus, least(chosen).gpus) == (3.0, 0.5)
     assert (most(chosen).cpus, most(chosen).gpus) == (7.0, 1.5)
+
+
+def test_a_setting_of_some_replicas_leaves_their_other_settings() -> None:
+    """`ingress.max_replicas=4` once gave back what ingress and planner have of their own."""
+    chosen, usual = config("ingress.max_replicas=4", "planner.min_replicas=2", "planner.max_replicas=4"), config()
+    assert chosen.ingress == replace(usual.ingress, max_replicas=4)
+    assert chosen.planner == replace(usual.planner, min_replicas=2, max_replicas=4)
+
+
+@pytest.mark.parametrize("name", ["ingress", "planner"])
+def test_what_answers_probes_does_not_scale_to_zero(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}\.min_replicas must be at least 1"):
+        config(f"{name}.min_replicas=0")
 
 
 def test_a_deployment_that_may_have_no_replica_still_needs_room_for_one() -> None:
