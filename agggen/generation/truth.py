@@ -17,7 +17,7 @@ from agggen.generation.hypotheses import PlanPrefix
 from agggen.model.batch import FACT, LAST
 from agggen.records import NO_SUBJECT, Record, Triple
 from agggen.text import detokenise
-from agggen.text.linearise import entity_words
+from agggen.text.linearise import entity_words, predicate_words
 from agggen.text.tokenise import JOINER, tokenise
 from agggen.text.vocabulary import SPECIALS, Vocabulary
 from agggen.verification.check import Checker
@@ -222,13 +222,22 @@ def _written_otherwise(text: str) -> Iterator[str]:
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
-    """The corpus's sentence for a triple, if it passes the check; else a plain clause."""
+    """The corpus's sentence for a triple, if it passes the check; else a plain clause.
+
+    The clause of a truth value may say the contrary by its phrases ("The family friendly of Aromi is no."); then one is
+    made of a learned phrase ("Aromi is not family friendly.").
+    """
     template = checker.lexicon.templates.get(triple.predicate)
     if template is not None and triple.subject != NO_SUBJECT:
         text = fill(template, triple)
         if not checker.check(Record("-", (triple,)), text).faults:
             return text
-    return clause(triple)
+    subject = "It" if triple.subject == NO_SUBJECT else entity_words(triple.subject)
+    name, truth = predicate_words(triple.predicate), entity_words(triple.object).lower()
+    phrases = checker.lexicon.booleans.get(triple.predicate, {}).get(truth, ())
+    named_first = sorted(phrases, key=lambda phrase: name not in phrase)
+    clauses = [clause(triple), *(f"{subject} is {phrase}." for phrase in named_first)]
+    return next((text for text in clauses if not checker.check(Record("-", (triple,)), text).faults), clauses[0])
 
 
 @lru_cache(maxsize=4)

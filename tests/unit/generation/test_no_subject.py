@@ -110,11 +110,16 @@ def test_it_is_planned_and_written_about(verify: str) -> None:
         assert not Checker().check(BERGEN, alone.text).faults
 
 
-def test_its_plain_sentence_names_no_subject() -> None:
+def test_a_plain_sentence_passes_the_check_and_names_no_subject_where_there_is_none() -> None:
     assert sentence(Checker(), PUB.triples[0]) == "The eat type is pub."
     templates = Lexicon(templates={"eatType": "{subject} is a {object}."})
     assert sentence(Checker(templates), PUB.triples[0]) == "The eat type is pub."
     assert sentence(Checker(templates), Triple("Mill", "eatType", "pub")) == "Mill is a pub."
+    phrases = {"no": ("not allowed", "non family friendly"), "yes": ("family friendly",)}
+    truth = Lexicon(booleans={"familyFriendly": phrases})
+    assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "no")) == "Mill is non family friendly."
+    assert sentence(Checker(truth), Triple("", "familyFriendly", "no")) == "It is non family friendly."
+    assert sentence(Checker(truth), Triple("Mill", "familyFriendly", "yes")) == "The family friendly of Mill is yes."
     assert not learn([Record("r", PUB.triples[:1], (Reference("There is a pub."),))]).templates
 
 
