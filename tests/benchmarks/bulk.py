@@ -10,7 +10,7 @@ For the tax that counts (the paper's sizes, untrained; 15 minutes on two quiet c
 and to see that it works (2 minutes): ``python tests/benchmarks/bulk.py --records 400 --rounds 1``.
 
 Both sides read JSON lines, write one text a record with one thread a worker, and put one file of JSON lines together
-in the input's order; the job keeps shards, timings, rejects and a manifest besides. The loop hands out blocks of as
+in the input's order; the job keeps parts, rejects and a manifest besides. The loop hands out blocks of as
 many records as a shard has. They get every fourth record (x1) and all (x4) and take turns; each is a process of its
 own, and the smallest time of the rounds counts.
 
@@ -59,10 +59,10 @@ def write(records: list[Record]) -> str:
 
 
 def plain_loop(bundle: str, source: Path, out: Path, workers: int, settings: list[str]) -> None:
-    from agggen_platform.bulk.config import BulkConfig
+    from agggen_platform.sharded.config import ShardedConfig
 
-    size = BulkConfig.shard_rows
     records = [record for record in read_jsonl(source) if isinstance(record, Record)]
+    size = ShardedConfig().rows_a_shard(len(records))
     blocks = [records[start : start + size] for start in range(0, len(records), size)]
     os.environ["OMP_NUM_THREADS"] = "1"  # as Ray sets it for its workers
     with (
@@ -78,7 +78,7 @@ def job(bundle: str, source: Path, out: Path, workers: int, settings: list[str])
 
     model = open_model(bundle)
     own = [f"actors={workers}", "ray_address=local", "format=jsonl"]
-    generate(model, str(source), str(out), bulk_config(model, [*own, *settings]))
+    generate(model, str(source), str(out), bulk_config(model, [*own, *settings]), single_file=True)
 
 
 SIDES = {"loop": plain_loop, "job": job}
