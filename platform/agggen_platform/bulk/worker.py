@@ -69,7 +69,7 @@ class BulkWorker(Worker[Counts]):
 
     def broken(self, shard: Shard) -> BulkError:
         return BulkError(
-            f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller shard_rows or inference.rows), or a "
+            f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller inference.rows), or a "
             "record that breaks the generator; what is done is kept"
         )
 
