@@ -79,7 +79,7 @@ def configured(name: str, job: str) -> Any:
     params = entrypoint(name, job)
     settings = list(params["overrides"] or ())
     if job in ("train", "sweep"):
-        return load_config(JobConfig, params["preset"], settings)
+        return load_config(JobConfig, params["source" if job == "train" else "preset"], settings)
     settings.append(f"actors={params['actors']}")
     if job == "segment":
         return load_config(SegmentConfig, None, settings)
