@@ -265,13 +265,12 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
     """
     suffix = path.suffix.lower()
     if suffix == ".parquet":
-        from pyarrow.parquet import read_table as read_parquet
-
+        from agggen.corpora.parquet import read_plain
         from agggen.corpora.prepared import is_prepared, read_records
 
         if is_prepared(path):
             return Table({None: read_records(path)}, [])
-        return read_table(_rows(read_parquet(path)), str(path), columns)
+        return read_table(_rows(read_plain(path)), str(path), columns)
     if suffix == ".json":
         return read_table(_rows(_parsed(path), str(path)), str(path), columns)
     with open_source(path) as (stream, label):

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agggen.corpora.parquet import check_plain, columns_of
 from agggen.errors import CorpusError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
-from agggen_platform.storage.parquet import check_plain, columns_of
 
 _OURS = "agggen."
 PARTS_OF_A_GROUP = 16

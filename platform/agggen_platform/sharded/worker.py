@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agggen.corpora.parquet import check_plain
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
-from agggen_platform.storage.parquet import check_plain
 from agggen_platform.storage.verified import measure
 
 ATTEMPTS = 3

@@ -141,7 +141,7 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
 def _read_examples(path: Path, where: str) -> list[Example]:
     import pyarrow.parquet as pq
 
-    from agggen_platform.storage.parquet import check_plain
+    from agggen.corpora.parquet import check_plain
 
     with pq.ParquetFile(path) as file:
         check_plain(file.schema_arrow, where)

@@ -7,6 +7,7 @@ loaded as soon as they become Python objects: where Ray Data is imported, a stra
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -29,6 +30,28 @@ def check_plain(columns: pa.Schema, where: str) -> None:
                 f"{where}: the column {field.name!r} holds values of the extension type {extension.extension_name!r}, "
                 "which could run code when they are read; write strings, numbers, lists and structs"
             )
+
+
+def read_plain(path: Path) -> pa.Table:
+    """All of a Parquet file of this machine.
+
+    Raises:
+        CorpusError: it is missing, no Parquet, or has values that could run code.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        check_plain(pq.read_schema(path), str(path))
+        return pq.read_table(path)
+    except CorpusError:
+        raise
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+    ) as error:  # the last two by types that Ray Data registers
+        raise CorpusError(f"{path} cannot be read as Parquet: {error}") from error
 
 
 def columns_of(schema: pa.Schema, names: list[str]) -> pa.Schema:
