@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from agggen.errors import CorpusError
 
@@ -38,8 +39,6 @@ def read_plain(path: Path) -> pa.Table:
     Raises:
         CorpusError: it is missing, no Parquet, or has values that could run code.
     """
-    import pyarrow.parquet as pq
-
     try:
         check_plain(pq.read_schema(path), str(path))
         return pq.read_table(path)

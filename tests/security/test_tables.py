@@ -102,6 +102,7 @@ def test_loading_the_rows_is_noticed(tmp_path: Path, canary: Canary, place: Any)
         ("generate", "BUNDLE", "-i", "FILE"),
         ("evaluate", "BUNDLE", "--corpus", "FOLDER", "--split", "dev"),
         ("train", "elements", "corpus.name=FOLDER"),
+        ("prepare", "FILE", "--out", "prepared"),
     ],
     ids=lambda arguments: arguments[0],
 )
