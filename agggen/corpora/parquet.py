@@ -44,12 +44,7 @@ def read_plain(path: Path) -> pa.Table:
         return pq.read_table(path)
     except CorpusError:
         raise
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        TypeError,
-    ) as error:  # the last two by types that Ray Data registers
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:  # ValueError and TypeError by Ray Data's types
         raise CorpusError(f"{path} cannot be read as Parquet: {error}") from error
 
 
