@@ -116,9 +116,7 @@ def test_engines_read_the_folder_of_parts(model: Model, source: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("texts_format", ["parquet", "jsonl"])
-def test_one_file_of_all_parts_when_asked_for(
-    texts_format: str, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_file_of_all_parts_when_asked_for(texts_format: str, model: Model, tmp_path: Path) -> None:
     records = [record for record in some_records(20) for _ in range(2)]
     source = write_jsonl(tmp_path / "in.jsonl", records)
     out, settings = tmp_path / "out", here(model, f"format={texts_format}", "max_reject_share=1")
