@@ -84,7 +84,8 @@ def train(
     with training_progress() as show:
         done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     if done.trained:
-        console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs with: {done.ui_command}")
+        compare = f"; compare runs with: {done.ui_command}" if done.ui_command else ""
+        console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")
     else:
         console.note("This run is finished already; --fresh trains it anew")
     console.say(done.address)
