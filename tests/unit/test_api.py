@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,6 +257,14 @@ def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
     assert lines[0].startswith("[area] [food]   log p(plan) = -") and lines[1] == text.text
     assert [line.split()[0] for line in lines[2:4]] == ["[area]", "[food]"]
     assert lines[-1].startswith("check: every value whole, no fault found")
+
+
+def test_ipythons_terminal_shows_what_print_shows(model: agggen.Model) -> None:
+    text = "It serves Thai food."
+    for result in (model.generate(RECORD), model.plan(RECORD)[0], model.check(RECORD, text), model.align(RECORD, text)):
+        shown: list[str] = []
+        result._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as IPython calls it
+        assert shown == [str(result)]
 
 
 def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:
