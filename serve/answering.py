@@ -6,6 +6,7 @@ An answer is the JSON object of a record, or its Problem.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
+from agggen.corpora.tables import record_of_row
 from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
@@ -44,6 +46,7 @@ CARD_SECONDS = 5.0
 """How long the model card is cached."""
 
 Answer = dict[str, Any] | Problem
+_Asked = TypeVar("_Asked", bound=RecordIn)
 _Result = TypeVar("_Result")
 _Work = TypeVar("_Work")
 
@@ -98,7 +101,7 @@ class Answering:
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            asked = checked(model, entry.raw, code="record")
+            asked = self._asked(model, entry.raw)
             plan = None if asked.plan is None else _plan(asked.plan)
             return Job(self._record(entry, asked), plan, options.complete, options.n_best, settings)
 
@@ -112,7 +115,7 @@ class Answering:
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            return Job(self._record(entry, checked(RecordIn, entry.raw, code="record")), settings=settings)
+            return Job(self._record(entry, self._asked(RecordIn, entry.raw)), settings=settings)
 
         def answer(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
             return {"plans": [_planned(plan) for plan in plans]}
@@ -125,7 +128,7 @@ class Answering:
         """The facts of each text with the triples behind them."""
 
         def text(entry: Entry) -> Text:
-            asked = checked(AlignRecord, entry.raw, code="record")
+            asked = self._asked(AlignRecord, entry.raw)
             if len(asked.text) > self.limits.text_chars:
                 detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
                 raise Problem("text", detail, field="text")
@@ -135,6 +138,25 @@ class Answering:
             return _aligned(text.record, aligned)
 
         return await self._answers(entries, text, self.engine.align, answer, seconds)
+
+    def _asked(self, model: type[_Asked], raw: Any) -> _Asked:
+        """A raw record as a `model`; without `triples` it is a row whose other keys are predicates.
+
+        Raises:
+            Problem: names the first invalid field.
+        """
+        if isinstance(raw, Mapping) and "triples" not in raw and raw.keys() - model.model_fields.keys():
+            own = {key: value for key, value in raw.items() if key in model.model_fields}
+            row = {key: value for key, value in raw.items() if key not in own}
+            # Before it is flattened: each value of an inner object repeats the outer key.
+            if (size := len(json.dumps(row, ensure_ascii=False))) > (most := 4 * self.limits.record_chars):
+                raise Problem("record", f"the record has {size} characters; at most {most} as a row")
+            try:
+                triples = record_of_row(row, "1").triples
+            except (RecordError, PlanError) as error:
+                raise Problem("record", str(error)) from None
+            raw = own | {"triples": [[triple.subject, triple.predicate, triple.object] for triple in triples]}
+        return checked(model, raw, code="record")
 
     def _record(self, entry: Entry, asked: RecordIn) -> Record:
         """The record within the limits; raises Problem with the field."""

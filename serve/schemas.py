@@ -56,10 +56,23 @@ TripleIn = Annotated[
 ]
 
 
-class RecordIn(_Body):
-    """What to write about. `references` and `category`, which corpora have, are taken and not looked at."""
+def _or_row(example: dict[str, Any]) -> ConfigDict:
+    """Says in a record's schema that it may be a row instead, with a key for each predicate."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD]})
+    def extend(schema: dict[str, Any]) -> None:
+        schema["required"] = [name for name in schema["required"] if name != "triples"]
+        schema["additionalProperties"] = {"description": "without `triples`: a predicate and its value or values"}
+        schema["examples"] = [example]
+
+    return ConfigDict(json_schema_extra=extend)
+
+
+class RecordIn(_Body):
+    """What to write about: triples, or instead of `triples` a key for each predicate, as rows of a table have them
+    (`{"name": "Silicon", "symbol": "Si"}`; `name` or `title` is the subject). `references` and `category`, which
+    corpora have, are taken and not looked at."""
+
+    model_config = _or_row(EXAMPLE_RECORD)
 
     id: str | int | None = Field(
         default=None, description="returned with the answer; once in a request; default: the index"
@@ -72,7 +85,7 @@ class RecordIn(_Body):
 class GenerateRecord(RecordIn):
     """A record, and a human plan to follow exactly; without one the model plans."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD | {"plan": "[category symbol]"}]})
+    model_config = _or_row(EXAMPLE_RECORD | {"plan": "[category symbol]"})
 
     plan: str | None = Field(
         default=None, min_length=1, json_schema_extra=_PLAN, description="like `[category symbol] [namedAfter]`"
@@ -82,7 +95,7 @@ class GenerateRecord(RecordIn):
 class RealiseRecord(RecordIn):
     """A record and the plan by which to say it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_RECORD | {"plan": "[category] [symbol]"}]})
+    model_config = _or_row(EXAMPLE_RECORD | {"plan": "[category] [symbol]"})
 
     plan: str = Field(
         min_length=1,
@@ -94,9 +107,7 @@ class RealiseRecord(RecordIn):
 class AlignRecord(RecordIn):
     """A record and a text about it."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."}]}
-    )
+    model_config = _or_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
 
     text: str = Field(min_length=1)
     facts: list[str] | None = Field(

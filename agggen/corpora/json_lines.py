@@ -1,8 +1,9 @@
-"""Reads users' records from JSON lines, with one object of `Record.of` per line.
+"""Reads users' records from JSON lines, one object a line: with triples (`Record.of`), or a key for each predicate.
 
-``{"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}``
+    {"id": "1", "triples": [["Aromi", "food", "English"]], "references": ["Aromi serves English food."]}
+    {"id": "1", "name": "Aromi", "food": "English", "text": "Aromi serves English food."}
 
-Without a subject, it is ``""``; null is an error in all parts of a triple.
+In a list of triples the subject is ``""`` where there is none; null is an error in all parts of a triple.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO
 
 from agggen.corpora.lines import Source, Undecodable, open_source, read_lines
 from agggen.corpora.rejects import Reject
+from agggen.corpora.tables import record_of_row
 from agggen.records import Record
 
 
@@ -32,7 +34,7 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
                 continue
             line, value = item
             try:
-                record = Record.of(value, str(line))
+                record = record_of_row(value, str(line))
             except ValueError as error:  # a RecordError or PlanError
                 yield Reject(label, line, None, str(error))
                 continue

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from difflib import get_close_matches
 from typing import Any
 
 from agggen.corpora.delimited import NEEDED
@@ -154,6 +155,29 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     return Table(records, rejects)
 
 
+def record_of_row(row: Any, default_id: str) -> Record:
+    """One record from one object or row by itself: with `triples`, or in the wide form.
+
+    Raises:
+        RecordError, PlanError: it is neither, or not valid. A row of the long form is not a whole record; a key like
+            ``triple`` is a mistake.
+    """
+    if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
+        return Record.of(row, default_id)
+    if near := get_close_matches("triples", list(row), 1, 0.8):
+        raise RecordError(f"unknown key {near[0]!r}; did you mean 'triples'?")
+    if len(parts := [key for key in row if key.lower() in NEEDED]) > 1:
+        raise RecordError(
+            f"a row with {', '.join(parts)} is one triple, not a record; a record here has "
+            '"triples": [[subject, predicate, object], ...], or a key for each predicate'
+        )
+    columns = Columns()
+    id_key = columns.find(row, "id")
+    identifier = (text_of(row[id_key]) if id_key else None) or default_id
+    _, own = _read(row, 0, identifier, columns, {columns.find(row, "split"), id_key})
+    return Record(identifier, tuple(own.triples), tuple(own.references), own.category)
+
+
 def _read(
     row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
 ) -> tuple[Any, _Group]:
@@ -182,7 +206,10 @@ def _read(
     used = used | {category_key, name_key, *texts, *columns.ignore, ""}
     for key, value in row.items():
         if key not in used:
-            own.triples += [Triple(subject, *each) for each in _flat(columns.rename.get(key, key), value)]
+            try:
+                own.triples += [Triple(subject, *each) for each in _flat(columns.rename.get(key, key), value)]
+            except RecursionError as error:
+                raise RecordError(f"{key!r:.80} is nested too deeply") from error
     own.triples = list(dict.fromkeys(own.triples))
     if not own.triples:
         raise RecordError(f"the row holds no value besides {name_key!r}" if subject else "the row holds no value")

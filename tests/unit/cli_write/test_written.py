@@ -302,13 +302,15 @@ def test_stdin_to_stdout_keeps_unicode_whatever_the_terminal(bundle: Path) -> No
     environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [*COMMAND, "plan", str(bundle), "-i", "-", "-o", "-", "-k", "1"],
-        input=json.dumps(record).encode(),
+        input=json.dumps(record).encode() + b'\n{"name": "Mill", "area": "riverside"}',
         capture_output=True,
         env=environment,
         timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert json.loads(done.stdout)["id"] == "Zoë 日本 🍣"
+    first, row = map(json.loads, done.stdout.splitlines())
+    assert first["id"] == "Zoë 日本 🍣"
+    assert row["plans"][0]["plan"] == "[area]", "a row with a key for each predicate is a record too"
     assert "日本 🍣" in done.stdout.decode("utf-8")
 
 

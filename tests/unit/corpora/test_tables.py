@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from agggen.corpora.rejects import Reject
-from agggen.corpora.tables import Columns, Table, read_table, text_of
+from agggen.corpora.tables import Columns, Table, read_table, record_of_row, text_of
 from agggen.datasets import read_file
 from agggen.errors import CorpusError, RecordError
 from agggen.records import Record
@@ -204,3 +205,36 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("title,star,star\nAlien,Weaver,Hurt\n", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"f\.csv, line 1: two columns are called 'star'"):
         read_file(tmp_path / "f.csv")
+
+
+def test_one_object_is_a_record_in_either_form() -> None:
+    wide = {
+        "id": 7,
+        "title": "Alien",
+        "director": {"name": "Scott"},
+        "star": ["Weaver", "Hurt"],
+        "text": "Alien, 1979.",
+    }
+    record = record_of_row(wide, "1")
+    assert triples(record) == ["Alien | director_name | Scott", "Alien | star | Weaver", "Alien | star | Hurt"]
+    assert (record.id, [one.text for one in record.references]) == ("7", ["Alien, 1979."])
+    own = {"triples": [["Alien", "year", "1979"]]}
+    assert record_of_row(own, "1") == Record.of(own, "1")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"subject": "Alien", "predicate": "year", "object": "1979"}, "is one triple, not a record"),
+        ({"subject": "Alien", "predicate": "year"}, "is one triple, not a record"),
+        ({"id": "1", "tripels": [["Alien", "year", "1979"]]}, "unknown key 'tripels'; did you mean 'triples'"),
+        ({"id": "1"}, "triples"),
+        ({"title": "Alien"}, "the row holds no value besides 'title'"),
+        ({"year": [["Alien", "year", "1979"]]}, "'year' holds a list in a list"),
+        (["Alien"], "a record must be an object"),
+        (reduce(lambda value, _: {"a": value}, range(5000), "x"), "'a' is nested too deeply"),
+    ],
+)
+def test_an_object_that_is_no_record_by_itself_is_refused(row: Any, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        record_of_row(row, "1")

@@ -56,6 +56,28 @@ def test_predicates_that_training_never_saw_are_named_and_said_by_plain_clauses(
     assert all("[crystalStructure]" in plan["plan"] for plan in answer["plans"])
 
 
+def test_a_record_may_be_a_row_with_a_key_for_each_predicate(ask: Ask) -> None:
+    row = {"id": "Si", "name": "Silicon", "symbol": "Si", "category": "metalloid", "other": {"row": 3}, "text": "Si."}
+    triples = [["Silicon", "symbol", "Si"], ["Silicon", "other_row", "3"]]
+    body = {"records": [row, {"id": "2", "triples": triples}, row | {"id": "3", "plan": "[other_row] [symbol]"}]}
+    first, same, planned = ask("POST", "/v1/generate", json=body).json()["answers"]
+    assert first["texts"] == same["texts"]
+    assert planned["texts"][0]["plan"] == "[other_row] [symbol]"
+    row["text"] = "Silicon is Si."
+    (aligned,) = ask("POST", "/v1/align", json={"records": [row]}).json()["answers"]
+    assert "".join(fact["text"] for fact in aligned["facts"]) == "Silicon is Si."
+    long = {"id": "4", "subject": "Silicon", "predicate": "symbol", "object": "Si"}
+    response = ask("POST", "/v1/plan", json={"records": [long]})
+    assert response.status_code == 422 and "is one triple, not a record" in response.text
+
+
+def test_a_row_cannot_grow_by_being_flattened(ask: Ask) -> None:
+    """Each value of an inner object repeats the outer key: 60,000 values below a long one would fill the memory."""
+    row = {"x" * 100_000: {str(number): "1" for number in range(1000)}}
+    response = ask("POST", "/v1/generate", json={"records": [row]})
+    assert response.status_code == 422 and "at most 16000 as a row" in response.text
+
+
 @pytest.mark.parametrize("triple", [["", "symbol", "Si"], {"subject": "", "predicate": "symbol", "object": "Si"}])
 def test_a_record_need_have_no_subject(ask: Ask, triple: Any) -> None:
     (answer,) = ask("POST", "/v1/generate", json={"records": [{"triples": [triple]}]}).json()["answers"]
