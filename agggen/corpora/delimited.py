@@ -30,10 +30,14 @@ Row = tuple[int, dict[str, str]]
 
 
 def delimiter_of(path: Path) -> str:
-    """What the first line of a file separates its columns with: comma, semicolon or tab, whichever is most frequent."""
+    """What a file separates its columns with; see `delimiter_in`."""
     with open_source(path) as (stream, _):
-        line = stream.readline(1 << 20)
-    return max(",;\t", key=lambda sign: line.count(sign.encode()))
+        return delimiter_in(stream.readline(1 << 20))
+
+
+def delimiter_in(header: bytes) -> str:
+    """What the first line of a file separates its columns with: comma, semicolon or tab, whichever is most frequent."""
+    return max(",;\t", key=lambda sign: header.count(sign.encode()))
 
 
 def read_rows(

@@ -21,10 +21,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.delimited import NEEDED, RowGroup, identifier_of, read_rows
+from agggen.corpora.delimited import NEEDED, RowGroup, delimiter_in, identifier_of, read_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.prepared import schema
 from agggen.corpora.rejects import Reject
+from agggen.corpora.tables import record_of_row
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkError
@@ -248,7 +249,12 @@ def _copy(file: InputFile, work: Folder, name: str, rows_a_group: int) -> None:
         with file.folder.open(file.name) as raw:
             digested = _Digested(raw)
             stream = io.BufferedReader(digested, _BUFFER)
-            rows = _csv_rows(file, stream) if file.kind == "csv" else _json_rows(file, stream)
+            if file.kind != "csv":
+                rows = _object_rows(file, read_values(stream, file.address))
+            elif delimiter := _wide_columns(file):
+                rows = _object_rows(file, _wide_rows(file, stream, delimiter))
+            else:
+                rows = _csv_rows(file, stream)
             with pq.ParquetWriter(path, record_schema(), compression="zstd") as writer:
                 some: list[dict[str, Any]] = []
                 for row in rows:
@@ -291,11 +297,29 @@ def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
 
 
 def _bad_row(line: int | None, identifier: str | None, reason: str) -> dict[str, Any]:
-    return {"id": identifier, "line": line, "error": reason.encode(errors="backslashreplace").decode()}
+    named = identifier and identifier.encode(errors="backslashreplace").decode()
+    return {"id": named, "line": line, "error": reason.encode(errors="backslashreplace").decode()}
 
 
-def _json_rows(file: InputFile, stream: BinaryIO) -> Iterator[dict[str, Any]]:
-    for item in read_values(stream, file.address):
+def _wide_columns(file: InputFile) -> str | None:
+    """What separates the columns of a CSV that has one record a row; None where it has one triple a row."""
+    with file.folder.open(file.name) as raw:
+        header = io.BufferedReader(raw).readline(1 << 20)
+    delimiter = delimiter_in(header)
+    columns = header.decode("utf-8-sig", "replace").lower().split(delimiter)
+    return None if len({column.strip(' "\r\n') for column in columns} & set(NEEDED)) > 1 else delimiter
+
+
+def _wide_rows(file: InputFile, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, Any] | Reject]:
+    for item in read_rows(stream, file.address, (), delimiter, exact=True):
+        if not isinstance(item, Reject) and not item[1].get("plan", "-").strip():
+            del item[1]["plan"]
+        yield item
+
+
+def _object_rows(file: InputFile, items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
+    """One record an object: of JSON lines, or of a CSV with a column for each predicate."""
+    for item in items:
         if isinstance(item, Reject):
             yield _bad_row(item.line, item.id, item.reason)
             continue
@@ -304,7 +328,7 @@ def _json_rows(file: InputFile, stream: BinaryIO) -> Iterator[dict[str, Any]]:
             plan = value.pop("plan", None) if isinstance(value, dict) else None
             if plan is not None and not isinstance(plan, str):
                 raise RecordError(f"a plan must be written as a string, not as {type(plan).__name__}")
-            record = Record.of(value, f"{file.name}:{line}" if file.several else str(line))
+            record = record_of_row(value, f"{file.name}:{line}" if file.several else str(line))
         except AggGenError as error:
             identifier = value.get("id") if isinstance(value, dict) else None
             yield _bad_row(line, identifier if isinstance(identifier, str) else None, str(error))

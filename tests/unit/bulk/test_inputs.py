@@ -95,6 +95,31 @@ def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) 
     assert len(rejects) == 4
 
 
+@pytest.mark.parametrize(("name", "sign"), [("in.csv", ","), ("in.csv", ";"), ("in.jsonl", None)])
+def test_a_row_may_have_a_column_for_each_predicate(tmp_path: Path, name: str, sign: str | None) -> None:
+    rows = [
+        {"id": "a", "title": "Alien", "Made In": "1979", "plan": "[Made_In]", "text": "Alien is of 1979."},
+        {"id": "b", "title": "Heat", "Made In": "1995", "plan": "", "text": ""},
+        {"id": "c", "title": "Ran", "Made In": "", "plan": "", "text": "No value."},
+    ]
+    if sign:
+        content = "\n".join(sign.join(row) for row in [rows[0].keys(), *(row.values() for row in rows)])
+    else:
+        content = "\n".join(json.dumps({key: value for key, value in row.items() if value}) for row in rows)
+    (tmp_path / name).write_bytes(content.encode() + (b"\n\xff,Caf\xe9,1999,," if sign == "," else b""))
+    made = rows_of(shards_of(tmp_path / name, tmp_path / "work"))
+    first = 2 if sign else 1
+    assert ids_or_errors(made)[:3] == [
+        (first, "a"),
+        (first + 1, "b"),
+        (first + 2, "the row holds no value besides 'title'"),
+    ]
+    assert made[0]["triples"] == [{"subject": "Alien", "predicate": "Made_In", "object": "1979"}]
+    assert [row["plan"] for row in made[:2]] == ["[Made_In]", None]
+    if sign == ",":
+        assert made[3]["line"] == 5 and made[3]["error"].startswith("not UTF-8: byte 0xff")
+
+
 def test_parquet_is_read_where_it_lies_unless_its_row_groups_are_too_large(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     write_records(path, some_records(100), "x", "dev")
@@ -147,7 +172,7 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         ("typed.parquet", pa.table({"id": [1], "triples": [[]]}), "'id' is int64, it should be string"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
         ("latin.jsonl", b"\xff\n", "line 1: not UTF-8"),
-        ("other.csv", b"a,b\n", "no column subject, predicate, object"),
+        ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
         ("notes.txt", b"hello", "none of the kinds that can be read: parquet, jsonl, csv"),
         ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
     ],
