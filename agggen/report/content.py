@@ -252,7 +252,7 @@ class Report:
         return pandas.DataFrame(rows)
 
     def report(self, folder: Path | str) -> Path:
-        """Writes the report (report.html, report.md, report.json, records.jsonl) to `folder` and returns the page.
+        """Writes the report (report.html, report.json, records.jsonl) to `folder` and returns the page.
 
         Raises:
             ConfigError: `folder` holds something other than this evaluation's report.

@@ -43,9 +43,7 @@ def demo(
     from agggen_platform.training.data import data_of, default_name
     from agggen_platform.training.job import train_job
 
-    console.note(
-        "Trains for 5 to 8 minutes on two cores, unless an earlier demo left its model; then writes and scores."
-    )
+    console.note("Takes 4 to 8 minutes on two cores, unless an earlier demo left its model; then writes and scores.")
     config = load_config(JobConfig, "elements", overrides or ())
     data = data_of(config)
     name = default_name("elements", config, data)

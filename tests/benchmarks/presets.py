@@ -1,0 +1,60 @@
+"""What the presets for a user's own data cost and reach, trained on a corpus or on a sample of it.
+
+    AGGGEN_DATA_HOME=... OMP_NUM_THREADS=1 python tests/benchmarks/presets.py tiny small [--corpus webnlg --records 800]
+
+`--records` draws so many training records without replacement with seed 1; development records are those of the corpus
+(`--dev`: so many of them, drawn likewise). Each preset is trained once, with its own seed. Of the texts, under the same
+model: BLEU by the corpus's protocol and the share without a fault, with `verify=strict` (the default) and `verify=off`.
+The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from control import of_texts, rounded, say
+
+import agggen
+from agggen.evaluation.held_out import write
+from agggen.records import Record
+
+
+def drawn(records: list[Record], count: int) -> list[Record]:
+    """So many records, in the order of the corpus; all for 0."""
+    chosen = set(random.Random(1).sample(range(len(records)), count)) if count else range(len(records))
+    return [record for place, record in enumerate(records) if place in chosen]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="training time and development scores of presets")
+    parser.add_argument("presets", nargs="+")
+    parser.add_argument("--corpus", default="elements")
+    parser.add_argument("--records", type=int, default=0)
+    parser.add_argument("--dev", type=int, default=0)
+    options = parser.parse_args()
+    corpus = agggen.load_dataset(options.corpus, splits=("train", "dev"))
+    splits = {"train": drawn(corpus.train, options.records), "dev": drawn(corpus.dev, options.dev)}
+    data = agggen.load_dataset(splits, name=options.corpus)
+    sizes = {f"{split} texts": sum(len(record.references) for record in records) for split, records in splits.items()}
+    found: dict[str, dict[str, float]] = {}
+    for preset in options.presets:
+        with tempfile.TemporaryDirectory() as folder:
+            began, cpu = time.monotonic(), time.process_time()
+            model = agggen.train(data, preset, Path(folder) / "run", progress=False)
+            minutes = {"minutes": (time.monotonic() - began) / 60, "CPU minutes": (time.process_time() - cpu) / 60}
+        for verify in ("strict", "off"):
+            written = write(model.generator, data.dev, model.settings(verify=verify))
+            scores = of_texts(options.corpus, written.records, written.texts, model.generator.checker)
+            found[f"{preset} verify={verify}"] = scores | minutes
+            say(f"{preset} verify={verify}: {rounded(found[f'{preset} verify={verify}'])}")
+    said = {"benchmark": "presets", "corpus": options.corpus, "train records": len(data.train), **sizes}
+    print(json.dumps(said | {"presets": rounded(found)}))
+
+
+if __name__ == "__main__":
+    main()
