@@ -88,6 +88,16 @@ def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
         if run(*shown, f"of-{seed}", "--division-seed", str(seed))[0] == 0
     }
     assert len(other) > 1, "another seed, another division"
+    for name, key in (("generate", "plan"), ("plan", "plans"), ("align", "facts")):
+        code, _, err = run(name, bundle, "-i", "films.csv", *COLUMNS, "-o", f"{name}.jsonl")
+        lines = [json.loads(line) for line in Path(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert code == 0 and [line["id"] for line in lines] == [str(n) for n in range(12)], err
+        assert "year" in json.dumps(lines[0][key]) and "url" not in json.dumps(lines[0][key])
+    code, _, err = run("plan", bundle, "-i", "films.csv", "--subject", "movie")
+    assert code == 2 and "films.csv has no column 'movie'; it has" in err
+    Path("triples.jsonl").write_text('{"triples": [["Alien", "year", "1979"]]}', encoding="utf-8")
+    code, _, err = run("plan", bundle, "-i", "triples.jsonl", "--subject", "film")
+    assert code == 2 and "options that name columns need a table" in err
     code, _, err = run("evaluate", bundle, "--corpus", "films.csv", "--subject", "movie")
     assert code == 2 and "films.csv has no column 'movie'; it has" in err
     Path("new.csv").write_text("name,year\nAlien,1979\n", encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from agggen_platform.cli import own_data
 from agggen_platform.cli.records import Input, Output, Rejected, output_lines, write_line
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ def ask(
         Literal["strict", "off"] | None, typer.Option(help="strict: values whole, no fault found; off: free.")
     ] = None,
     deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
 ) -> None:
     """Write texts for records by an endpoint (`agggen serve`).
 
@@ -52,7 +58,7 @@ def ask(
         options["complete"] = True
     if level is not None:
         options["level"] = level
-    rejected = Rejected()
+    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
 
     def records() -> Iterator[dict[str, Any]]:
         for block in rejected.blocks(input, lambda record: None):

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from agggen.corpora.tables import Columns
+from agggen.errors import ConfigError
 from agggen_platform.cli import console
 
 _SHOWN = 30  # predicates
@@ -34,6 +36,24 @@ Renamed = Annotated[
 DivisionSeed = Annotated[int, typer.Option(help="Of the division 80/10/10, where the data name no splits.")]
 
 
+def columns(
+    id_: str | None,
+    subject: str | None,
+    text: list[str] | None,
+    ignore: list[str] | None,
+    rename: list[str] | None,
+) -> Columns:
+    """The columns of a table as the options name them; raises ConfigError where `rename` is not COLUMN=PREDICATE."""
+    return Columns(id=id_, subject=subject, text=tuple(text or ()), ignore=tuple(ignore or ()), rename=_renamed(rename))
+
+
+def _renamed(rename: list[str] | None) -> dict[str, str]:
+    renamed = dict(pair.split("=", 1) for pair in rename or () if "=" in pair)
+    if len(renamed) != len(rename or ()):
+        raise ConfigError("--rename takes COLUMN=PREDICATE, each column once")
+    return renamed
+
+
 def reading(
     id_: str | None,
     subject: str | None,
@@ -49,11 +69,6 @@ def reading(
     Raises:
         ConfigError: `rename` is not COLUMN=PREDICATE.
     """
-    from agggen.errors import ConfigError
-
-    renamed = dict(pair.split("=", 1) for pair in rename or () if "=" in pair)
-    if len(renamed) != len(rename or ()):
-        raise ConfigError("--rename takes COLUMN=PREDICATE, each column once")
     return {
         "seed": seed,
         "id": id_,
@@ -62,7 +77,7 @@ def reading(
         "split": split_column,
         "category": category,
         "ignore": tuple(ignore or ()),
-        "rename": renamed,
+        "rename": _renamed(rename),
     }
 
 

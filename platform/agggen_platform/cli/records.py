@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from agggen.corpora.rejects import Reject, write_rejects
+from agggen.corpora.tables import Columns
 from agggen.errors import ConfigError, CorpusError, PlanError, RecordError
 from agggen.records import Record
 from agggen_platform.cli import console
@@ -40,6 +41,7 @@ Input = Annotated[
 ]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where JSON lines go, or -.")]
 
+_USUAL = Columns()
 _BLOCK = 256  # records that are worked on together
 _NAMED = 20  # unknown predicates that one message names
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -50,26 +52,30 @@ def is_elsewhere(address: str) -> bool:
     return "://" in address or address.startswith("models:")
 
 
-def read_records(source: str) -> Iterator[Record | Reject]:
+def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Reject]:
     """The records of a file by its ending, or of standard input.
 
     Raises:
         CorpusError: the file as a whole cannot be read.
+        ConfigError: `columns` are named, and the source is not a table.
     """
+    suffix, path = Path(source).suffix.lower(), Path(source)
+    if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _holds_objects(path)):
+        from agggen.datasets import read_file
+
+        table = read_file(path, columns)
+        return chain(table.rejects, *table.records.values())
+    if columns.named:
+        raise ConfigError("options that name columns need a table: CSV, JSON, Parquet, or a file of JSON lines of rows")
     if source == "-":
         from agggen.corpora.json_lines import read_jsonl
 
         if sys.stdin.isatty():
             console.note("Reading records from the keyboard, one JSON object a line; end with Ctrl-D")
         return read_jsonl(sys.stdin.buffer, "standard input")
-    if Path(source).suffix.lower() in (".csv", ".tsv", ".json", ".parquet") or _holds_objects(Path(source)):
-        from agggen.datasets import read_file
-
-        table = read_file(Path(source))
-        return chain(table.rejects, *table.records.values())
     from agggen.corpora.json_lines import read_jsonl
 
-    return read_jsonl(Path(source))
+    return read_jsonl(path)
 
 
 def _holds_objects(path: Path) -> bool:
@@ -85,7 +91,9 @@ def _holds_objects(path: Path) -> bool:
 class Rejected:
     """Collects what could not be used, and what training never saw; a run that used nothing fails with a reason."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Columns = _USUAL) -> None:
+        """`columns`: of a table of records."""
+        self._columns = columns
         self.rejects: list[Reject] = []
         self.used = 0
         self.unknown: Counter[str] = Counter()
@@ -94,7 +102,7 @@ class Rejected:
     def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
         """The records of `source` that `check` passes, in blocks; all others are set aside with the reason."""
         block: list[Record] = []
-        for item in read_records(source):
+        for item in read_records(source, self._columns):
             if isinstance(item, Reject):
                 self.rejects.append(item)
                 continue

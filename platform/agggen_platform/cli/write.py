@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agggen_platform.cli import console
+from agggen_platform.cli import console, own_data
 from agggen_platform.cli.records import (
     BundleAddress,
     Input,
@@ -61,6 +61,11 @@ def generate(
     ] = None,
     top_p: TopP = None,
     seed: Seed = None,
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
 ) -> None:
     """Write texts for records.
 
@@ -71,6 +76,7 @@ def generate(
     \b
         agggen generate BUNDLE -i records.jsonl -o texts.jsonl
         agggen generate BUNDLE -i records.jsonl --plan '[food near] [area]'
+        agggen generate BUNDLE -i films.csv --subject title --ignore url
         echo '{"triples": [["Aromi", "food", "English"]]}' | agggen generate BUNDLE
     """
     from agggen.api import load_model
@@ -88,7 +94,7 @@ def generate(
     wanted = choices | {"beam.beam": beam, "verify": verify}
     config = model.settings([f"{key}={value}" for key, value in wanted.items() if value is not None])
     generator = model.generator
-    rejected = Rejected()
+    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
             for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
@@ -107,6 +113,11 @@ def plan(
     sample: Annotated[bool, typer.Option("--sample", help="Draw the plans by their probabilities instead.")] = False,
     top_p: TopP = None,
     seed: Seed = None,
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
 ) -> None:
     """Find the most probable plans of records under the bundle's settings; or draw plans, for varied texts.
 
@@ -124,7 +135,7 @@ def plan(
     config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
     planner = model.generator.planner
     planner.check_level(config.level)
-    rejected = Rejected()
+    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: planner.check(record, config=config)):
             for record, planned in zip(block, planner.plan(block, k, config), strict=True):
@@ -139,6 +150,11 @@ def align(
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     run_archives: RunArchives = False,
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
 ) -> None:
     """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
 
@@ -159,7 +175,7 @@ def align(
         if not record.references:
             raise RecordError(f"record {record.id!r} has no reference text to align")
 
-    rejected = Rejected()
+    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
