@@ -76,6 +76,6 @@ def ask(
                 rejected.refuse(input, answer["id"], answer["error"]["detail"])
                 continue
             rejected.note_unknown(answer["texts"][0].get("unknown_predicates", ()))
-            for rank, text in enumerate(answer["texts"], start=1):
-                write_line(file, {"id": answer["id"], **text} | ({"rank": rank} if n_best > 1 else {}))
+            for rank, written in enumerate(answer["texts"], start=1):
+                write_line(file, {"id": answer["id"], **written} | ({"rank": rank} if n_best > 1 else {}))
         rejected.report(output)
