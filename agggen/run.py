@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Group
-from agggen.training.loop import StageConfig, Trainer, isolated_randomness
+from agggen.training.loop import Precision, StageConfig, Trainer, isolated_randomness
 from agggen.training.objectives import ObjectiveName
 from agggen.training.substitution import substitution
 from agggen.verification.learning import learn
@@ -97,8 +97,8 @@ class TrainingConfig:
     """The two stages; see StageConfig."""
 
     seed: int = 1
-    device: str = "auto"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    device: str = "auto"  # cpu, cuda, cuda:1, ...; auto is a GPU if there is one
+    precision: Precision = "auto"  # of matrix products; auto is bfloat16 on a GPU and float32 on a CPU
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: none
     baseline: StageConfig = field(default_factory=StageConfig)

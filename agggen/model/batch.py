@@ -78,8 +78,8 @@ class Batch:
         device = torch.device(device)
         if device.type == self.source.device.type == "cpu":
             return self
-        tensors = (getattr(self, f.name) for f in fields(self) if f.name != "original")
-        return Batch(*(to_device(tensor, device) for tensor in tensors), original=self.on_cpu)
+        copies = {f.name: to_device(getattr(self, f.name), device) for f in fields(self) if f.name != "original"}
+        return Batch(**copies, original=self.on_cpu)
 
     def source_mask(self) -> Tensor:
         """(B, M), True on tokens."""

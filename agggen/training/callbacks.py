@@ -69,7 +69,6 @@ class CheckpointEvery(Silent):
         self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
-        trainer.check_finite()
         if trainer.group.rank == 0:
             self.keeper.save(trainer)
         self._saved = time.monotonic()

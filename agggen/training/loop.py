@@ -33,6 +33,9 @@ from agggen.training.objectives import ObjectiveName, objective
 from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
 
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
+
 
 @dataclass(frozen=True)
 class StageConfig:
@@ -144,7 +147,7 @@ class Trainer:
         config: StageConfig,
         seed: int = 0,
         callbacks: Sequence[Callback] = (),
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "auto",
         group: Group | None = None,
         stop: Callable[[], bool] = lambda: False,
         substitute: Substitute | None = None,
@@ -155,9 +158,10 @@ class Trainer:
             )
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
         self.train_examples, self.dev_examples = train, dev
-        self.callbacks, self.precision = callbacks, precision
+        self.callbacks = callbacks
         self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
+        self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint((*train, *dev))  # a checkpoint belongs to these texts
         self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
         limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
@@ -327,8 +331,7 @@ class Trainer:
         return collate(examples, whole=self.stage == "baseline").to(self.device)
 
     def _loss(self, batch: Batch) -> Tensor:
-        half = self.precision == "bfloat16"
-        with torch.autocast(self.device.type, dtype=torch.bfloat16) if half else nullcontext():
+        with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._half else nullcontext():
             return self.loss(self.model, batch)
 
     def _scored(self, examples: Sequence[Example]) -> int:

@@ -185,11 +185,13 @@ def find_python(given: str | None = None) -> tuple[str, str]:
         NoPythonError: there is none; says how to get one.
         AllenNLPError: `given` is none.
     """
-    probe = "import sys, ssl, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    for name in [given] if given else [f"python{version}" for version in PYTHONS]:
+    probe = "import sys, ssl, venv, ensurepip; print('%d.%d' % sys.version_info[:2], sys.executable)"
+    names = [(given, {})] if given else [(f"python{version}", {"PYENV_VERSION": version}) for version in PYTHONS]
+    for name, chosen in names:  # pyenv's command of that name runs the version that is chosen, if it has one
         path = shutil.which(str(Path(name).expanduser()))
-        done = path and subprocess.run([path, "-I", "-c", probe], capture_output=True, text=True, timeout=60)
-        version = done.stdout.strip() if done else ""  # a shim of pyenv prints none
+        env = os.environ | chosen
+        done = path and subprocess.run([path, "-I", "-c", probe], capture_output=True, text=True, timeout=60, env=env)
+        version, _, path = done.stdout.strip().partition(" ") if done else ("", "", None)
         if path and version in PYTHONS:
             return path, version
         if given:

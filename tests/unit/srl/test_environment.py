@@ -40,9 +40,9 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fake_python(path: Path, version: str = "3.10", status: int = 0) -> Path:
-    """Prints its version, whatever is asked."""
+    """Prints its version and address, whatever is asked."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho {version}\nexit {status}\n")
+    path.write_text(f"#!/bin/sh\necho {version} {path if version else ''}\nexit {status}\n")
     path.chmod(0o755)
     return path
 
@@ -105,6 +105,12 @@ def test_the_newest_fitting_python_on_the_path_is_taken(empty_machine: Path) -> 
     assert find_python() == find_python(str(nine)) == (str(nine), "3.9")
     ten = fake_python(shim)
     assert find_python() == (str(ten), "3.10")
+
+
+def test_a_python_of_pyenv_is_found_although_it_is_not_the_chosen_one(empty_machine: Path) -> None:
+    shim, behind = fake_python(empty_machine / "bin" / "python3.10"), empty_machine / "versions" / "3.10.13" / "python"
+    shim.write_text(f'#!/bin/sh\n[ "$PYENV_VERSION" = 3.10 ] || exit 127\necho 3.10 {behind}\n')
+    assert find_python() == (str(behind), "3.10")
 
 
 def test_the_given_python_must_fit(empty_machine: Path, tmp_path: Path) -> None:
