@@ -40,7 +40,7 @@ test: venv  ## run the unit tests: some minutes, nothing else to install (ARGS='
 test-all: test  ## run all tests: clusters, servers, faults and manifests too (half an hour)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/unit $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/integration tests/manifests \
-	  tests/security $(ARGS) || test $$? -eq 5
+	  tests/security tests/gpu $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -32,6 +32,7 @@ from agggen.generation.planner import check_size
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
+from agggen.tensors import device_of
 from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
 from agggen.training.checkpoints import FileKeeper
@@ -136,19 +137,6 @@ def _with_threads(
             torch.set_num_threads(before)
 
     return with_threads
-
-
-def device_of(config: TrainingConfig) -> torch.device:
-    """The configured device; auto is a GPU if there is one.
-
-    Raises:
-        ConfigError: the device is not available.
-    """
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"training.device {name!r} is not usable here: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -310,7 +298,7 @@ def fit(
         torch.manual_seed(config.training.seed)
         model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
     model.load_state_dict(model.state_dict() | data.start)
-    model = model.to(device_of(config.training))
+    model = model.to(device_of(config.training.device, "training.device"))
     metrics: dict[str, float] = {}
     training = config.training
     stages: list[tuple[ObjectiveName, StageConfig]] = [("baseline", training.baseline), ("joint", training.joint)]

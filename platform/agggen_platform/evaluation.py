@@ -56,6 +56,7 @@ def task_of(
     metrics: tuple[str, ...] | None = None,
     meteor: bool = True,
     run_archives: bool = False,
+    device: str = "cpu",
 ) -> Task:
     """The evaluation of a bundle on a split, as it would be told to `agggen evaluate`.
 
@@ -66,6 +67,7 @@ def task_of(
         limit: only the first so many records (0: all).
         protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
+        device: see `agggen.tensors.device_of`.
 
     Raises:
         BundleError: there is no bundle, or it was changed.
@@ -88,6 +90,7 @@ def task_of(
         wanted=TextMetrics(protocol or protocol_of(named), metrics, meteor),
         command=command_line(),
         cut=loaded.fact_segmenter(run_archives),
+        device=device,
     )
 
 

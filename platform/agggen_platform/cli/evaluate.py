@@ -9,7 +9,7 @@ import typer
 
 from agggen_platform.cli import console
 from agggen_platform.cli.folders import on_this_machine
-from agggen_platform.cli.records import BundleAddress, RunArchives, is_elsewhere
+from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
     from agggen.report import Report
@@ -55,6 +55,7 @@ def evaluate(
         ),
     ] = None,
     run_archives: RunArchives = False,
+    device: Device = "cpu",
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
     ] = None,
@@ -90,6 +91,7 @@ def evaluate(
         metrics=None if metrics is None else _names(metrics),
         meteor=meteor,
         run_archives=run_archives,
+        device=device,
     )
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
     folder = out or beside / "evaluation" / task.name

@@ -11,6 +11,7 @@ import typer
 from agggen_platform.cli import console
 from agggen_platform.cli.records import (
     BundleAddress,
+    Device,
     Input,
     Output,
     Rejected,
@@ -61,6 +62,7 @@ def generate(
     ] = None,
     top_p: TopP = None,
     seed: Seed = None,
+    device: Device = "cpu",
 ) -> None:
     """Write texts for records.
 
@@ -84,7 +86,7 @@ def generate(
     choices |= {"top_p": top_p, "seed": seed}
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
-    model = load_model(bundle)
+    model = load_model(bundle, device)
     wanted = choices | {"beam.beam": beam, "verify": verify}
     config = model.settings([f"{key}={value}" for key, value in wanted.items() if value is not None])
     generator = model.generator
@@ -107,6 +109,7 @@ def plan(
     sample: Annotated[bool, typer.Option("--sample", help="Draw the plans by their probabilities instead.")] = False,
     top_p: TopP = None,
     seed: Seed = None,
+    device: Device = "cpu",
 ) -> None:
     """Find the most probable plans of records under the bundle's settings; or draw plans, for varied texts.
 
@@ -119,7 +122,7 @@ def plan(
     """
     from agggen.api import load_model
 
-    model = load_model(bundle)
+    model = load_model(bundle, device)
     choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
     config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
     planner = model.generator.planner
@@ -139,6 +142,7 @@ def align(
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     run_archives: RunArchives = False,
+    device: Device = "cpu",
 ) -> None:
     """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
 
@@ -151,7 +155,7 @@ def align(
     from agggen.api import load_model
     from agggen.errors import RecordError
 
-    model = load_model(bundle)
+    model = load_model(bundle, device)
     generator, cut = model.generator, model.bundle.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:
