@@ -110,7 +110,8 @@ def generate(
         unfinished = output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
-            log.log_params(flatten(config) | _named(model, inputs) | {"config_hash": config_hash(config)})
+            log.log_params(flatten(config) | _named(model, inputs))
+            log.set_tags({"config_hash": config_hash(config)})
         try:
             files = ready(inputs, Folder(target.at(INPUT)), config)
             rows = sum(file.rows for file in files)

@@ -169,8 +169,10 @@ class Tracker:
         self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120))
 
     def ui_command(self) -> str:
-        """The shell command that opens MLflow's pages; without credentials."""
-        return ui_command(self.uri)
+        """The `agggen` command that opens MLflow's pages; without credentials."""
+        if self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}":
+            return f"agggen runs ui --runs {shlex.quote(os.path.relpath(self.runs_dir))}"
+        return f"agggen runs ui --uri {shlex.quote(without_credentials(self.uri))}"
 
     def _log_made(self, name: str, make: Callable[[Path], object]) -> None:
         folder = self.path.parent
@@ -221,7 +223,7 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
 
 
 def ui_command(uri: str, port: int = 5000) -> str:
-    """`ui_program` as a shell command, without credentials."""
+    """`ui_program` as a shell command, without credentials, for other tools than `agggen`."""
     words, variables = ui_program(without_credentials(uri), port)
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
 

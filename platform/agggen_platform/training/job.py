@@ -228,7 +228,8 @@ class _Run:
     def describe(self, data: Data) -> None:
         """Logs the configuration and the data."""
         config = self.config
-        self.tracker.log_params(flatten(config) | {"config_hash": config_hash(result_of(config))})
+        self.tracker.log_params(flatten(config))
+        self.tracker.set_tags({"config_hash": config_hash(result_of(config))})
         for name, fingerprint in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, fingerprint, corpus)
