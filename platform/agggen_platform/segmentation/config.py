@@ -15,7 +15,7 @@ from agggen_platform.sharded.config import JobError, ShardedConfig
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
 
-FORMAT = 3  # of the output and of the rules behind it
+FORMAT = 4  # of the output and of the rules behind it
 
 AlignmentRule = Literal["normal", "surface", "none"]
 
