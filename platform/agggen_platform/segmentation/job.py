@@ -145,7 +145,6 @@ def segment(
         meter.begin()
         for shard in every:
             work.wait(shard)
-        check_claim()
         for one in sources:
             now = open_source(Folder(one.folder), one.name).fingerprint
             check_unchanged(one.address, one.fingerprint, now, SegmentationError)
@@ -156,6 +155,7 @@ def segment(
         reports = {one.split: _report(one, done_of[one.split]) for one in sources}
         rejects = [file for done in done_of.values() for one in done for file in one.files[1:]]
         made_of = {"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs}
+        check_claim()
         output.finish(reports, rejects, made_of)
         if log:
             log.log_metrics(work.metrics() | _shape(reports), step=len(every))

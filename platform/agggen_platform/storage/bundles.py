@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,13 @@ from agggen_platform.storage.folder import Folder
 _MANIFEST = "manifest.json"
 
 
-def put_bundle(path: Path, address: str) -> str:
+def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, here or in a store, and returns the folder's full address.
 
     Every file is read back. A partial copy is completed; an identical bundle is left as it is.
+
+    Args:
+        claimed: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
         BundleError: `path` is not a complete bundle, or `address` holds another one.
@@ -47,6 +51,7 @@ def put_bundle(path: Path, address: str) -> str:
         if not verified.holds(folder, name, size, sha256):
             verified.put(folder, name, path / name)
     if existing is None:
+        claimed()
         verified.put(folder, _MANIFEST, path / _MANIFEST)
     return folder.address
 

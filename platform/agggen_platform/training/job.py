@@ -104,7 +104,7 @@ def train_job(
     """
     run = _Run(config, name, runs_dir, parent)
     data = data or data_of(config)
-    with claim(run.folder) as check, ExitStack() as stack:
+    with claim(run.folder) as held, ExitStack() as stack:
         if run.away:
             stack.enter_context(claim(Folder(str(run.runs_folder))))
         if fresh:
@@ -121,36 +121,42 @@ def train_job(
 
             workers = stack.enter_context(workers_of(config))
         prepared, place = prepared_in(run.folder, config, data)
+        held()
         run.begin(data, prepared, say)
         begin = time.monotonic()
         stop = stop or StopRequest()
+
+        def stopped() -> bool:
+            held.raise_if_lost()
+            return stop()
+
         with run.tracker as tracker, stop, TrainingMeter(name, config) as meter:
             sink = EventSink(tracker, meter, show, on_evaluation, stop)
             meter.begin()
             run.describe(data)
             samples = data.samples(config.tracking.samples)
-            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say)
+            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say, held)
             try:
                 if workers is not None:
                     quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
                     monitor = WorkerMonitor(
                         config.cluster.workers, lambda: [*map(quiet.latest, _STAGES)], sink.send, meter, say
                     )
-                    workers.train(run.folder, place, samples, monitor, stop)
+                    workers.train(run.folder, place, samples, held, monitor, stopped)
                     model, metrics = _trained(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
                     with StoreKeeper(checkpoints, Alone(), lambda: meter.checkpoint(time.time())) as keeper:
                         seconds = config.storage.checkpoint_seconds
                         model, metrics = fit(
-                            result_of(config), prepared, keeper, lambda _: [reporter], None, stop, seconds
+                            result_of(config), prepared, keeper, lambda _: [reporter], None, stopped, seconds
                         )
             except StoppedError as error:
                 raise stop.stopped(error) from error
             meter.close()  # what follows keeps no checkpoints
-            check()
+            held()
             bundle = bundle_of(config, prepared, model, metrics, data.sources, resolved(result_of(config)))
-            path, address = run.publish(bundle)
+            path, address = run.publish(bundle, held)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
             run.log_end(bundle, path, address, samples)
@@ -265,7 +271,7 @@ class _Run:
         path = get_bundle(address)
         return Finished(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
 
-    def publish(self, bundle: Bundle) -> tuple[Path, str]:
+    def publish(self, bundle: Bundle, claimed: Callable[[], None]) -> tuple[Path, str]:
         """Saves the bundle; returns its path on this machine, and its address for others."""
         if self.folder.local is not None:
             path = self.folder.local / _BUNDLE
@@ -277,6 +283,6 @@ class _Run:
         if staged.exists():  # of a job that was killed before it could copy it
             shutil.rmtree(staged)
         save_bundle(staged, bundle)
-        address = put_bundle(staged, self.folder.at(_BUNDLE))
+        address = put_bundle(staged, self.folder.at(_BUNDLE), claimed)
         shutil.rmtree(staged)
         return get_bundle(address), address

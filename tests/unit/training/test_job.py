@@ -217,6 +217,29 @@ def test_two_jobs_with_two_stores_do_not_share_a_run_log(config: JobConfig, tmp_
         train_job(away, "r", runs_dir=tmp_path / "runs")
 
 
+def test_who_slept_until_another_took_the_run_over_writes_nothing_more(
+    config: JobConfig, tmp_path: Path, bucket: str
+) -> None:
+    """It once went on saving checkpoints, and took back the uploads of the new owner."""
+    import boto3
+
+    away = replace(config, storage=replace(config.storage, url=bucket, checkpoint_seconds=3600.0))  # one an epoch
+    run = Folder(f"{bucket}/r")
+    client, (name, _, prefix) = boto3.client("s3"), run.address.removeprefix("s3://").partition("/")
+    before: list[dict[str, int]] = []
+
+    def taken_over(event: TrainingEvent) -> None:
+        if not before:
+            run.write(".claim", b'{"id": "another", "who": "it", "count": 1}')
+            client.create_multipart_upload(Bucket=name, Key=f"{prefix}/checkpoints/baseline/theirs")
+            before.append(run.sizes())
+
+    with pytest.raises(ClaimedError, match="another job works on"):
+        train_job(away, "r", runs_dir=tmp_path / "runs", show=taken_over)
+    assert [run.sizes()] == before
+    assert len(client.list_multipart_uploads(Bucket=name)["Uploads"]) == 1
+
+
 def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
 ) -> None:
