@@ -1,6 +1,6 @@
 """A training job, from a configuration to a bundle; run again under its name it continues, and finds a finished run.
 
-    RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine that started the job
+    RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine where the job runs
     STORE/NAME/run.json                             the configuration and the fingerprints of the data
     STORE/NAME/prepared/                            examples (`prepared`)
     STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
@@ -8,8 +8,9 @@
 
     RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, texts left out
 
-STORE is ``storage.url``, or RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the
-store of an earlier job whose finished bundle lies there, so a job with another STORE leaves what is a store's alone.
+Where STORE is another place, it has a copy of what lies in RUNS/NAME (`tracking.stored`). STORE is ``storage.url``, or
+RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the store of an earlier job whose
+finished bundle lies there, so a job with another STORE leaves what is a store's alone.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
 from agggen_platform.tracking.journal import entries, history
+from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.data import data_of
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
@@ -50,6 +52,7 @@ from agggen_platform.training.prepared import prepared_in
 
 _RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
 _REJECTS = "rejects.jsonl"
+_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
 _STAGES = ("baseline", "joint")
 
 
@@ -110,6 +113,8 @@ def train_job(
         if fresh:
             run.clear()
         run.check(data)
+        if run.away:
+            stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
         if found := run.finished():
             if run.is_log_unfinished():
                 with run.tracker:
@@ -202,8 +207,7 @@ class _Run:
     def clear(self) -> None:
         """Removes everything except claims, and except another store's files in the folder of runs."""
         runs = Folder(str(self.runs_folder))
-        stored = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
-        names = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in stored)]
+        names = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in _STORED)]
         if self.away:
             names += [(self.folder, name) for name in self.folder.names()]
         for folder, name in names:
