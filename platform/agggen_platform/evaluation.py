@@ -23,10 +23,11 @@ from agggen_platform.tracking.origin import masked_command
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
     """Corpus and split by the catalogue's names, also where `corpus` is a folder of prepared Parquet."""
-    prepared = Path(corpus) / f"{split}.parquet"
-    if prepared.is_file():
-        from agggen.corpora.prepared import describe
+    from agggen.corpora.prepared import MANIFEST, describe, listed_parts
 
+    parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
+    prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
+    if prepared.is_file():
         described = describe(prepared)
         return described["corpus"], described["split"]
     return corpus, split

@@ -8,7 +8,7 @@ errors of a store are retried a bounded number of times.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ class _Store(Protocol):
     def chunks(self, name: str) -> Iterator[bytes]: ...
     def new(self, name: str) -> AbstractContextManager[Path]: ...
     def write(self, name: str, content: bytes) -> None: ...
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None: ...
     def upload(self, name: str, path: Path) -> None: ...
     def download(self, name: str, path: Path) -> None: ...
     def delete(self, name: str) -> None: ...
@@ -115,6 +116,16 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Writes a small file, replacing one of this name."""
         self._store.write(_check(name), content)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Replaces a small file by what `change` makes of its content (None: there is none); None leaves it as it is.
+
+        Where the store has conditional writes, nobody else's write comes between: `change` is called again after one.
+
+        Returns:
+            What is there now.
+        """
+        return self._store.update(_check(name), change)
 
     def new(self, name: str) -> AbstractContextManager[Path]:
         """A local path to write to; the file becomes `name` when the block ends without an error, and not before."""

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,12 @@ class LocalStore:
     def write(self, name: str, content: bytes) -> None:
         with self.new(name) as path, explained("write", self.root / name, len(content)):
             path.write_bytes(content)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        now = b"".join(self.chunks(name)) if self.size(name) is not None else None
+        if (new := change(now)) is not None:
+            self.write(name, new)
+        return now if new is None else new
 
     def upload(self, name: str, path: Path) -> None:
         with self.new(name) as copy:

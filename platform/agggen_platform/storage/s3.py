@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,6 +102,33 @@ class S3Store:
     def write(self, name: str, content: bytes) -> None:
         body = {"Body": content, "ContentMD5": _md5(content)}
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """With ``If-Match`` or ``If-None-Match``; a store that ignores them (rclone) or lacks them just writes."""
+        key, conditional = self._key(name), True
+        while True:
+            now: bytes | None = None
+            condition = {"IfNoneMatch": "*"}
+            with suppress(FileNotFoundError):
+                now, etag = self._call("read", name, self._get, Key=key)
+                condition = {"IfMatch": etag}
+            if (new := change(now)) is None:
+                return now
+            put = {"Key": key, "Body": new, "ContentMD5": _md5(new)} | (condition if conditional else {})
+            try:
+                self._call("write", name, self._client.put_object, **put)
+                return new
+            except FileNotFoundError:  # it was removed meanwhile
+                self._check_bucket(name)
+            except StorageError as error:
+                code = code_of(error.__cause__) if isinstance(error.__cause__, Exception) else ""
+                if code not in ("PreconditionFailed", "NotImplemented") or not conditional:
+                    raise
+                conditional = code != "NotImplemented"
+
+    def _get(self, **about: Any) -> tuple[bytes, str]:
+        answer = self._client.get_object(**about)
+        return answer["Body"].read(), answer["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
         with explained("read", path):

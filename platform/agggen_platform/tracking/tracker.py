@@ -185,8 +185,9 @@ class Tracker:
         except Exception as error:  # the run goes on without this text or figure
             self._complain(f"cannot make {folder / name}: {reason(error)}")
         else:
-            inside = path.parent.relative_to(folder).as_posix()
-            self._record("artifact", {"path": str(path), "folder": "" if inside == "." else inside})
+            inside = path.relative_to(folder)
+            about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
+            self._record("artifact", about)
 
     def _log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the seconds since the run began, continuations included."""

@@ -25,6 +25,7 @@ from agggen.training.events import EventReporter, SampleWriter
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, room_for
 from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper
@@ -81,6 +82,7 @@ class _Task:
     folder: Folder
     prepared: str
     samples: list[dict[str, Any]]
+    claim: Claim
     coordinator: Any
 
 
@@ -95,6 +97,7 @@ class Workers:
         folder: Folder,
         prepared: str,
         samples: Sequence[Record],
+        claim: Claim,
         monitor: WorkerMonitor,
         stop: Callable[[], bool],
     ) -> None:
@@ -104,8 +107,9 @@ class Workers:
             folder: the run's, which all workers see.
             prepared: where in it the examples are.
             samples: records to write about after each epoch.
+            claim: on the folder; workers save no checkpoint without it.
             monitor: handles what workers tell.
-            stop: asked a few times a second.
+            stop: asked a few times a second; what it raises ends the workers.
 
         Raises:
             StoppedError: it was asked to stop; the same call continues.
@@ -120,7 +124,7 @@ class Workers:
         # On the job's own node: the loss of any other must not end it.
         this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
-        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], coordinator)
+        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], claim, coordinator)
         environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
         fit_on_workers = ray.remote(
             num_cpus=0,
@@ -289,6 +293,7 @@ def _fit(task: _Task, group: Connected) -> None:
         Folder(task.folder.at("checkpoints")),
         task.config.storage.keep,
         lambda sentence: _tell(task, WorkerMessage("remark", sentence)),
+        task.claim,
     )
     first = group.rank == 0
     if first:
