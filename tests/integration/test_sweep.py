@@ -68,7 +68,7 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert {name: one.data.params[RATE] for name, one in runs.items()} == rates
     assert parent.data.metrics["best"] == best.value
     logged = {item.path for folder in ("", "figures") for item in client.list_artifacts(parent.info.run_id, folder)}
-    plots = {f"figures/{name}.png" for name in ("optimisation-history", "parallel-coordinates", "parameter-importance")}
+    plots = {f"figures/{name}.png" for name in ("optimisation-history", "parameter-importance")}
     assert plots | {"trials.csv", "best-overrides.txt"} <= logged
     with (tmp_path / "s" / "trials.csv").open() as file:
         table = list(csv.DictReader(file))
