@@ -1,6 +1,6 @@
 """Genuine AllenNLP: archives that it trains itself, loaded through our source, against its own predictor.
 
-Needs the environment that `agggen srl setup` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
+Needs the environment that `make srl` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
 """
 
 from __future__ import annotations
