@@ -166,7 +166,7 @@ class Tracker:
 
     def log_figure(self, name: str, figure: Callable[[], Figure]) -> None:
         """Draws `figure()`, here and now, into ``figures/NAME.png`` of the run's folder and logs it."""
-        self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120))
+        self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120, bbox_inches="tight"))
 
     def ui_command(self) -> str:
         """The `agggen` command that opens MLflow's pages; without credentials."""

@@ -43,7 +43,7 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
-from agggen_platform.tracking.journal import entries, history
+from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.data import data_of
 from agggen_platform.training.events import EventSink, WorkerMonitor
@@ -259,7 +259,6 @@ class _Run:
     def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
         """Logs the figures."""
         tracker = self.tracker
-        tracker.log_figure("learning-curves", lambda: plots.learning_curves(history(tracker.path)))
         tracker.log_figure("transitions", lambda: plots.transitions(bundle))
         if samples:
             tracker.log_figure("alignment", lambda: plots.alignment(bundle, samples[0]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from agggen_platform.tracking import Tracker, cursor
 from agggen_platform.tracking import runs as runs_module
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.runs import find_runs, sync
+from tests.processes import free_ports
 
 Agggen = Callable[..., tuple[object, str, str]]
 
@@ -141,15 +141,13 @@ def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
 
 
 def test_a_server_that_is_down_is_waited_for_once(agggen: Agggen, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        uri = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        for name in ("one", "two", "three"):
-            tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
-            killed(tracker)
-            cursor.save(tracker.path.parent, cursor.Cursor(f"{uri} toys", "known before"))
-        begin = time.monotonic()
-        code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
+    uri = f"http://127.0.0.1:{free_ports(1)[0]}"
+    for name in ("one", "two", "three"):
+        tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
+        killed(tracker)
+        cursor.save(tracker.path.parent, cursor.Cursor(f"{uri} toys", "known before"))
+    begin = time.monotonic()
+    code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
     assert time.monotonic() - begin < 8
     assert (code, "MLflow misses parts of 3 of 3 runs" in err) == (6, True)
 

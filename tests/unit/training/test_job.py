@@ -90,7 +90,7 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEve
     plain, planned = ((run / "samples" / f"{stage}-002.txt").read_text() for stage in ("baseline", "joint"))
     assert plain.startswith("Record Cotto\n") and planned.startswith("Record Cotto\n")
     assert sorted(path.name for path in (run / "figures").iterdir()) == [
-        f"{name}.png" for name in ("alignment", "learning-curves", "transitions")
+        f"{name}.png" for name in ("alignment", "transitions")
     ]
     assert "\n  [" in planned and "\n  [" not in plain, "only the joint model has a plan"
 
