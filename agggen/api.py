@@ -11,7 +11,7 @@ from typing import Any
 from agggen.bundle import Bundle, load_bundle, save_bundle
 from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
 from agggen.datasets import load_dataset, load_records
-from agggen.display import Results, html_of_spans
+from agggen.display import Results, Shown, html_of_spans
 from agggen.errors import AggGenError, StoppedError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
@@ -30,7 +30,7 @@ _RUN = "run.json"
 
 
 @dataclass(frozen=True)
-class CheckedText:
+class CheckedText(Shown):
     """What a text says of a record, by the strict check: see ``agggen/README.md``."""
 
     record: Record

@@ -23,6 +23,15 @@ class Result(Protocol):
 R = TypeVar("R", bound=Result)
 
 
+class Shown:
+    """Is shown in IPython's terminal as it is printed."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+
 class Results(list[R]):
     """A list of results that shows itself and becomes a table."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agggen.display import groups, html, plain
+from agggen.display import Shown, groups, html, plain
 from agggen.planning import ScoredPlan
 from agggen.records import Plan
 
@@ -40,7 +40,7 @@ class WrittenFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Shown):
     """One text for a record. Log-probabilities are natural; None if the model assigns none (groups larger than L)."""
 
     id: str
@@ -109,7 +109,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRecord:
+class PlannedRecord(Shown):
     """A plan of a record with log p(z | x) over the plans of its settings.
 
     The log-probability is None if the sum over all plans is too large to compute, or if the plan is not among them: a
@@ -129,7 +129,7 @@ class PlannedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class AlignedText:
+class AlignedText(Shown):
     """The most likely state of each fact of a text, with its posterior probability."""
 
     id: str

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from agggen.bundle import load_bundle
 from agggen.config import load_config, overrides_of
+from agggen.corpora.rejects import Reject
+from agggen.datasets import load_dataset
 from agggen.errors import CorpusError
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
@@ -16,9 +20,11 @@ from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate
 from agggen.report.folder import FILES
 from agggen.report.sections import TextMetrics, protocol_of
-from agggen_platform.local import records_of
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked_command
+
+ALL = "all"
+"""The split that is the whole of a file."""
 
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
@@ -33,16 +39,25 @@ def named_corpus(corpus: str, split: str) -> tuple[str, str]:
     return corpus, split
 
 
-def records_to_evaluate(corpus: str, split: str, limit: int = 0) -> tuple[list[Record], int]:
-    """The records of a split that have references, the first `limit` of them (0: all), and how many there are in all.
+def records_to_evaluate(
+    corpus: str, split: str, limit: int = 0, reading: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[list[Record], int, list[Reject]]:
+    """The records of a split that have references, the first `limit` of them (0: all); how many there are in all; and
+    what of the corpus cannot be read.
+
+    Args:
+        split: ``all`` is the whole of a file.
+        reading: arguments of `load_dataset`, such as the columns of a table.
 
     Raises:
         CorpusError: there is no such corpus or split, or no record has a reference.
     """
-    records = [record for record in records_of(corpus, split) if record.references]
+    whole = split == ALL and Path(corpus).is_file()
+    data = load_dataset({ALL: corpus} if whole else corpus, name=corpus, splits=(split,), **reading)
+    records = [record for record in data.split(split) if record.references]
     if not records:
         raise CorpusError(f"{corpus} {split} has no reference texts to evaluate against")
-    return records[: limit or None], len(records)
+    return records[: limit or None], len(records), [reject for rejects in data.rejects.values() for reject in rejects]
 
 
 def task_of(
@@ -58,17 +73,20 @@ def task_of(
     meteor: bool = True,
     run_archives: bool = False,
     device: str = "cpu",
+    reading: Mapping[str, Any] = MappingProxyType({}),
+    note: Callable[[str], None] = lambda _: None,
 ) -> Task:
     """The evaluation of a bundle on a split, as it would be told to `agggen evaluate`.
 
     Args:
         bundle: what the user calls it; `path` is where it lies on this machine.
-        corpus: a corpus of the catalogue, or a folder of prepared Parquet.
+        corpus, split, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
         limit: only the first so many records (0: all).
         protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
         device: see `agggen.tensors.device_of`.
+        note: is told of records that cannot be read.
 
     Raises:
         BundleError: there is no bundle, or it was changed.
@@ -77,7 +95,9 @@ def task_of(
     """
     loaded = load_bundle(path)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *overrides])
-    records, whole = records_to_evaluate(corpus, split, limit)
+    records, whole, rejects = records_to_evaluate(corpus, split, limit, reading)
+    if rejects:
+        note(f"{len(rejects):,} records of {corpus} cannot be read; the first: {rejects[0]}")
     named, named_split = named_corpus(corpus, split)
     return Task(
         bundle=loaded,

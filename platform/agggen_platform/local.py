@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agggen.corpora.prepared import MANIFEST, listed_parts
-from agggen.corpora.rejects import Reject
 from agggen.datasets import Dataset, load_dataset
 from agggen.errors import CorpusError
 from agggen.records import Record
@@ -15,19 +14,13 @@ from agggen_platform.storage.folder import Folder
 
 
 def records_of(corpus: str, split: str) -> list[Record]:
-    """The readable records of a corpus; see `read_split`."""
-    return read_split(corpus, split)[0]
-
-
-def read_split(corpus: str, split: str) -> tuple[list[Record], list[Reject]]:
-    """The records of a split of a corpus as `agggen.load_dataset` takes it, and what could not be read.
+    """The readable records of a split of a corpus as `agggen.load_dataset` takes it.
 
     Raises:
         CorpusError: there is no such corpus, file, folder or split.
         StorageError: the store refused or did not answer.
     """
-    data = load_dataset(corpus, splits=(split,))
-    return data.split(split), [reject for rejects in data.rejects.values() for reject in rejects]
+    return load_dataset(corpus, splits=(split,)).split(split)
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:

@@ -9,6 +9,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from agggen_platform.extras import require
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
@@ -21,7 +23,12 @@ _ENVIRONMENT = {  # a user's own values win
 
 
 def mlflow_client(uri: str, registry_uri: str | None = None) -> MlflowClient:
-    """A client of the tracking server at `uri`, and of the registry at `registry_uri`."""
+    """A client of the tracking server at `uri`, and of the registry at `registry_uri`.
+
+    Raises:
+        ConfigError: MLflow is not installed.
+    """
+    require("mlflow")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError
+from agggen_platform.extras import require
 
 OBJECT_STORE_BYTES = 256 << 20
 """Of a local cluster. Ray would take a third of the machine's memory."""
@@ -68,10 +69,9 @@ def connected(
     if local:
         _secure()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(f"Ray is not installed ({error}); install it with: pip install 'agggen[cluster]'") from error
+    require("ray")
+    import ray
+
     if ray.is_initialized():
         yield _describe(local=False)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.wheels import build_wheel
 
 REPO = Path(__file__).parents[2]
 PACKAGES = (REPO / "agggen", REPO / "platform" / "agggen_platform", REPO / "serve")
@@ -36,18 +37,7 @@ def check(environment: Path, *arguments: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
-    for name in ("agggen", "platform", "serve"):
-        shutil.copytree(REPO / name, source / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPO / name, source)
-    options = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet")
-    built = run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, source)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (path,) = folder.glob("agggen-*.whl")
-    return path
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from agggen.training.callbacks import Metrics, Silent
 from agggen.training.choice import config_for, preset_for
 from agggen.training.events import TrainingEvent
 from agggen.training.loop import Trainer
+from tests.bare import python_without
 
 REPO = Path(__file__).parents[2]
 NAMES = ("Aromi", "Café Zoë", "Mill", "Blue Door", "Zizzi", "Żubr", "Fitzbillies", "The Vaults", "Cotto", "Strada")
@@ -82,12 +84,6 @@ def test_a_name_stays_a_name_when_all_modules_are_imported() -> None:
 
 def test_it_all_works_without_a_cluster_a_tracker_or_a_server(tmp_path: Path) -> None:
     code = f"""
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {ABSENT}:
-            raise ImportError(f"{{name}} is not installed here")
-sys.meta_path.insert(0, Refuse())
 import agggen
 data = agggen.load_dataset({ROWS!r})
 model = agggen.train(data, output="run", **{SETTINGS!r})
@@ -99,13 +95,9 @@ try:
 except ImportError as error:
     print(error)
 """
-    (tmp_path / "bare.py").write_text(code, encoding="utf-8")
-    env = {"PYTHONPATH": str(REPO), "PATH": "", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "bare.py"], cwd=tmp_path, capture_output=True, text=True, env=env, timeout=300
-    )
+    done = python_without(ABSENT, code, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "agggen_platform is not installed here" in done.stdout
+    assert "No module named 'agggen_platform" in done.stdout
     assert "joint model: update" in done.stderr, "progress is shown by default"
     assert (tmp_path / "report" / "report.html").is_file() and (tmp_path / "run" / "bundle").is_dir()
 
@@ -265,6 +257,14 @@ def test_a_text_shows_plan_facts_and_check(model: agggen.Model) -> None:
     assert lines[0].startswith("[area] [food]   log p(plan) = -") and lines[1] == text.text
     assert [line.split()[0] for line in lines[2:4]] == ["[area]", "[food]"]
     assert lines[-1].startswith("check: every value whole, no fault found")
+
+
+def test_ipythons_terminal_shows_what_print_shows(model: agggen.Model) -> None:
+    text = "It serves Thai food."
+    for result in (model.generate(RECORD), model.plan(RECORD)[0], model.check(RECORD, text), model.align(RECORD, text)):
+        shown: list[str] = []
+        result._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as IPython calls it
+        assert shown == [str(result)]
 
 
 def test_notebooks_colour_facts_and_escape_texts(model: agggen.Model) -> None:

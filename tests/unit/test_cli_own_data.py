@@ -74,6 +74,22 @@ def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
     assert model.predicates == ("year",)
     code, again, err = run(*command, "max_reject_share=0.1")
     assert (code, again) == (0, out) and "finished already" in err
+    bundle = out.strip()
+    shown = ("evaluate", bundle, "--corpus", "films.csv", *COLUMNS, "--metrics", "bleu", "-o")
+    code, scores, err = run(*shown, "of-dev")
+    assert code == 0 and "plain/bleu" in scores, err
+    assert "1 records of films.csv cannot be read; the first: films.csv:14: record '99': not UTF-8" in err
+    assert json.loads(Path("of-dev/report.json").read_text(encoding="utf-8"))["run"]["records"] == 1
+    code, _, err = run(*shown, "of-all", "--split", "all")
+    assert code == 0 and len(Path("of-all/records.jsonl").read_text(encoding="utf-8").splitlines()) == 12, err
+    other = {
+        json.loads(Path(f"of-{seed}/records.jsonl").read_text(encoding="utf-8"))["id"]
+        for seed in range(1, 6)
+        if run(*shown, f"of-{seed}", "--division-seed", str(seed))[0] == 0
+    }
+    assert len(other) > 1, "another seed, another division"
+    code, _, err = run("evaluate", bundle, "--corpus", "films.csv", "--subject", "movie")
+    assert code == 2 and "films.csv has no column 'movie'; it has" in err
     Path("new.csv").write_text("name,year\nAlien,1979\n", encoding="utf-8")
     code, out, err = run("generate", str(Path(out.strip()).parent), "-i", "new.csv")
     assert code == 0 and json.loads(out)["plan"] == "[year]", err

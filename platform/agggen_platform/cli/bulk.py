@@ -48,6 +48,7 @@ def bulk(
     from agggen.config import config_hash, resolved
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
+    from agggen_platform.extras import require
 
     settings = [*(overrides or ()), *([f"actors={actors}"] if actors is not None else [])]
     model = open_model(bundle)
@@ -56,6 +57,8 @@ def bulk(
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(config))
         return
+    if config.actors != 0:
+        require("ray")
     log = RunLog(runs)
     with shard_progress(_speed, _counts) as show:
         report = generate(model, source, out, config, fresh=fresh, tracker=log, progress=show, single_file=single_file)

@@ -36,6 +36,7 @@ def demo(
     from agggen.config import load_config
     from agggen.evaluation.held_out import evaluate, write
     from agggen_platform.cli.progress import training_progress
+    from agggen_platform.extras import installed
     from agggen_platform.job_config import JobConfig
     from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker
@@ -72,7 +73,8 @@ def demo(
     )
     console.say("  # A report with every text and score: open report/report.html")
     console.say(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
-    console.say("  # The course of training, in MLflow's pages")
+    needed = "" if installed("mlflow") else "; needs pip install 'agggen[ray]'"
+    console.say(f"  # The course of training, in MLflow's pages{needed}")
     console.say(f"  agggen runs ui --runs {runs}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agggen_platform.cli import console
+from agggen_platform.cli import console, own_data
 from agggen_platform.cli.folders import on_this_machine
 from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def evaluate(
     bundle: BundleAddress,
-    corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or a folder of prepared Parquet.")],
-    split: Annotated[str, typer.Option(help="The split to write about.")] = "dev",
+    corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or data: a file or a folder.")],
+    split: Annotated[str, typer.Option(help="The split to write about; all is the whole of a file.")] = "dev",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -56,6 +56,14 @@ def evaluate(
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    split_column: own_data.SplitColumn = None,
+    category: own_data.CategoryColumn = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
+    division_seed: own_data.DivisionSeed = 1,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
     ] = None,
@@ -67,6 +75,7 @@ def evaluate(
 
     \b
         agggen evaluate BUNDLE --corpus webnlg --split dev
+        agggen evaluate BUNDLE --corpus films.csv --subject title --text plot --split test
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
     """
     from agggen.errors import ConfigError
@@ -92,6 +101,8 @@ def evaluate(
         meteor=meteor,
         run_archives=run_archives,
         device=device,
+        reading=own_data.reading(id_, subject, text, split_column, category, ignore, rename, division_seed),
+        note=console.note,
     )
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
     folder = out or beside / "evaluation" / task.name

@@ -1,10 +1,11 @@
 """The `agggen` command: its subcommands, and what a user sees when something goes wrong.
 
 Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
-or configuration; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5 the operating system or the
-store refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has not got everything; 7 no
-Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 10 an endpoint that does not
-answer, or not as it should; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
+or configuration, or an extra that is not installed; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5
+the operating system or the store refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has
+not got everything; 7 no Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 10
+an endpoint that does not answer, or not as it should; 11 `agggen doctor` found an error; 130 and 143 interrupted by
+SIGINT and SIGTERM.
 ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
@@ -21,6 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from agggen.errors import AggGenError
+from agggen_platform import extras
 from agggen_platform.cli import (
     ask,
     bulk,
@@ -132,6 +134,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             sys.stdout.flush()  # here, where a reader that went away can still be handled quietly
     except AggGenError as error:
         _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in extras.EXTRAS:
+            raise
+        missing = extras.missing(package)
+        _fail(str(missing), missing.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from agggen_platform.cli import console
-
-if TYPE_CHECKING:
-    from agggen.datasets import Dataset
 
 _SHOWN = 30  # predicates
 
@@ -37,8 +34,7 @@ Renamed = Annotated[
 DivisionSeed = Annotated[int, typer.Option(help="Of the division 80/10/10, where the data name no splits.")]
 
 
-def read_dataset(
-    source: str,
+def reading(
     id_: str | None,
     subject: str | None,
     text: list[str] | None,
@@ -47,30 +43,27 @@ def read_dataset(
     ignore: list[str] | None,
     rename: list[str] | None,
     seed: int,
-) -> Dataset:
-    """The data at `source`, read as the options say.
+) -> dict[str, Any]:
+    """The arguments of `load_dataset` that the options stand for.
 
     Raises:
         ConfigError: `rename` is not COLUMN=PREDICATE.
-        CorpusError: see `load_dataset`.
     """
-    from agggen.datasets import load_dataset
     from agggen.errors import ConfigError
 
     renamed = dict(pair.split("=", 1) for pair in rename or () if "=" in pair)
     if len(renamed) != len(rename or ()):
         raise ConfigError("--rename takes COLUMN=PREDICATE, each column once")
-    return load_dataset(
-        source,
-        seed=seed,
-        id=id_,
-        subject=subject,
-        text=tuple(text or ()),
-        split=split_column,
-        category=category,
-        ignore=tuple(ignore or ()),
-        rename=renamed,
-    )
+    return {
+        "seed": seed,
+        "id": id_,
+        "subject": subject,
+        "text": tuple(text or ()),
+        "split": split_column,
+        "category": category,
+        "ignore": tuple(ignore or ()),
+        "rename": renamed,
+    }
 
 
 def prepare(
@@ -99,9 +92,10 @@ def prepare(
         agggen prepare 'my/{train,dev,test}.jsonl' --out films
     """
     from agggen.corpora.examine import examine
+    from agggen.datasets import load_dataset
     from agggen.training.choice import preset_for
 
-    data = read_dataset(source, id_, subject, text, split_column, category, ignore, rename, seed)
+    data = load_dataset(source, **reading(id_, subject, text, split_column, category, ignore, rename, seed))
     found = examine(data)
     data.save(out)
     rows = [

@@ -62,9 +62,11 @@ def sync(
     With --uri the runs go to another MLflow, whole. Credentials are taken from it, from MLFLOW_TRACKING_URI where that
     is the run's own, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs hold none.
     """
+    from agggen_platform.extras import require
     from agggen_platform.tracking.runs import find_runs
     from agggen_platform.tracking.runs import sync as send
 
+    require("mlflow")
     sent = send(list(find_runs(runs, names or ())), console.note, uri, patience)
     console.print_table(("run", "entries sent"), list(sent.items()))
     if not sent:
@@ -81,9 +83,12 @@ def ui(
     """Open MLflow's pages: a server on loopback for the runs of a folder, or the browser for --uri http://..."""
     import os
 
+    from agggen_platform.extras import require
     from agggen_platform.tracking.tracker import default_uri, ui_command, ui_program
 
     store = uri or default_uri(runs)
+    if not store.startswith(("http://", "https://")):
+        require("mlflow")
     if print_only:
         console.say(ui_command(store, port))
         return

@@ -42,6 +42,7 @@ def segment(
     import json
 
     from agggen.config import load_config
+    from agggen_platform.extras import require
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.segmentation.job import segment as run
 
@@ -49,6 +50,8 @@ def segment(
     settings += [f"facts.source={json.dumps(facts)}"] if facts else []
     settings += [f"actors={actors}"] if actors is not None else []
     config = load_config(SegmentConfig, preset and Path(preset), settings)
+    if config.actors != 0:
+        require("ray")
     log = RunLog(runs)
     with shard_progress(_speed, _counts) as show:
         report = run(source, out, config, splits=split or (), fresh=fresh, tracker=log, progress=show)

@@ -45,10 +45,12 @@ def serve(
     from pathlib import Path
 
     from agggen.config import load_config
+    from agggen_platform.extras import require
     from agggen_platform.serving.config import ServeConfig
     from agggen_platform.serving.deploy import deploy_file
     from agggen_platform.serving.target import find_target
 
+    require("fastapi")
     settings = [f"bundle={json.dumps(bundle)}", *(overrides or ())]
     config = load_config(ServeConfig, preset and Path(preset), settings)
     if print_config:

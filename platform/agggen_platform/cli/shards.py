@@ -42,8 +42,8 @@ class RunLog:
         """The last messages of a job; `where` in `out` the rejects are."""
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/{where}")
-        if self._tracker is not None:
-            console.note(f"Compare runs with: {self._tracker.ui_command()}")
+        if self._tracker is not None and (command := self._tracker.ui_command()):
+            console.note(f"Compare runs with: {command}")
         console.say(out)
 
 

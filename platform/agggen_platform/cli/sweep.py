@@ -48,17 +48,10 @@ def sweep(
         agggen sweep webnlg-quick corpus.limit=2000 --space my-space.yaml --trials 40 --concurrent 4
     """
     from agggen.config import load_config
-    from agggen.errors import ConfigError
     from agggen_platform.job_config import JobConfig
     from agggen_platform.sweep.config import SPACES, SweepConfig
-
-    try:
-        from agggen_platform.sweep.job import Terminated
-        from agggen_platform.sweep.job import sweep as run
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"a sweep needs {error.name}, which is not installed: pip install 'agggen[cluster]'"
-        ) from error
+    from agggen_platform.sweep.job import Terminated
+    from agggen_platform.sweep.job import sweep as run
 
     budget = {"trials": trials, "concurrent": concurrent}
     settings = load_config(

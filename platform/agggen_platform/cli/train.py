@@ -58,6 +58,7 @@ def train(
     import json
 
     from agggen.config import config_hash, load_config, resolved
+    from agggen.datasets import load_dataset
     from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
     from agggen_platform.cli.progress import training_progress
@@ -68,7 +69,7 @@ def train(
     dataset = None
     columns = (id_, subject, text, split_column, category, ignore, rename)
     if preset is not None or _is_data(source):
-        dataset = own_data.read_dataset(source, *columns, division_seed)
+        dataset = load_dataset(source, **own_data.reading(*columns, division_seed))
         config = config_for(JobConfig, dataset, preset or AUTO, overrides or ())
     elif any(columns):
         raise ConfigError(f"options that name columns go with data, and {source} is taken for a preset; give --preset")
@@ -84,7 +85,8 @@ def train(
     with training_progress() as show:
         done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     if done.trained:
-        console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs with: {done.ui_command}")
+        compare = f"; compare runs with: {done.ui_command}" if done.ui_command else ""
+        console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")
     else:
         console.note("This run is finished already; --fresh trains it anew")
     console.say(done.address)

@@ -7,10 +7,12 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
-from agggen_platform.doctor.packages import installed_version
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.extras import installed
 
 _SECONDS = 5.0  # to accept a connection, and to answer an HTTP request
 _USE_TOKEN = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$HOME/.ray/auth_token"
@@ -21,11 +23,18 @@ def check(settings: Settings) -> Iterator[Finding]:
     yield from token(settings)
     address = settings.cluster
     if address is None:
-        yield note("cluster", "no address is given: jobs start a local cluster")
-    elif installed_version("ray") is None:
-        yield error("cluster", f"{address} needs Ray, which is not installed", "pip install 'agggen[cluster]'")
+        yield _no_address()
+    elif not installed("ray"):
+        yield error("cluster", f"{address} needs Ray, which is not installed", "pip install 'agggen[ray]'")
     else:
         yield from cluster(address, settings)
+
+
+def _no_address() -> Finding:
+    if installed("ray"):
+        return note("cluster", "no address is given: jobs start a local cluster")
+    message = "Ray is not installed: `agggen sweep`, `bulk` and `serve` need it, and training with cluster.workers"
+    return note("cluster", message, "pip install 'agggen[ray]'")
 
 
 # --- the token ---------------------------------------------------------------------------------------------------
@@ -137,13 +146,13 @@ def room(cpus: float, gpus: float, settings: Settings) -> Iterator[Finding]:
 
 def dashboard(url: str) -> Finding:
     """Whether the dashboard, whose jobs API runs any code, answers without a token."""
-    import httpx
-
     try:
-        answer = httpx.get(f"{url}/api/version", timeout=_SECONDS, trust_env=False)
-    except httpx.HTTPError as failure:
-        return note("dashboard", f"{url} cannot be reached from here: {failure or type(failure).__name__}")
-    if answer.status_code in (401, 403):
+        status = build_opener(ProxyHandler({})).open(f"{url}/api/version", timeout=_SECONDS).status
+    except HTTPError as refused:
+        status = refused.code
+    except OSError as failure:
+        return note("dashboard", f"{url} cannot be reached from here: {failure}")
+    if status in (401, 403):
         return ok("dashboard", f"{url} asks for a token")
     message = f"{url} asks for no token: anyone who can reach it can run code on the cluster"
     start = f"{_MAKE_TOKEN} && {_USE_TOKEN}  # on every node, then restart the cluster"

@@ -10,6 +10,7 @@ from agggen.errors import ConfigError
 from agggen_platform.doctor.disk import unwritable
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.extras import installed
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
@@ -28,6 +29,9 @@ def check(settings: Settings) -> Iterator[Finding]:
             folder = Folder(settings.storage, _POLICY)
             yield from _local(folder.local, settings) if folder.local else _object_store(folder)
         except ConfigError as failure:
+            if not installed("boto3"):
+                yield error("client", f"{settings.storage} needs boto3", "pip install 'agggen[ray]'")
+                return
             remedy = "storage.url=s3://BUCKET/PREFIX  # and AWS_ENDPOINT_URL=http://HOST:PORT for other stores than AWS"
             yield error("address", str(failure), remedy)
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from agggen_platform.doctor.disk import unwritable
-from agggen_platform.doctor.findings import Finding, error, ok
+from agggen_platform.doctor.findings import Finding, error, note, ok
 from agggen_platform.doctor.settings import Settings
+from agggen_platform.extras import installed
 from agggen_platform.registry.client import connect, registry_uri
 from agggen_platform.registry.errors import RegistryError
 from agggen_platform.tracking.origin import masked, without_credentials
-from agggen_platform.tracking.tracker import default_uri
+from agggen_platform.tracking.tracker import default_uri, sqlite_uri
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+?)(?:\?.*)?")
 _TAG = "agggen.doctor"
@@ -23,6 +24,10 @@ _TAG = "agggen.doctor"
 def check(settings: Settings) -> Iterator[Finding]:
     runs = Path(settings.runs)
     uri = settings.tracking or default_uri(runs)
+    if not installed("mlflow"):
+        level = note if uri == sqlite_uri(runs) else error
+        yield level("tracking", f"MLflow is not installed: runs are logged in {runs} only", "pip install 'agggen[ray]'")
+        return
     yield from server(uri, "tracking", lambda client: _write(client, settings.experiment))
     yield from server(registry_uri(settings.tracking, runs), "registry", _read_registry)
 

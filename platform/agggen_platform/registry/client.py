@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agggen_platform.extras import require
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.errors import RegistryError
 from agggen_platform.tracking.cursor import locked
@@ -36,7 +37,9 @@ def connect(uri: str, create: bool = False) -> Any:
 
     Raises:
         RegistryError: there is no registry, or it does not answer.
+        ConfigError: MLflow is not installed.
     """
+    require("mlflow")
     if uri.startswith("sqlite:"):
         _check_file(uri, create)
     elif not uri.startswith(("http://", "https://")):

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from agggen.errors import ConfigError
+from agggen_platform.extras import require
 from agggen_platform.storage.errors import DamagedError, StorageError
 
 _BUSY = {  # beside all statuses of 500 and more: what S3 says of a request that may succeed a moment later
@@ -50,10 +51,8 @@ def connect(policy: Policy) -> Any:
 
 @lru_cache(maxsize=8)
 def _connect(policy: Policy, environment: tuple[tuple[str, str], ...], process: int) -> Any:
-    try:
-        import boto3
-    except ImportError as error:
-        raise ConfigError("s3:// needs boto3, which is not installed: pip install 'agggen[cluster]'") from error
+    require("boto3")
+    import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 

@@ -234,7 +234,7 @@ def open_study(folder: Path, name: str, identity: Mapping[str, Any], database: s
 def _database(url: str) -> optuna.storages.BaseStorage:
     scheme, separator, rest = url.partition("://")
     if scheme == "postgresql":  # SQLAlchemy's own choice of a driver changed between versions
-        scheme = "postgresql+psycopg2"  # the one that agggen[cluster] brings
+        scheme = "postgresql+psycopg2"  # the one that agggen[ray] brings
     try:
         return optuna.storages.RDBStorage(scheme + separator + rest)
     except Exception as error:  # SQLAlchemy's and the driver's own kinds

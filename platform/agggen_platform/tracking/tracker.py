@@ -3,6 +3,7 @@
 Tracking never stops a run. Every call appends one line to ``RUNS_DIR/RUN_NAME/tracking.jsonl`` and returns; a thread
 sends the lines to MLflow. If MLflow is unreachable, slow, or refuses a value, the user is told and the run continues;
 MLflow gets the missing lines when it answers again, in the next run of the same name, or by `agggen runs sync`.
+Without MLflow installed the file is all there is: no figures are drawn, and no CPU and memory measured.
 
     with Tracker(run_name="elements-1", runs_dir="runs") as tracker:
         tracker.log_params(flatten(config))
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agggen.config import Scalar
 from agggen.errors import ConfigError, StoppedError
+from agggen_platform.extras import installed
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.origin import masked, masked_value, origin, without_credentials
@@ -47,7 +49,12 @@ def _to_stderr(message: str) -> None:
 
 def default_uri(runs_dir: Path) -> str:
     """MLflow's default address: its own variable ``MLFLOW_TRACKING_URI``, else SQLite with the runs."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or sqlite_uri(runs_dir)
+
+
+def sqlite_uri(runs_dir: Path) -> str:
+    """The MLflow of a folder of runs."""
+    return f"sqlite:///{runs_dir.resolve() / 'mlflow.db'}"
 
 
 class Tracker:
@@ -90,7 +97,9 @@ class Tracker:
         self._complained = False
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
-        self._system = SystemMetrics(system_seconds, self._log_system) if system_seconds > 0 else None
+        self._mlflow = installed("mlflow")
+        measured = self._mlflow and system_seconds > 0
+        self._system = SystemMetrics(system_seconds, self._log_system) if measured else None
         self._began = time.time()
 
     @property
@@ -106,7 +115,12 @@ class Tracker:
     def __enter__(self) -> Self:
         start = {"experiment": self.experiment, "run": self.run_name, "mlflow": without_credentials(self.uri)}
         parent = {"parent": self.parent} if self.parent else {}
-        if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}):
+        if not self._mlflow and not self.path.exists():
+            self._report(
+                f"MLflow is not installed, so {self.path} is the only log of this run; pip install 'agggen[ray]' "
+                f"and agggen runs sync {self.run_name} --runs {shlex.quote(str(self.runs_dir))} bring it to MLflow"
+            )
+        if self._record("start", start | parent | {"tags": _masked(origin() | self._tags)}) and self._mlflow:
             self._began = next(
                 (entry.event["time"] for entry in journal.entries(self.path) if entry.event), self._began
             )
@@ -166,10 +180,13 @@ class Tracker:
 
     def log_figure(self, name: str, figure: Callable[[], Figure]) -> None:
         """Draws `figure()`, here and now, into ``figures/NAME.png`` of the run's folder and logs it."""
-        self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120, bbox_inches="tight"))
+        if self._mlflow:
+            self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120, bbox_inches="tight"))
 
     def ui_command(self) -> str:
-        """The `agggen` command that opens MLflow's pages; without credentials."""
+        """The `agggen` command that opens MLflow's pages, without credentials; empty where MLflow is not installed."""
+        if not self._mlflow:
+            return ""
         if self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}":
             return f"agggen runs ui --runs {shlex.quote(os.path.relpath(self.runs_dir))}"
         return f"agggen runs ui --uri {shlex.quote(without_credentials(self.uri))}"

@@ -51,7 +51,7 @@ def test_the_token_of_the_home_folder(home: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_where_nothing_listens(scheme: str) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'agggen[cluster]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'agggen[ray]'")
     address = f"{scheme}127.0.0.1:{free_ports(1)[0]}"
     finding = only(cluster.check(Settings(address=address)), "cluster")
     assert (finding.level, "Connection refused" in finding.message) == ("error", True)

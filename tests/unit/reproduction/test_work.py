@@ -66,13 +66,16 @@ def finished(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     """Two seeds from nothing; the log has the splits that were read, too."""
     runs, log = tmp_path_factory.mktemp("runs"), Log()
     with pytest.MonkeyPatch.context() as patch:
-        read, load = evaluation.records_of, data.load_dataset
-        patch.setattr(evaluation, "records_of", lambda *a: (log.append(f"read {a[1]}"), read(*a))[1])
-        patch.setattr(
-            data,
-            "load_dataset",
-            lambda name, splits: (log.extend(map("read {}".format, splits)), load(name, splits=splits))[1],
-        )
+        load = data.load_dataset
+        for module in (evaluation, data):
+            patch.setattr(
+                module,
+                "load_dataset",
+                lambda source, *, splits, **more: (
+                    log.extend(map("read {}".format, splits)),
+                    load(source, splits=splits, **more),
+                )[1],
+            )
         work.reproduce(table, runs, (1, 2), (), False, log.watch())
     return runs, log
 

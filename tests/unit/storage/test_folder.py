@@ -54,7 +54,7 @@ def test_an_s3_address_without_boto3_says_what_to_install(tmp_path: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("ConfigError")
-    assert "pip install 'agggen[cluster]'" in done.stdout
+    assert "pip install 'agggen[ray]'" in done.stdout
 
 
 def test_a_folder_does_what_it_says(tmp_path: Path) -> None:

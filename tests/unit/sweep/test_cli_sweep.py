@@ -54,4 +54,4 @@ def test_without_the_clusters_packages_the_error_says_how_to_get_them(
     monkeypatch.setitem(sys.modules, "optuna", None)
     code, _, err = command(capsys)("sweep", "elements")
     assert code == 2
-    assert "which is not installed: pip install 'agggen[cluster]'" in err
+    assert "is not installed: pip install 'agggen[ray]'" in err

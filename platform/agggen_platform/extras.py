@@ -1,0 +1,29 @@
+"""The optional packages, by the extra of agggen that installs them; the library and most commands do without."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from agggen.errors import ConfigError
+
+EXTRAS = {
+    **dict.fromkeys(("ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "matplotlib", "psutil"), "ray"),
+    **dict.fromkeys(("httpx", "fastapi", "starlette", "uvicorn"), "serve"),
+}
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    return find_spec(package) is not None
+
+
+def require(*packages: str) -> None:
+    """Raises ConfigError: a package is not installed. The message names the extra that installs it."""
+    for package in packages:
+        if not installed(package):
+            raise missing(package)
+
+
+def missing(package: str) -> ConfigError:
+    """The error for a package of `EXTRAS` that is not installed."""
+    return ConfigError(f"{package} is not installed: pip install 'agggen[{EXTRAS[package]}]'")

@@ -1,0 +1,61 @@
+"""`pip install agggen` in an empty virtual environment: the command trains, writes and scores, without any extra."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import venv
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.extras import EXTRAS
+from tests.wheels import REPO, build_wheel
+
+pytestmark = pytest.mark.slow
+FILMS = [f"Film {year},Anna Berg,{year},Film {year} by Anna Berg is from {year}." for year in range(1980, 2000)]
+SMALL = "model.width=16 model.heads=2 model.layers=1 model.feed_forward=16 training.baseline.epochs=1 "
+SMALL += "training.joint.epochs=1 inference.plans=1"
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment with agggen and its own dependencies, from the index."""
+    torch = version("torch")
+    if not torch.endswith("+cpu"):
+        pytest.skip(f"torch {torch} is no CPU build, and a second copy of a CUDA build is gigabytes to download")
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder / "env", with_pip=True)
+    pinned = (REPO / "constraints.txt").read_text(encoding="utf-8").replace("\ntorch==", "\n# torch==")
+    (folder / "constraints.txt").write_text(f"{pinned}\ntorch=={torch}\n", encoding="utf-8")
+    pip = [folder / "env" / "bin" / "pip", "install", "--quiet", "--no-compile", "-c", folder / "constraints.txt"]
+    done = subprocess.run([*pip, build_wheel(folder)], capture_output=True, text=True, timeout=580)
+    if "No matching distribution found for torch" in done.stderr:
+        pytest.skip(f"the package index of this machine does not have torch {torch}")
+    assert done.returncode == 0, done.stderr
+    return folder / "env" / "bin"
+
+
+def run(program: Path, *arguments: str, folder: Path) -> str:
+    command = [str(program), *arguments]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT | {"HOME": str(folder)}, timeout=300
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_a_model_is_trained_and_writes_with_the_packages_own_dependencies(environment: Path, tmp_path: Path) -> None:
+    listed = json.loads(run(environment / "pip", "list", "--format=json", folder=tmp_path))
+    assert not {one["name"].lower() for one in listed} & EXTRAS.keys()
+    run(environment / "pip", "check", folder=tmp_path)
+    (tmp_path / "films.csv").write_text("\n".join(["title,director,year,text", *FILMS]) + "\n", encoding="utf-8")
+    agggen = environment / "agggen"
+    bundle = run(agggen, "train", "films.csv", *SMALL.split(), folder=tmp_path).strip()
+    texts = run(agggen, "generate", bundle, "-i", "films.csv", folder=tmp_path).splitlines()
+    first = json.loads(texts[0])
+    assert len(texts) == len(FILMS) and "Anna Berg" in first["text"] and first["fulfilled"]
+    scores = run(agggen, "evaluate", bundle, "--corpus", "films.csv", "--split", "dev", folder=tmp_path)
+    assert "plain/bleu" in scores

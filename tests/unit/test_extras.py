@@ -1,0 +1,127 @@
+"""The command without the extras: everything on this machine works, and the rest says in one line what to install."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen.records import Record
+from agggen_platform.extras import EXTRAS
+from tests.bare import REPO, python_without
+from tests.tiny_models import save_tiny_bundle
+
+ABSENT = {"ray", "mlflow", "sqlalchemy", "optuna", "boto3", "botocore", "matplotlib", "psutil", "httpx", "fastapi"}
+ABSENT |= {"starlette", "uvicorn", "pandas"}
+NAMES = ("Aromi", "Mill", "Blue Door", "Zizzi", "Fitzbillies", "The Vaults", "Cotto", "Strada", "Alimentum", "Wildwood")
+STAGE = "epochs=1 {0}.max_records=3".replace("epochs", "{0}.epochs")
+SMALL = "facts.source=sentences text.min_count=1 model.width=8 model.heads=2 model.layers=1 model.feed_forward=8 "
+SMALL += f"model.predicate_dim=4 {STAGE.format('training.baseline')} {STAGE.format('training.joint')} inference.plans=1"
+RUN = """
+import json, io
+from contextlib import redirect_stderr, redirect_stdout
+from agggen_platform.cli.main import main
+results = []
+for words in json.loads(open("commands.json").read()):
+    out, err = io.StringIO(), io.StringIO()
+    code = None
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as ended:
+            code = ended.code
+    results.append([code, out.getvalue(), err.getvalue()])
+open("results.json", "w").write(json.dumps(results))
+"""
+
+
+def results_of(commands: list[str], folder: Path) -> dict[str, tuple[Any, str, str]]:
+    """Exit code, stdout and stderr of each command, run one after the other where the extras are not installed."""
+    (folder / "commands.json").write_text(json.dumps([command.split() for command in commands]))
+    done = python_without(ABSENT, RUN, folder)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((folder / "results.json").read_text())
+    return {command: tuple(result) for command, result in zip(commands, results, strict=True)}
+
+
+def test_everything_on_this_machine_works(tmp_path: Path) -> None:
+    rows = [f"{name},Thai,city {number},{name} serves Thai food." for number, name in enumerate(NAMES)]
+    (tmp_path / "places.csv").write_text("\n".join(["name,food,area,text", *rows]) + "\n")
+    bundle = "runs/toy/bundle"
+    train = f"train places.csv --name toy {SMALL}"
+    commands = [
+        "doctor",
+        "prepare places.csv --out places",
+        train,
+        f"{train} --fresh",
+        f"evaluate {bundle} --corpus places --split dev --out report",
+        f"generate {bundle} -i places.csv -o texts.jsonl",
+        f"plan {bundle} -i places.csv -k 2",
+        f"align {bundle} -i places.csv",
+        f"inspect {bundle}",
+        f"adjust {bundle} level=1 -o adjusted",
+        "segment places --out facts --actors 0",
+        "runs list",
+        "serve-key me",
+        "facts inspect Mars. --facts sentences",
+    ]
+    results = results_of(commands, tmp_path)
+    assert {command: code for command, (code, _, err) in results.items() if code != 0} == {}, results
+    assert len((tmp_path / "texts.jsonl").read_text().splitlines()) == len(NAMES)
+    for command in (train, f"evaluate {bundle} --corpus places --split dev --out report"):
+        _, _, err = results[command]
+        (said,) = (line for line in err.splitlines() if "MLflow" in line)
+        assert "pip install 'agggen[ray]'" in said and "tracking.jsonl" in said
+        assert "warning: the run log misses" not in err
+    assert "compare runs" not in results[train][2]
+    log = (tmp_path / "runs" / "toy" / "tracking.jsonl").read_text()
+    assert '"event": "end"' in log and "dev_loss" in log
+    assert "MLflow is not installed" in results["doctor"][1] and "mlflow.db" not in results["doctor"][1]
+
+
+NEEDS_RAY = [
+    "sweep elements",
+    "bulk {bundle} places.jsonl --out texts",
+    "segment places --out facts",
+    "serve {bundle}",
+    "train elements cluster.workers=1",
+    "train s3://bucket/corpus",
+    "generate s3://bucket/model",
+    "generate models:/agggen@champion",
+    "models list",
+    "models register {bundle}",
+    "runs sync",
+    "runs ui",
+]
+
+
+def test_the_rest_says_what_to_install(tmp_path: Path, trained: Path) -> None:
+    commands = [command.format(bundle=trained) for command in NEEDS_RAY]
+    results = results_of([*commands, "ask http://127.0.0.1:1"], tmp_path)
+    for command, (code, out, err) in results.items():
+        extra = "serve" if command.startswith(("ask", "serve")) else "ray"
+        assert (code, out) == (2, ""), (command, err)
+        last = err.splitlines()[-1]
+        assert re.search(rf"error: .* not installed: pip install 'agggen\[{extra}\]'", last), (command, err)
+        assert "Traceback" not in err
+    assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "nothing was begun"
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    record = Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"]], "references": ["Aromi serves Thai food."]})
+    return save_tiny_bundle(tmp_path / "model", [record])
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert set(EXTRAS.values()) <= set(extras)
+    for extra in set(EXTRAS.values()):
+        assert any(one.startswith(f"agggen[{extra}") or extra in one.partition("]")[0] for one in extras["dev"])
+    base = {re.split(r"[^\w-]", one)[0] for one in project["dependencies"]}
+    assert not base & EXTRAS.keys()
