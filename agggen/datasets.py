@@ -284,7 +284,9 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
         return read_table(_rows(_parsed(path), str(path)), str(path), columns)
     with open_source(path) as (stream, label):
         if suffix in (".csv", ".tsv"):
-            return read_table(read_rows(stream, label, (), delimiter_of(path), exact=True), label, columns)
+            return read_table(
+                read_rows(stream, label, (), delimiter_of(path), exact=True, undecodable="keep"), label, columns
+            )
         values = read_values(stream, label, undecodable="reject")
         return read_table(_objects(values, label), label, columns)
 

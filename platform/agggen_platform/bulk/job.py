@@ -92,7 +92,7 @@ def generate(
         JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
             kept for the next run.
     """
-    inputs = find_inputs(source)
+    inputs = find_inputs(source, config.shard_rows, config.unique)
     target = Folder(out)
     if target.address in {file.folder.address for file in inputs}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
@@ -107,7 +107,7 @@ def generate(
             if single_file:
                 output.join()
             return BulkReport(out, output.job, Counts(**manifest["summary"]), True)
-        unfinished = output.begin(about, {})
+        output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
             log.log_params(flatten(config) | _named(model, inputs))
@@ -121,7 +121,7 @@ def generate(
             output.clear()  # or the folder would refuse the input once it is mended
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
-        shards = plan_shards(files, config.rows_a_shard(rows), part)
+        shards = plan_shards(files, config.rows_a_shard(rows), part, config.unique)
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
         here = partial(BulkWorker, settings)
         gpus = config.gpus_per_actor
@@ -132,12 +132,12 @@ def generate(
         for shard in shards:
             work.wait(shard)
         check_claim()
-        check_in_place(files)
+        check_in_place(inputs)
         counts = work.counts
         total, why = counts.records + counts.rejects, target.at("rejects")
         check_rejects(counts.rejects, total, config.max_reject_share, "records", why, BulkError)
         now, seconds = work.progress(), time.monotonic() - begin
-        report = BulkReport(out, output.job, counts, False, now, unfinished + work.retries, seconds)
+        report = BulkReport(out, output.job, counts, False, now, work.retries, seconds)
         decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
         about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
         output.finish([file for shard in shards for file in work.done[shard.index].files], about, report.as_dict())
@@ -148,7 +148,7 @@ def generate(
     return report
 
 
-_DECISIVE = ("inference", "n_best", "complete", "format")
+_DECISIVE = ("inference", "n_best", "complete", "unique", "format")
 
 
 def _named(model: Model, inputs: list[InputFile]) -> dict[str, str]:

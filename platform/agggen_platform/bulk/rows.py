@@ -132,6 +132,12 @@ class RowWriter:
             else:
                 yield from self._texts(task)
 
+    def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> None:
+        """Rejects all rows, for what is not their own fault as far as anyone knows."""
+        for number, row in enumerate(rows, start=first):
+            self._reject(row, number, reason)
+        self.counts.failed += len(rows)
+
     @property
     def rejects(self) -> list[Reject]:
         """Of all rows so far, in their order."""

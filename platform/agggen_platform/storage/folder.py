@@ -24,7 +24,10 @@ class _Store(Protocol):
     def size(self, name: str) -> int | None: ...
     def sizes(self, under: str) -> dict[str, int]: ...
     def open(self, name: str) -> Any: ...
-    def chunks(self, name: str) -> Iterator[bytes]: ...
+    def version(self, name: str) -> str: ...
+    def chunks(
+        self, name: str, first: int = 0, end: int | None = None, version: str | None = None
+    ) -> Iterator[bytes]: ...
     def new(self, name: str) -> AbstractContextManager[Path]: ...
     def write(self, name: str, content: bytes) -> None: ...
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None: ...
@@ -98,6 +101,18 @@ class Folder:
     def open(self, name: str) -> Any:
         """A seekable binary file; raises FileNotFoundError."""
         return self._store.open(_check(name))
+
+    def version(self, name: str) -> str:
+        """What changes whenever a file is written: size and time, or the store's ETag. Raises FileNotFoundError."""
+        return self._store.version(_check(name))
+
+    def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
+        """The bytes `first` to `end` of a file, some at a time; raises FileNotFoundError.
+
+        Args:
+            version: what `version` gave for the file that is meant; DamagedError if it is another by now.
+        """
+        return self._store.chunks(_check(name), first, end, version)
 
     def read(self, name: str) -> bytes | None:
         """A small file's content, None where there is no such file."""

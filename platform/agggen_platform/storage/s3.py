@@ -59,14 +59,17 @@ class S3Store:
                 return found
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
+    def version(self, name: str) -> str:
+        return str(self._head(name)["ETag"])
+
     def open(self, name: str) -> io.RawIOBase:
         return _RangeFile(self, name, self._head(name))
 
-    def chunks(self, name: str, first: int = 0, end: int | None = None, etag: str | None = None) -> Iterator[bytes]:
+    def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
         """The bytes `first` to `end` of an object; a body that breaks off goes on where it broke.
 
         Args:
-            etag: of the object that is meant, if its first part was read before.
+            version: of the object that is meant, if it was looked at before.
         """
         tries = self._tries("read", name)
         while True:
@@ -75,9 +78,9 @@ class S3Store:
             try:
                 answer = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **ranged)
                 self._answered = True
-                if etag not in (None, answer["ETag"]):
+                if version not in (None, answer["ETag"]):
                     raise tries.replaced()
-                etag = answer["ETag"]
+                version = answer["ETag"]
                 for chunk in answer["Body"].iter_chunks(_CHUNK):
                     first += len(chunk)
                     yield chunk
