@@ -20,6 +20,7 @@ from serve.engine import ByModel, Failure, Job, Text
 from serve.meters import Meters
 from serve.planner import refusal
 from serve.replica import check, load, log_as_replica
+from serve.scaling import RECORDS
 
 _log = logging.getLogger("agggen.serve")
 
@@ -76,9 +77,9 @@ class GeneratorReplica:
         answers = await self._batcher.submit(texts, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
-    async def fingerprint(self) -> str:
-        """The fingerprint of the bundle, which is loaded and has passed its self-test."""
-        return self._fingerprint
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What Serve's controller is told, for `serve.scaling.by_records`."""
+        return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""

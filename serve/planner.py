@@ -16,6 +16,7 @@ from serve.batching import Batcher, Measure
 from serve.engine import ByModel, Failure, Job, ModelCard
 from serve.meters import Meters
 from serve.replica import check, load, log_as_replica
+from serve.scaling import RECORDS
 
 Found = Candidates | list[PlannedRecord]
 
@@ -67,6 +68,10 @@ class PlannerReplica:
     async def card(self) -> ModelCard:
         """What is served."""
         return self._card
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What Serve's controller is told, for `serve.scaling.by_records`."""
+        return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""

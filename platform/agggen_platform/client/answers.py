@@ -183,7 +183,11 @@ class AlignedResponse(TypedDict):
 
 
 class ModelDict(TypedDict):
-    """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts."""
+    """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
+
+    `records_at_once`: records that a client should keep on the way to use the generators that run now and to have more
+    of them started; the number grows with them.
+    """
 
     fingerprint: str
     address: str
@@ -195,3 +199,4 @@ class ModelDict(TypedDict):
     model: dict[str, Any]
     inference: dict[str, Any]
     limits: dict[str, float]
+    records_at_once: int
