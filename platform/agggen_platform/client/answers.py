@@ -28,6 +28,7 @@ class RealiseOptions(TypedDict, total=False):
     beam: int
     complete: bool  # let the model add the predicates that a plan omits
     verify: Literal["strict", "off"]  # strict: each fact says its triples' values whole, and nothing else; off: freely
+    alone: bool  # a batch of its own, so that the numbers of a repeated request are equal to the last digit
 
 
 class GenerateOptions(RealiseOptions, total=False):

@@ -79,6 +79,8 @@ class Calls:
         attempts = self._transport.attempts(deadline)
         answers = self._once(path, objects, options, attempts)
         while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
+            if options.get("alone"):  # all together again: numbers depend on the batch
+                failed = list(range(len(answers)))
             cause = _unavailable(answers[failed[0]])
             try:
                 self._transport.pause(attempts, cause)
@@ -124,7 +126,7 @@ class Calls:
         pieces = self._pieces(records)
         first = list(islice(pieces, 1 if self._streams == 1 else 2))
         if len(first) == 2:
-            yield from in_parallel(chain(first, pieces), partial(self._piece, address, deadline), self._width())
+            yield from in_parallel(chain(first, pieces), partial(self._piece, address, deadline), self.width())
             return
         for piece in chain(first, pieces):
             yield from self._piece(address, deadline, piece)
@@ -136,9 +138,12 @@ class Calls:
                 yield answer
                 attempts.restart()  # the time of the reader is not the endpoint's
 
-    def _width(self) -> Callable[[], int]:
-        """A function that tells how many streams use the endpoint well: those that hold the records that it can take at
-        once, and one more, as streams that end are not full. It asks the endpoint again every few seconds."""
+    def width(self, records: int | None = None) -> Callable[[], int]:
+        """A function that tells how many requests of so many records at a time (None: streams) use all generators.
+
+        They are as many as hold the records that the endpoint can take at once, and one more, as requests that end are
+        not full. It asks the endpoint again every few seconds.
+        """
         due, width = 0.0, self._streams or 1
 
         def now() -> int:
@@ -147,7 +152,8 @@ class Calls:
                 try:
                     once = Attempts(Retry(attempts=1), self._transport.settings.timeout)
                     model = self._transport.answer(Request("GET", "/v1/model"), once)
-                    width = min(_MOST_STREAMS, 1 + math.ceil(model["records_at_once"] / model["limits"]["window"]))
+                    held = records or model["limits"]["window"]
+                    width = min(_MOST_STREAMS, 1 + math.ceil(model["records_at_once"] / held))
                 except UnavailableError:  # the streams will say so, if it lasts
                     pass
                 due = time.monotonic() + _SECONDS_BETWEEN_LOOKS

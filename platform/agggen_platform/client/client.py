@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Unpack
@@ -125,6 +125,13 @@ class Client:
     def model(self, *, deadline: float | None = None) -> ModelDict:
         """What is served, its settings, and what a request may ask for."""
         return self._calls.get("/v1/model", deadline)
+
+    def width(self, records: int) -> Callable[[], int]:
+        """A function that tells how many requests of so many records should be on the way to use all generators.
+
+        It asks the endpoint again every few seconds.
+        """
+        return self._calls.width(records)
 
     def ready(self) -> bool:
         """Whether the endpoint answers and its model is loaded; asked once."""
