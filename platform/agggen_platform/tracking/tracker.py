@@ -90,7 +90,7 @@ class Tracker:
         self._complained = False
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
-        self._system = SystemMetrics(system_seconds, self._log_system) if system_seconds > 0 else None
+        self._system = SystemMetrics(system_seconds, self.log_system) if system_seconds > 0 else None
         self._began = time.time()
 
     @property
@@ -186,7 +186,7 @@ class Tracker:
             inside = path.parent.relative_to(folder).as_posix()
             self._record("artifact", {"path": str(path), "folder": "" if inside == "." else inside})
 
-    def _log_system(self, metrics: Mapping[str, float]) -> None:
+    def log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the seconds since the run began, continuations included."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 
