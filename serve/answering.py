@@ -100,7 +100,7 @@ class Answering:
         def job(entry: Entry) -> Job:
             asked = checked(model, entry.raw, code="record")
             plan = None if asked.plan is None else _plan(asked.plan)
-            return Job(self._record(entry, asked), plan, options.complete, options.n_best, settings)
+            return Job(self._record(entry, asked), plan, options.complete, options.n_best, options.alone, settings)
 
         def answer(job: Job, texts: list[Generation]) -> dict[str, Any]:
             return {"texts": [_text(text) for text in texts]}

@@ -220,6 +220,16 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
         assert 2 * least(config).gpus <= most_gpus, "a rolling update starts new replicas before it stops the old ones"
 
 
+def test_the_replicas_in_production() -> None:
+    """Whole settings: `ingress.max_replicas` once gave back what the ingress has of its own."""
+    from agggen_platform.serving.config import ReplicaConfig
+
+    config, several = endpoint_config("gpu"), {"min_replicas": 2, "max_replicas": 4}
+    assert config.ingress == ReplicaConfig(**several, cpus=0.5)
+    assert config.planner == ReplicaConfig(**several, target_records=512, cpus=0.5)
+    assert config.generator == ReplicaConfig(**several, cpus=4, gpus=1)
+
+
 @both_overlays
 def test_every_node_of_the_endpoint_mounts_its_keys(name: str) -> None:
     keys_file = Path(endpoint_config(name).security.keys_file)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
 from agggen_platform.bulk.config import BulkConfig, BulkError, described, fingerprint
+from agggen_platform.bulk.endpoint import EndpointWorker
 from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
@@ -72,6 +73,7 @@ def generate(
     tracker: Callable[[str], Tracker] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     single_file: bool = False,
+    endpoint: str | None = None,
 ) -> BulkReport:
     """Writes texts for all records at `source` into the folder `out`; continues what a run of the same job began.
 
@@ -84,6 +86,7 @@ def generate(
         tracker: makes the run log from the run's name, if there is work to do.
         progress: is told after every shard.
         single_file: join the parts into ``out/texts.parquet`` (or .jsonl) too, here: for small jobs.
+        endpoint: the URL of an endpoint that serves the bundle and does the work; the result is the same.
 
     Raises:
         CorpusError: the input is not there or cannot be read, or `out` holds something else.
@@ -123,9 +126,9 @@ def generate(
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_a_shard(rows), part, config.unique)
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
-        here = partial(BulkWorker, settings)
-        gpus = config.gpus_per_actor
-        done = driver.results(shards, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
+        here = partial(EndpointWorker, endpoint, settings) if endpoint else partial(BulkWorker, settings)
+        gpus, actors = config.gpus_per_actor, 0 if endpoint else config.actors
+        done = driver.results(shards, BulkWorker, settings, here, actors, config.ray_address, gpus)
         meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", shards, config.max_reject_share))
         work = Work(stack.enter_context(done), len(shards), Counts, progress, log, _speed, meter)
         meter.begin()

@@ -166,6 +166,8 @@ class RowWriter:
         config = self.config
         try:
             found = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
+        except BulkError:  # no record is at fault
+            raise
         except Exception as error:
             if len(tasks) == 1:
                 tasks[0].error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -21,7 +21,7 @@ from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-_ROWS_AT_ONCE = 64  # records that are read and written about at once
+ROWS_AT_ONCE = 64  # records that are read and written about at once
 _GROUP = 4096  # texts of a row group
 
 
@@ -72,7 +72,7 @@ class BulkWorker(Worker[Counts]):
         self, shard: Shard, path: Path, texts_of: Callable[..., Iterator[dict[str, Any]]]
     ) -> tuple[Counts, int, Sequence[Reject]]:
         writer = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, shard)
-        texts = (text for first, rows in read_records(shard, _ROWS_AT_ONCE) for text in texts_of(writer, rows, first))
+        texts = (text for first, rows in read_records(shard, ROWS_AT_ONCE) for text in texts_of(writer, rows, first))
         write = _write_json_lines if self.settings.config.format == "jsonl" else _write_parquet
         write(path, texts)
         return writer.counts, writer.counts.texts, writer.rejects

@@ -139,7 +139,7 @@ def results(
     shards = with_attempts(shards, Folder(settings.out))
     if actors == 0 or not shards:
         with closing(here()) as one:
-            yield map(one.run, shards)
+            yield one.runs(shards)
         return
     from agggen_platform.ray_cluster import connected
 

@@ -132,6 +132,10 @@ class Worker(ABC, Generic[C]):
         self.out.write(f"{notes}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
         return done
 
+    def runs(self, shards: Sequence[Shard]) -> Iterator[Done[C]]:
+        """Does all shards as the results are asked for."""
+        return map(self.run, shards)
+
     @abstractmethod
     def fill(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
         """Writes the part of a shard to `path`.

@@ -99,7 +99,7 @@ class Tracker:
         self._sender: Sender | None = None
         self._mlflow = installed("mlflow")
         measured = self._mlflow and system_seconds > 0
-        self._system = SystemMetrics(system_seconds, self._log_system) if measured else None
+        self._system = SystemMetrics(system_seconds, self.log_system) if measured else None
         self._began = time.time()
 
     @property
@@ -206,7 +206,7 @@ class Tracker:
             about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
             self._record("artifact", about)
 
-    def _log_system(self, metrics: Mapping[str, float]) -> None:
+    def log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the seconds since the run began, continuations included."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 

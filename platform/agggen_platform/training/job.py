@@ -145,7 +145,12 @@ def train_job(
                 if workers is not None:
                     quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
                     monitor = WorkerMonitor(
-                        config.cluster.workers, lambda: [*map(quiet.latest, _STAGES)], sink.send, meter, say
+                        config.cluster.workers,
+                        lambda: [*map(quiet.latest, _STAGES)],
+                        sink.send,
+                        meter,
+                        say,
+                        tracker.log_system,
                     )
                     workers.train(run.folder, place, samples, held, monitor, stopped)
                     model, metrics = _trained(config, prepared, checkpoints)

@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +27,7 @@ from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes,
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
+from agggen_platform.tracking.system import SystemMetrics
 from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
@@ -301,6 +302,7 @@ def _fit(task: _Task, group: Connected) -> None:
     try:
         with (
             _heartbeat(task.coordinator, first) as stop,
+            _gpu_metrics(task, group.rank),
             StoreKeeper(store, group, lambda: _tell(task, WorkerMessage("checkpoint", time.time()))) as keeper,
         ):
             seconds = task.config.storage.checkpoint_seconds
@@ -311,6 +313,27 @@ def _fit(task: _Task, group: Connected) -> None:
         if first:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
     ray.get(task.coordinator.heartbeat.remote())  # all messages before it have arrived
+
+
+@contextmanager
+def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
+    """Has memory and use of the GPUs of this worker's machine logged as ``system/worker-RANK/gpu_...``."""
+
+    def tell(metrics: Mapping[str, float]) -> None:
+        gpus = {name: value for name, value in metrics.items() if name.startswith("system/gpu_")}
+        named = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in gpus.items()}
+        _tell(task, WorkerMessage("system", named))
+
+    seconds = task.config.tracking.system_seconds
+    if not task.config.cluster.gpus_per_worker or not seconds:
+        yield
+        return
+    system = SystemMetrics(seconds, tell)
+    system.start()
+    try:
+        yield
+    finally:
+        system.stop()
 
 
 @contextmanager
