@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+SRL_ENV ?= $(or $(AGGGEN_SRL_ENV),$(HOME)/.cache/agggen/srl-env)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
@@ -25,8 +26,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: venv  ## train on the shipped corpus and watch the model plan and write
 	$(BIN)/agggen demo $(ARGS)
 
-srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10 or 3.9; some minutes, once)
-	$(BIN)/agggen srl setup $(ARGS)
+srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10; some minutes, once)
+	PYENV_VERSION=3.10 python3.10 -m venv $(SRL_ENV)
+	$(SRL_ENV)/bin/pip install --no-input -r platform/agggen_platform/srl/requirements.txt
+	$(BIN)/agggen srl check --dir $(SRL_ENV)
 
 stack: venv  ## PostgreSQL, MLflow and an S3 server on this machine, without containers (ARGS=--help)
 	$(BIN)/python -m infra.stack $(ARGS)
@@ -40,7 +43,7 @@ test: venv  ## run the unit tests: some minutes, nothing else to install (ARGS='
 test-all: test  ## run all tests: clusters, servers, faults and manifests too (half an hour)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/unit $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/integration tests/manifests \
-	  tests/security $(ARGS) || test $$? -eq 5
+	  tests/security tests/gpu $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -183,8 +183,13 @@ def _paired(records: Sequence[Record], texts: Any) -> list[tuple[Record, str]]:
 def load_model(address: Path | str, device: str = "cpu") -> Model:
     """A model from its bundle: a folder, the folder of a run, ``s3://...`` or a registered ``models:/NAME@ALIAS``.
 
+    Args:
+        address: of the bundle.
+        device: what computes: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
+
     Raises:
         BundleError: there is none, or it was changed.
+        ConfigError: the device is not available.
         RegistryError, StorageError: the registry or store fails.
     """
     path = bundle_folder(address)

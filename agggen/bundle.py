@@ -25,8 +25,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from agggen.encoding import Encoder
 from agggen.errors import BundleError, ConfigError
 from agggen.facts import FactSegmenter
@@ -34,7 +32,7 @@ from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
-from agggen.tensors import save_tensors
+from agggen.tensors import device_of, save_tensors
 from agggen.text import Vocabulary
 from agggen.verification.lexicon import Lexicon
 
@@ -60,10 +58,14 @@ class Bundle:
     lexicon: Lexicon = field(default_factory=Lexicon)  # what the training texts taught of wordings
 
     def generator(self, device: str = "cpu") -> Generator:
-        """A generator with this bundle's model and inference settings; on another device, with a copy of the model."""
-        model = self.model
-        if torch.empty(0, device=device).device != next(model.parameters()).device:
-            model = copy.deepcopy(model).to(device)
+        """A generator with this bundle's model and inference settings; on another device, with a copy of the model.
+
+        Raises:
+            ConfigError: the device is not available (`device_of`).
+        """
+        model, chosen = self.model, device_of(device)
+        if chosen != next(model.parameters()).device:
+            model = copy.deepcopy(model).to(chosen)
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:

@@ -175,6 +175,8 @@ def _catalogue() -> dict[str, tuple[str, ...]]:
 
 
 def _not_there(path: Path) -> str:
+    if (path / ".job.json").exists():
+        return f"the folder {path} holds what a job has not finished; the same command finishes it"
     if path.is_dir():
         return (
             f"the folder {path} holds no prepared corpus and no files train, dev and test ({', '.join(SUFFIXES)}); "
@@ -188,7 +190,14 @@ def _not_there(path: Path) -> str:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The files of a folder by the splits that they are named for: any in Parquet, the usual ones otherwise."""
+    """The files of a folder by the splits that they are named for: any in Parquet, the usual ones otherwise.
+
+    In the output of `agggen segment` a split is a folder of files.
+    """
+    from agggen.corpora.prepared import MANIFEST, listed_parts
+
+    if segmented := listed_parts(folder / MANIFEST):
+        return {split_name(split): folder / split for split in segmented}
     found: dict[str, Path] = {}
     for suffix in SUFFIXES:
         for file in sorted(folder.glob(f"*{suffix}")):
@@ -264,7 +273,7 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
         CorpusError: the file as a whole cannot be read.
     """
     suffix = path.suffix.lower()
-    if suffix == ".parquet":
+    if suffix == ".parquet" or path.is_dir():
         from agggen.corpora.parquet import read_plain
         from agggen.corpora.prepared import is_prepared, read_records
 
@@ -275,7 +284,9 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
         return read_table(_rows(_parsed(path), str(path)), str(path), columns)
     with open_source(path) as (stream, label):
         if suffix in (".csv", ".tsv"):
-            return read_table(read_rows(stream, label, (), delimiter_of(path), exact=True), label, columns)
+            return read_table(
+                read_rows(stream, label, (), delimiter_of(path), exact=True, undecodable="keep"), label, columns
+            )
         values = read_values(stream, label, undecodable="reject")
         return read_table(_objects(values, label), label, columns)
 

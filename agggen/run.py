@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,11 +32,12 @@ from agggen.generation.planner import check_size
 from agggen.model.batch import Example
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
+from agggen.tensors import device_of
 from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Group
-from agggen.training.loop import StageConfig, Trainer, isolated_randomness
+from agggen.training.loop import Precision, StageConfig, Trainer, isolated_randomness
 from agggen.training.objectives import ObjectiveName
 from agggen.training.substitution import substitution
 from agggen.verification.learning import learn
@@ -97,8 +98,8 @@ class TrainingConfig:
     """The two stages; see StageConfig."""
 
     seed: int = 1
-    device: str = "auto"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    device: str = "auto"  # cpu, cuda, cuda:1, ...; auto is a GPU if there is one
+    precision: Precision = "auto"  # of matrix products; auto is bfloat16 on a GPU and float32 on a CPU
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: none
     baseline: StageConfig = field(default_factory=StageConfig)
@@ -136,19 +137,6 @@ def _with_threads(
             torch.set_num_threads(before)
 
     return with_threads
-
-
-def device_of(config: TrainingConfig) -> torch.device:
-    """The configured device; auto is a GPU if there is one.
-
-    Raises:
-        ConfigError: the device is not available.
-    """
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"training.device {name!r} is not usable here: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -310,7 +298,7 @@ def fit(
         torch.manual_seed(config.training.seed)
         model = JointModel(config.model, len(vocabulary), vocabulary.n_output, len(data.encoder.predicates))
     model.load_state_dict(model.state_dict() | data.start)
-    model = model.to(device_of(config.training))
+    model = model.to(device_of(config.training.device, "training.device"))
     metrics: dict[str, float] = {}
     training = config.training
     stages: list[tuple[ObjectiveName, StageConfig]] = [("baseline", training.baseline), ("joint", training.joint)]

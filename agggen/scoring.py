@@ -63,6 +63,7 @@ def evaluate(
         wanted=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics), meteor),
         command="agggen.evaluate",
         cut=own.bundle.fact_segmenter(run_archives),
+        device=str(own.generator.device),
     )
     notes: list[str] = []
     return evaluate_task(task, writing_lines(len(task.records)), notes.append)

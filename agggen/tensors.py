@@ -1,4 +1,4 @@
-"""Tensors on disk as safetensors, where what the system refuses is an OSError, as with any other file."""
+"""The device of tensors; and tensors on disk as safetensors, where what the system refuses is an OSError."""
 
 from __future__ import annotations
 
@@ -8,10 +8,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agggen.errors import ConfigError
+
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 _NUMBER = re.compile(r"\(os error (\d+)\)")
+
+
+def device_of(name: str, setting: str = "device") -> torch.device:
+    """The device ``cpu``, ``cuda``, ``cuda:1`` and so on; ``auto`` is a GPU if there is one.
+
+    Raises:
+        ConfigError: it is not available; says so of `setting`.
+    """
+    import torch
+
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        return torch.empty(0, device=chosen).device
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"{setting} {name!r} is not usable here: {error}") from error
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

@@ -103,7 +103,7 @@ class Answering:
         def job(entry: Entry) -> Job:
             asked = self._asked(model, entry.raw)
             plan = None if asked.plan is None else _plan(asked.plan)
-            return Job(self._record(entry, asked), plan, options.complete, options.n_best, settings)
+            return Job(self._record(entry, asked), plan, options.complete, options.n_best, options.alone, settings)
 
         def answer(job: Job, texts: list[Generation]) -> dict[str, Any]:
             return {"texts": [_text(text) for text in texts]}

@@ -288,8 +288,9 @@ async def _bounded(request: Request, options: _Options, seconds: float) -> _Opti
 
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
-    """What is served, and the limits of this server."""
+    """What is served, the limits of this server, and how many records a client should keep on the way."""
     card = asdict(await request.app.state.answering.card())
+    card["records_at_once"] = await request.app.state.engine.records_at_once()
     card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
     return _json(card | {"limits": asdict(request.app.state.config.limits)})
 

@@ -25,6 +25,8 @@ from starlette.types import ASGIApp
 
 from agggen.config import load_config
 from agggen.errors import AggGenError
+from agggen_platform.ray_private import cluster_nodes
+from agggen_platform.serving.capacity import sized
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.proxies import listening_host
 from agggen_platform.serving.target import check_target, find_target, settings_of
@@ -36,8 +38,10 @@ from serve.limits import Admission
 from serve.meters import Meters, replica_id
 from serve.observe import set_up_logging
 from serve.planner import PlannerReplica
+from serve.scaling import count_generators
 from serve.security import key_ring
 
+_UPSCALE_DELAY_S = 3.0
 CONFIG_FILE = "AGGGEN_SERVE"
 """The variable that names a configuration file where no arguments can be given."""
 
@@ -77,7 +81,7 @@ def composed(config: ServeConfig) -> Application:
         key_ring(_where_it_listens(config, default=config.http.host))
     target = find_target(config)
     check_target(target)
-    config = target.fixed(config)
+    config = sized(target.fixed(config), cluster_nodes())
     planner = _deployment(Planner, config, config.planner).bind(config)
     generator = _deployment(Generator, config, config.generator).bind(config)
     return _deployment(Ingress, config, config.ingress).bind(config, planner, generator)
@@ -110,7 +114,7 @@ class Generator(GeneratorReplica):
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""
         await super().check_health()
-        self._meters.bundle(await self.fingerprint(), self._address)
+        self._meters.bundle(self._fingerprint, self._address)
 
 
 @serve.ingress()
@@ -119,7 +123,8 @@ class Ingress:
 
     def __init__(self, config: ServeConfig, planner: DeploymentHandle, generator: DeploymentHandle) -> None:
         self._config = _where_it_listens(config, default="unknown")  # keys are asked for then
-        self._engine = HandleEngine(planner, generator, config.batch.records)
+        most = (config.generator.max_replicas or 1, config.generator.target_records)
+        self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most)
         self._admission = Admission(config.limits.queue)
         set_up_logging(config.log, replica=replica_id() or "-")
 
@@ -140,15 +145,17 @@ def _where_it_listens(config: ServeConfig, default: str) -> ServeConfig:
 
 
 def _deployment(kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
-    return serve.deployment(name=kind.__name__, **_options(config, replicas))(kind)
+    return serve.deployment(name=kind.__name__, **_options(kind.__name__, config, replicas))(kind)
 
 
-def _options(config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:
+def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:
     """What Serve is told about a deployment."""
     longest = max(config.limits.deadline_s, config.limits.longest_deadline_s)
     options: dict[str, Any] = {
-        "max_ongoing_requests": replicas.max_ongoing_requests,
-        "max_queued_requests": config.limits.queue,  # of each caller
+        # The ingress itself refuses what exceeds `limits.queue`. A generator gets few calls at once: the others wait
+        # where the next free replica, or a new one, can take them.
+        "max_ongoing_requests": {"Ingress": 2 * config.limits.queue, "Planner": 64, "Generator": 16}[name],
+        "max_queued_requests": config.limits.queue if name == "Ingress" else -1,
         "ray_actor_options": {"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
         "graceful_shutdown_wait_loop_s": 0.5,
         "graceful_shutdown_timeout_s": longest,  # active requests are finished
@@ -159,16 +166,16 @@ def _options(config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:
     }
     if replicas.min_replicas == replicas.max_replicas:
         return options | {"num_replicas": replicas.min_replicas}
-    # Serve averages over half a minute by default, which would hide a step that the delay is to answer sooner.
-    look_back = min(30.0, max(1.0, replicas.upscale_delay_s))
     return options | {
         "autoscaling_config": {
             "min_replicas": replicas.min_replicas,
+            "initial_replicas": max(1, replicas.min_replicas),  # so that a bundle is tried before the endpoint is ready
             "max_replicas": replicas.max_replicas,
-            "target_ongoing_requests": replicas.target_ongoing_requests,
-            "upscale_delay_s": replicas.upscale_delay_s,
+            "target_ongoing_requests": replicas.target_records,
+            "upscale_delay_s": _UPSCALE_DELAY_S,
             "downscale_delay_s": replicas.downscale_delay_s,
-            "look_back_period_s": look_back,
-            "metrics_interval_s": look_back / 3,
+            "look_back_period_s": _UPSCALE_DELAY_S,  # of the mean; by default half a minute, which would hide a burst
+            "metrics_interval_s": _UPSCALE_DELAY_S / 3,
+            "policy": {"policy_function": "serve.scaling:by_records"},
         }
     }

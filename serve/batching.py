@@ -84,12 +84,18 @@ class Batcher(Generic[T, A]):
         self._worker: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
         self._began: float | None = None  # when the current batch began
+        self._at_work = 0  # items of the current batch
         self.failed_in_a_row = 0
         """Failed items since the last successful one."""
 
     def __len__(self) -> int:
         """The number of waiting items."""
         return len(self._waiting)
+
+    @property
+    def load(self) -> int:
+        """The number of items that wait or are worked on."""
+        return len(self._waiting) + self._at_work
 
     def stuck(self, seconds: float) -> bool:
         """Whether the current batch has taken longer than this."""
@@ -149,7 +155,7 @@ class Batcher(Generic[T, A]):
             batch = self._take(loop.time())
             if not batch:
                 continue
-            self._began = time.monotonic()
+            self._began, self._at_work = time.monotonic(), len(batch)
             if self._meters:
                 self._meters.queue(len(self._waiting))
             waited = loop.time() - batch[0].arrived
@@ -161,7 +167,7 @@ class Batcher(Generic[T, A]):
                 if self._meters:
                     self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
             finally:  # no caller is left waiting
-                self._began = None
+                self._began, self._at_work = None, 0
                 for entry in batch:
                     _settle(entry, broken())
 

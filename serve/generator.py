@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from serve.engine import ByModel, Failure, Job, Text
 from serve.meters import Meters
 from serve.planner import refusal
 from serve.replica import check, load, log_as_replica
+from serve.scaling import RECORDS
 
 _log = logging.getLogger("agggen.serve")
 
@@ -28,6 +30,7 @@ _log = logging.getLogger("agggen.serve")
 class _Write:
     job: Job
     candidates: Candidates | None  # None: plan it here
+    call: int  # jobs of one call that are `alone` share a batch with no others
 
 
 _ALIGNED = 16  # texts aligned together, as by `Generator.align`
@@ -56,6 +59,7 @@ class GeneratorReplica:
         self._segmenter: FactSegmenter | None = None
         self._may_run_archives = config.run_archives
         self._longest, self._limits = config.limits.longest_deadline_s, config.limits
+        self._calls = itertools.count()
         self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, Meters())
 
     async def write(
@@ -67,7 +71,8 @@ class GeneratorReplica:
         model gives the whole answer.
         """
         same = fingerprint == self._fingerprint
-        items = [_Write(job, found if same else None) for job, found in zip(jobs, candidates, strict=True)]
+        call = next(self._calls)
+        items = [_Write(job, found if same else None, call) for job, found in zip(jobs, candidates, strict=True)]
         answers = await self._batcher.submit(items, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Write gives
 
@@ -76,9 +81,9 @@ class GeneratorReplica:
         answers = await self._batcher.submit(texts, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
-    async def fingerprint(self) -> str:
-        """The fingerprint of the bundle, which is loaded and has passed its self-test."""
-        return self._fingerprint
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What Serve's controller is told, for `serve.scaling.by_records`."""
+        return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""
@@ -96,6 +101,8 @@ class GeneratorReplica:
             share = max(1 / _ALIGNED, positions / self._limits.align_positions)
             return Measure("align", length=read + len(item.text), share=min(1.0, share))
         config = item.job.settings(self._generator.config)
+        if item.job.alone:
+            return Measure("write", (config.beam, item.call))
         plans = len(item.candidates.plans) if item.candidates else config.plans
         return Measure("write", config.beam, read, plans * config.beam.beam / config.rows)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -15,6 +16,7 @@ from agggen.generation.results import AlignedText, Candidates, Generation, Plann
 from agggen.records import Record
 from serve.batching import broken, too_late
 from serve.engine import ByModel, EngineError, Failure, Found, Job, ModelCard, Text
+from serve.scaling import Generators
 
 _log = logging.getLogger("agggen.serve")
 
@@ -36,14 +38,26 @@ class Response(Protocol):
 class HandleEngine:
     """Plans and writes with the replicas behind two ``DeploymentHandle``s."""
 
-    def __init__(self, planner: Any, generator: Any, records: int = 64) -> None:
+    def __init__(
+        self,
+        planner: Any,
+        generator: Any,
+        records: int = 64,
+        count: Callable[[], Generators] = lambda: Generators(1, True),
+        most: int = 1,
+        share: float = 64,
+    ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
             records: of one call; more records go to several calls, and so to several replicas.
+            count: the present generators; it may block.
+            most: generators that there may be.
+            share: records of a generator, above which another is added.
         """
         self._planner, self._generator, self._records = planner, generator, records
-        self._wrote = False  # whether a generator has answered, so has loaded its bundle
+        self._count, self._most, self._share = count, most, share
+        self._loaded = False  # whether generators have loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
@@ -78,21 +92,26 @@ class HandleEngine:
         return card
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
-        """The served model, once a planner and a generator have answered.
+        """The served model, once planners and generators have loaded it and passed their self-test.
 
-        Generators are asked only until one has answered: the endpoint stays ready while they are busy or scaled to
-        zero.
+        No generator is called, so a probe wakes none: the endpoint stays ready while they are busy or scaled to zero.
 
         Raises:
-            EngineError: one of them does not answer within `seconds`.
+            EngineError: no planner answers within `seconds`, or no generator has started yet.
         """
         card = await self.card(seconds)
-        if not self._wrote:
-            name = await self._call(lambda left: self._generator.fingerprint.remote(), _now() + seconds)
-            if isinstance(name, Failure):
-                raise EngineError(f"no generator is ready: {name.message}")
-            self._wrote = True
+        self._loaded = self._loaded or (await asyncio.to_thread(self._count)).loaded
+        if not self._loaded:
+            raise EngineError("no generator is ready: none has loaded the bundle yet")
         return card
+
+    async def records_at_once(self) -> int:
+        """How many records clients should keep on the way: the share of twice the present generators.
+
+        So their number doubles until there are as many as there may be.
+        """
+        running = (await asyncio.to_thread(self._count)).running
+        return math.ceil(min(self._most, 2 * max(1, running)) * self._share)
 
     async def _generate(self, jobs: Sequence[Job], until: float) -> list[Found[list[Generation]] | Failure]:
         planned = await self._call(lambda left: self._planner.candidates.remote(jobs, left), until)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -16,6 +17,7 @@ from serve.batching import Batcher, Measure
 from serve.engine import ByModel, Failure, Job, ModelCard
 from serve.meters import Meters
 from serve.replica import check, load, log_as_replica
+from serve.scaling import RECORDS
 
 Found = Candidates | list[PlannedRecord]
 
@@ -23,6 +25,7 @@ Found = Candidates | list[PlannedRecord]
 @dataclass(frozen=True, slots=True)
 class _Search:
     job: Job
+    call: int  # jobs of one call that are `alone` share a batch with no others
     k: int | None = None  # the k best plans, or None for the candidates
 
 
@@ -52,21 +55,28 @@ class PlannerReplica:
             asdict(bundle.model.config),
         )
         self._longest = config.limits.longest_deadline_s
+        self._calls = itertools.count()
         self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, Meters())
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
         """The plans of each job that are to be written out."""
-        answers = await self._batcher.submit([_Search(job) for job in jobs], seconds)
+        call = next(self._calls)
+        answers = await self._batcher.submit([_Search(job, call) for job in jobs], seconds)
         return ByModel(answers, self._card.fingerprint)  # type: ignore[arg-type] # what a search without k gives
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
         """The k best plans of each job's record at its level."""
-        answers = await self._batcher.submit([_Search(job, k) for job in jobs], seconds)
+        call = next(self._calls)
+        answers = await self._batcher.submit([_Search(job, call, k) for job in jobs], seconds)
         return ByModel(answers, self._card.fingerprint)  # type: ignore[arg-type] # what a search with k gives
 
     async def card(self) -> ModelCard:
         """What is served."""
         return self._card
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What Serve's controller is told, for `serve.scaling.by_records`."""
+        return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
         """Raises if this replica should be replaced."""
@@ -104,6 +114,8 @@ class PlannerReplica:
 
 def _measure(search: _Search) -> Measure:
     """Records are planned one by one, so a batch is of no more than the others may wait for: some 100 ms."""
+    if search.job.alone:
+        return Measure("plan", search.call)
     n = len(search.job.record.triples)
     return Measure("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
 

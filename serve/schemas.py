@@ -132,6 +132,11 @@ class RealiseOptions(_Body):
         "(`fallback`). `off`: the model writes freely. Either way `fulfilled`, `missing` and `faults` say what the "
         "strict check finds",
     )
+    alone: bool = Field(
+        default=False,
+        description="the records (up to 64) are a batch of their own: the numbers of a repeated request are equal to "
+        "the last digit, as other records in a batch change it; other requests wait meanwhile",
+    )
 
 
 _TOP_P = "of sampling: each group is drawn from the most probable ones, whose probabilities sum to this"

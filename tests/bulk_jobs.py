@@ -15,6 +15,9 @@ from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.storage.folder import Folder
 
+RECORDS = 44
+"""Of a test's input: six shards of eight."""
+
 
 def some_records(count: int) -> Iterator[Record]:
     """Records ``r0``, ``r1``, ... of the shipped corpus, repeated as often as needed."""

@@ -17,8 +17,8 @@ from agggen.records import Record
 from agggen.text import Vocabulary
 
 
-def save_tiny_bundle(path: Path, records: Sequence[Record], seed: int = 5, **parts: Any) -> Path:
-    """Saves a bundle with the words and predicates of `records` and groups of at most 3; `parts` are fields of it."""
+def tiny_bundle(records: Sequence[Record], seed: int = 5, **parts: Any) -> Bundle:
+    """A bundle with the words and predicates of `records` and groups of at most 3; `parts` are fields of it."""
     vocabulary = Vocabulary.build(records, 1)
     encoder = Encoder(vocabulary, Encoder.predicate_table(records), 3)
     with torch.random.fork_rng(devices=[]):
@@ -26,5 +26,10 @@ def save_tiny_bundle(path: Path, records: Sequence[Record], seed: int = 5, **par
         sizes = ModelConfig(width=16, heads=2, layers=1, feed_forward=16, predicate_dim=8, max_group_size=3)
         model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=6))
-    save_bundle(path, Bundle(model, encoder, inference, **parts))
+    return Bundle(model, encoder, inference, **parts)
+
+
+def save_tiny_bundle(path: Path, records: Sequence[Record], seed: int = 5, **parts: Any) -> Path:
+    """Saves `tiny_bundle` to `path`."""
+    save_bundle(path, tiny_bundle(records, seed, **parts))
     return path

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from agggen.corpora.lines import Source, open_source, read_lines
+from agggen.corpora.lines import Source, Undecodable, open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError, CorpusError, RecordError
 from agggen.records import Record, Reference, Triple
@@ -41,23 +41,28 @@ def delimiter_in(header: bytes) -> str:
 
 
 def read_rows(
-    stream: BinaryIO, name: str, needed: tuple[str, ...], delimiter: str = ",", exact: bool = False
+    stream: BinaryIO,
+    name: str,
+    needed: tuple[str, ...],
+    delimiter: str = ",",
+    exact: bool = False,
+    undecodable: Undecodable = "raise",
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
 
     Args:
-        exact: column names keep their case and are all different, and bytes that are not UTF-8 are kept in the fields
-            (`lines.Undecodable`).
+        exact: column names keep their case and are all different.
 
     Raises:
-        CorpusError: the stream is empty, is not UTF-8, lacks one of the columns `needed`, or has two of one name.
+        CorpusError: the stream is empty, is not UTF-8 where that is to `raise`, lacks one of the columns `needed`, or
+            has two of one name.
     """
     pending: list[Reject] = []
     first = last = 0
 
     def lines() -> Iterator[str]:
         nonlocal first, last
-        for item in read_lines(stream, name, undecodable="keep" if exact else "raise"):
+        for item in read_lines(stream, name, undecodable=undecodable):
             if isinstance(item, Reject):
                 pending.append(item)
                 continue

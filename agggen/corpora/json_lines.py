@@ -45,13 +45,18 @@ def read_jsonl(source: Source, name: str | None = None) -> Iterator[Record | Rej
                 yield record
 
 
-def read_values(stream: BinaryIO, name: str, undecodable: Undecodable = "raise") -> Iterator[tuple[int, Any] | Reject]:
+def read_values(
+    stream: BinaryIO, name: str, undecodable: Undecodable = "raise", first: int = 1
+) -> Iterator[tuple[int, Any] | Reject]:
     """The JSON value of each line and the line's number, one line held at a time; blank lines are skipped.
+
+    Args:
+        first: the number of the stream's first line, where the stream is a part of a file.
 
     Raises:
         CorpusError: the stream is empty, or not UTF-8 where that is to `raise`.
     """
-    for item in read_lines(stream, name, undecodable=undecodable):
+    for item in read_lines(stream, name, undecodable=undecodable, first=first):
         if isinstance(item, Reject):
             yield item
             continue

@@ -38,14 +38,17 @@ def open_source(source: Source, name: str | None = None) -> Iterator[tuple[Binar
 
 
 def read_lines(
-    stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES, undecodable: Undecodable = "raise"
+    stream: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES, undecodable: Undecodable = "raise", first: int = 1
 ) -> Iterator[tuple[int, str] | Reject]:
-    """Yields (line number from 1, text with its line end), or a Reject for a line with NUL bytes or over `max_bytes`.
+    """Yields (line number, text with its line end), or a Reject for a line with NUL bytes or over `max_bytes`.
+
+    Args:
+        first: the number of the stream's first line, where the stream is a part of a file.
 
     Raises:
         CorpusError: the stream is empty, or a line is not UTF-8 (names the line) where that is to `raise`.
     """
-    number = 0
+    number = first - 1
     while line := stream.readline(max_bytes + 1):
         number += 1
         if len(line) > max_bytes and not line.endswith(b"\n"):
@@ -67,5 +70,5 @@ def read_lines(
             yield Reject(name, number, None, problem)
             continue
         yield number, text
-    if number == 0:
+    if number < first:
         raise CorpusError(f"{name} is empty")

@@ -15,6 +15,8 @@ Columns, with one row per record::
 
 The file's key-value metadata contains ``agggen.format`` (the version of this layout), ``agggen.corpus``,
 ``agggen.split`` and ``agggen.fingerprint`` (SHA-256 of the records' canonical JSON lines).
+
+A split may also be a folder of such files, as `agggen segment` writes it: ``manifest.json`` beside it lists them.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from agggen.errors import CorpusError, RecordError
 from agggen.records import Fact, Record
 
 FORMAT = "1"
+MANIFEST = "manifest.json"
 _FORMAT_KEY, _CORPUS_KEY, _SPLIT_KEY = b"agggen.format", b"agggen.corpus", b"agggen.split"
 _FINGERPRINT_KEY = b"agggen.fingerprint"
 _ROWS = 1024  # records per block while reading and writing
@@ -69,19 +72,6 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
     Raises:
         RecordError: a record contains a lone surrogate, which is not valid Unicode; `path` is not written.
     """
-    return write_rows(path, (_row(record, corpus, split) for record in records), corpus, split)
-
-
-def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, split: str) -> int:
-    """Like `write_records`, for validated rows.
-
-    Args:
-        path: of the file.
-        rows: with exactly the fields of `schema`, in the normal form of `Record`: names without surrounding whitespace,
-            plans as written by ``str(plan)``.
-        corpus: its name.
-        split: likewise.
-    """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     digest = hashlib.sha256()
@@ -89,7 +79,7 @@ def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, sp
     try:
         with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
             block: list[dict[str, Any]] = []
-            for row in rows:
+            for row in (_row(record, corpus, split) for record in records):
                 digest.update(_canonical(_as_json(row)))
                 block.append(row)
                 count += 1
@@ -114,10 +104,15 @@ def write_rows(path: Path | str, rows: Iterable[dict[str, Any]], corpus: str, sp
 def read_records(path: Path | str) -> list[Record]:
     """The records of a prepared split, verified by the file's fingerprint.
 
+    Args:
+        path: of the file, or of the folder that `listed_parts` knows as a split.
+
     Raises:
         CorpusError: the file is missing, not a prepared split, of another format version, or modified.
     """
     path = Path(path)
+    if path.is_dir():
+        return [record for part in _whole_parts(path) for record in read_records(part)]
     expected = fingerprint(path)
     digest = hashlib.sha256()
     records: list[Record] = []
@@ -135,6 +130,31 @@ def read_records(path: Path | str) -> list[Record]:
     if digest.hexdigest() != expected:
         raise CorpusError(f"{path} was modified after preparation (fingerprint mismatch); prepare the corpus again")
     return records
+
+
+def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
+    """The files of each split, in the order of the records, by the ``manifest.json`` of `agggen segment`.
+
+    Returns:
+        ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} where there is no such manifest.
+    """
+    try:
+        splits = json.loads(manifest.read_bytes())["splits"]
+        return {split: about["parts"] for split, about in splits.items() if isinstance(about["parts"], list)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # another program's file, or that of a version of agggen which wrote one file a split
+
+
+def _whole_parts(split: Path) -> list[Path]:
+    folder = split.parent
+    parts = listed_parts(folder / MANIFEST).get(split.name)
+    if parts is None:
+        raise CorpusError(f"{split} is no split of a segmented corpus: {folder / MANIFEST} lists none of this name")
+    for part in parts:
+        path = folder / part["name"]
+        if not path.is_file() or path.stat().st_size != part["bytes"]:
+            raise CorpusError(f"{path} is not the file that {MANIFEST} lists; agggen segment makes it again")
+    return [folder / part["name"] for part in parts]
 
 
 def fingerprint(path: Path | str) -> str:

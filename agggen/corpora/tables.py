@@ -155,6 +155,18 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     return Table(records, rejects)
 
 
+def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
+    """The id of the record that `record_of_row` makes of `row`.
+
+    Raises:
+        RecordError: the id is not text and no number.
+    """
+    if "triples" in row:
+        return str(row.get("id", default_id)).strip()
+    key = Columns().find(row, "id")
+    return (text_of(row[key]) if key else None) or default_id
+
+
 def record_of_row(row: Any, default_id: str) -> Record:
     """One record from one object or row by itself: with `triples`, or in the wide form.
 
@@ -171,10 +183,8 @@ def record_of_row(row: Any, default_id: str) -> Record:
             f"a row with {', '.join(parts)} is one triple, not a record; a record here has "
             '"triples": [[subject, predicate, object], ...], or a key for each predicate'
         )
-    columns = Columns()
-    id_key = columns.find(row, "id")
-    identifier = (text_of(row[id_key]) if id_key else None) or default_id
-    _, own = _read(row, 0, identifier, columns, {columns.find(row, "split"), id_key})
+    columns, identifier = Columns(), id_of_row(row, default_id)
+    _, own = _read(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
     return Record(identifier, tuple(own.triples), tuple(own.references), own.category)
 
 

@@ -62,7 +62,7 @@ class AllenNLPConfig:
     spacy: str | None = None
     """A folder of a spaCy model, for the environment's spaCy, that finds the predicates; by default a frame source."""
     environment: str | None = None
-    """AllenNLP's environment. [default: AGGGEN_SRL_ENV, or the folder of `agggen srl setup`]"""
+    """AllenNLP's environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"""
     device: str = "cpu"
     """``cpu``, or ``cuda:0`` etc. if torch 1.12 supports the GPU."""
     threads: int | None = None

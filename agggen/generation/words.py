@@ -41,7 +41,7 @@ def decode(
     mask: Tensor,
 ) -> Tensor:
     """Decodes tokens (n, any) with `mask` (n, any, Q) over the cached positions, which they join: (n, any, D)."""
-    x = model.embed_target(tokens, position)
+    x = model.embed_target(tokens, position, int(position.max()) + 1)
     lowest = max(IMPOSSIBLE, torch.finfo(x.dtype).min)
     cross_bias, self_bias = (
         torch.zeros_like(allowed, dtype=x.dtype).masked_fill_(~allowed, lowest)[:, None]

@@ -63,16 +63,34 @@ class Batch:
     required: Tensor  # (B, T) bit masks over triples
     forbidden: Tensor  # (B, T)
     max_size: Tensor  # (B,)
+    original: Batch | None = None  # the batch of which this is a copy on another device
 
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def on_cpu(self) -> Batch:
+        """The same batch where its values can be read without waiting for a GPU."""
+        return self.original or self
+
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
+        """The batch on `device`; itself if it is there. The device is not waited for."""
+        device = torch.device(device)
+        if device.type == self.source.device.type == "cpu":
+            return self
+        copies = {f.name: to_device(getattr(self, f.name), device) for f in fields(self) if f.name != "original"}
+        return Batch(**copies, original=self.on_cpu)
 
     def source_mask(self) -> Tensor:
         """(B, M), True on tokens."""
         return self.source != PAD
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy on `device` for which the CPU does not wait; the tensor itself if it is there."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()  # from other memory, CUDA copies only after all that it was asked before
+    return tensor.to(device, non_blocking=tensor.device.type == "cpu")
 
 
 def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

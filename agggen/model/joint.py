@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from agggen.errors import ConfigError
-from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments
+from agggen.model.batch import END, PAD, UNK, Batch, allowed_sets, broken_alignments, to_device
 from agggen.model.hmm import Potentials, log_likelihood
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from agggen.model.transformer import Decoder, EncoderLayer, KeysValues, full_precision, sinusoids
@@ -116,12 +116,12 @@ class JointModel(nn.Module):
 
     # --- the source -------------------------------------------------------------------------------------------------
 
-    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings of token ids (any shape). The k-th word of one record alone is UNK and the vector k: what was
-        copied last is known, and so what comes next in a name of several such words.
+    def _embed(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
+        """Embeddings of token ids (any shape) at positions less than `length`. The k-th word of one record alone is UNK
+        and the vector k: what was copied last is known, and so what comes next in a name of several such words.
         """
-        if int(positions.max()) >= len(self.positions):  # sinusoids are a formula: grow the table when a text is longer
-            self.positions = sinusoids(int(positions.max()) * 2, self.config.width).to(self.positions)
+        if length > len(self.positions):  # sinusoids are a formula: grow the table when a text is longer
+            self.positions = to_device(sinusoids(length * 2, self.config.width), self.positions.device)
         words = self.embedding(torch.where(ids < self.n_words, ids, UNK))
         if self.config.unseen_words:
             extra = ids >= self.n_words
@@ -132,7 +132,8 @@ class JointModel(nn.Module):
     def encode(self, batch: Batch) -> Memory:
         """Encodes the sources of a batch once, for any number of rows."""
         mask = batch.source_mask()
-        x = self._embed(batch.source, torch.arange(batch.source.shape[1], device=batch.source.device))
+        n = batch.source.shape[1]
+        x = self._embed(batch.source, torch.arange(n, device=batch.source.device), n)
         x = self.dropout(x + self.role(batch.role))
         for layer in self.encoder:
             x = layer(x, mask[:, None, None])
@@ -141,9 +142,13 @@ class JointModel(nn.Module):
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def embed_target(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Decoder inputs for token ids (R, n) at text positions (R, n) or (n,)."""
-        return self.dropout(self._embed(ids, positions))
+    def embed_target(self, ids: Tensor, positions: Tensor, length: int) -> Tensor:
+        """Decoder inputs for token ids (R, n) at text positions (R, n) or (n,), all less than `length`."""
+        return self.dropout(self._embed(ids, positions, length))
+
+    def _embed_text(self, batch: Batch) -> Tensor:
+        n = batch.inputs.shape[1]
+        return self.embed_target(batch.inputs, torch.arange(n, device=batch.inputs.device), n)
 
     def word_logits(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) over the writable words; the weights are tied to the embedding."""
@@ -162,22 +167,24 @@ class JointModel(nn.Module):
         """log p of target tokens (R, n) after hidden (R, n, D); zeros where `scored` (R, n) is False.
 
         A word that can be neither written nor copied from a visible token scores as UNK: the likelihood stays finite.
-        With `smoothing`, that share of each score is the mean log-probability of all writable words.
+        With `smoothing`, that share of each score is the mean log-probability of all writable words. A GPU is not
+        waited for if `scored` is in main memory.
         """
-        packed = targets[scored]
+        where = tuple(to_device(axis, hidden.device) for axis in scored.nonzero(as_tuple=True))
+        packed = targets[where]
         writable = packed < self.n_output
-        logits = full_precision(self.word_logits(hidden[scored]))
+        logits = full_precision(self.word_logits(hidden[where]))
         result = -F.cross_entropy(logits, torch.where(writable, packed, UNK), reduction="none")
         if self.config.copy:
             attention, write, point = self.copy_attention(hidden, memory, visible)
             same = (memory.ids[:, None] == targets[..., None]) & visible[:, None]
             copied = torch.logsumexp(attention.masked_fill(~same, IMPOSSIBLE), -1)
-            written = result.masked_fill(~writable & same.any(-1)[scored], IMPOSSIBLE)
-            result = torch.logaddexp(write[scored] + written, (point + copied)[scored])
+            written = result.masked_fill(~writable & same.any(-1)[where], IMPOSSIBLE)
+            result = torch.logaddexp(write[where] + written, (point + copied)[where])
         if smoothing:
             uniform = logits.mean(-1) - torch.logsumexp(logits, -1)
             result = (1 - smoothing) * result + smoothing * uniform
-        return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).masked_scatter(scored, result)
+        return torch.zeros(targets.shape, dtype=result.dtype, device=result.device).index_put(where, result)
 
     def next_words(
         self, hidden: Tensor, memory: Memory, visible: Tensor, blocked: Tensor, k: int, barred: Tensor | None = None
@@ -231,9 +238,9 @@ class JointModel(nn.Module):
         """log p(y | x) of each text by the plain Transformer, (B,); `batch` is collated with `whole=True`."""
         memory = self.encode(batch)
         visible = memory.triples()
-        x = self.embed_target(batch.inputs, torch.arange(batch.inputs.shape[1], device=batch.inputs.device))
-        hidden, _ = self.decoder(x, memory.cross, visible[:, None, None])
-        return self.token_log_probs(hidden, batch.targets, batch.targets != PAD, memory, visible, smoothing).sum(1)
+        hidden, _ = self.decoder(self._embed_text(batch), memory.cross, visible[:, None, None])
+        scored = batch.on_cpu.targets != PAD
+        return self.token_log_probs(hidden, batch.targets, scored, memory, visible, smoothing).sum(1)
 
     # --- the joint likelihood ---------------------------------------------------------------------------------------
 
@@ -249,19 +256,24 @@ class JointModel(nn.Module):
         return self.transitions(predicates, batch.counts, states)
 
     def emissions(self, batch: Batch, allowed: Tensor, states: Lattice) -> Tensor:
-        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False."""
+        """log p(y_t | set, x, y_1..t-1), (B, T, C); IMPOSSIBLE where `allowed` (B, T, C) is False.
+
+        Which rows are scored, and in which calls, is decided on the CPU: a GPU is not waited for if `allowed` is there.
+        """
         memory = self.encode(batch)
-        rows = allowed.nonzero()  # (R, 3): record, fact, set
-        lengths = batch.fact_length[rows[:, 0], rows[:, 1]]
+        rows = allowed.nonzero().cpu()  # (R, 3): record, fact, set
+        lengths = batch.on_cpu.fact_length[rows[:, 0], rows[:, 1]]
+        before = batch.on_cpu.fact_start[rows[:, 0], rows[:, 1]]
         if self.config.history == "masked":
-            lengths = lengths + batch.fact_start[rows[:, 0], rows[:, 1]]
+            lengths = lengths + before
             history = None
         else:
-            x = self.embed_target(batch.inputs, torch.arange(batch.inputs.shape[1], device=batch.inputs.device))
-            history = self.decoder.keys_values_only(x, memory.cross, memory.triples()[:, None, None])
+            history = self.decoder.keys_values_only(
+                self._embed_text(batch), memory.cross, memory.triples()[:, None, None]
+            )
         order = torch.argsort(lengths, stable=True)  # rows of like length go together: little padding
         sizes = lengths[order].tolist()
-        starts = [0] * len(sizes) if history is None else batch.fact_start[rows[:, 0], rows[:, 1]][order].tolist()
+        starts = [0] * len(sizes) if history is None else before[order].tolist()
         sparing = len(batch) == 1 and int(lengths.sum()) > _CHUNK and torch.is_grad_enabled()
 
         def scored(chunk: Tensor) -> Tensor:
@@ -273,7 +285,8 @@ class JointModel(nn.Module):
         else:
             scores = [scored(chunk) for chunk in _chunks(order, sizes, starts, _CHUNK)]
         values = torch.cat(scores)
-        return values.new_full(allowed.shape, IMPOSSIBLE).index_put(tuple(rows[order].T), values)
+        where = tuple(to_device(axis, values.device) for axis in rows[order].T)
+        return values.new_full(allowed.shape, IMPOSSIBLE).index_put(where, values)
 
     def _score_rows(
         self,
@@ -283,28 +296,33 @@ class JointModel(nn.Module):
         rows: Tensor,
         states: Lattice,
     ) -> Tensor:
-        """log p of the facts in `rows` (R, 3), each under its set: (R,)."""
+        """log p of the facts in `rows` (R, 3), in main memory, each under its set: (R,)."""
+        texts, device = batch.on_cpu, memory.ids.device
         record, fact, group = rows.T
-        start, length = batch.fact_start[record, fact], batch.fact_length[record, fact]
-        own = memory.rows(record)
-        visible = own.tokens_of(states.set_members[group])
+        start, length = texts.fact_start[record, fact], texts.fact_length[record, fact]
         if history is None:  # everything from the text's beginning, under this set's mask
-            position = torch.arange(int((start + length).max()), device=rows.device).expand(len(rows), -1)
+            position = torch.arange(int((start + length).max())).expand(len(rows), -1)
             in_text = position < (start + length)[:, None]
             scored = in_text & (position >= start[:, None])
-            past, mask = None, None
         else:
-            offset = torch.arange(int(length.max()), device=rows.device)
-            position = start[:, None] + offset
-            in_text = scored = offset < length[:, None]
-            n_past = int(start.max())
-            past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
-            before = torch.arange(n_past, device=rows.device) < start[:, None]
-            earlier = before[:, None].expand(-1, len(offset), -1)
-            mask = torch.cat((earlier, _causal(len(offset), len(rows), rows.device)), -1)[:, None]
+            position = start[:, None] + torch.arange(int(length.max()))
+            in_text = scored = position < (start + length)[:, None]
         position = torch.where(in_text, position, 0)
-        inputs, targets = batch.inputs[record[:, None], position], batch.targets[record[:, None], position]
-        hidden, _ = self.decoder(self.embed_target(inputs, position), own.cross, visible[:, None, None], past, mask)
+        inputs, targets = texts.inputs[record[:, None], position], texts.targets[record[:, None], position]
+        n_past = int(start.max())
+        record, group, start, position, inputs, targets = (
+            to_device(tensor, device) for tensor in (record, group, start, position, inputs, targets)
+        )
+        past, mask = None, None
+        if history is not None:
+            past = [(key[record, :, :n_past], value[record, :, :n_past]) for key, value in history]
+            before = torch.arange(n_past, device=device) < start[:, None]
+            earlier = before[:, None].expand(-1, inputs.shape[1], -1)
+            mask = torch.cat((earlier, _causal(inputs.shape[1], len(rows), device)), -1)[:, None]
+        own = memory.rows(record)
+        visible = own.tokens_of(states.set_members[group])
+        x = self.embed_target(inputs, position, batch.inputs.shape[1])
+        hidden, _ = self.decoder(x, own.cross, visible[:, None, None], past, mask)
         return self.token_log_probs(hidden, targets, scored, own, visible).sum(1)
 
     def potentials(
@@ -317,12 +335,13 @@ class JointModel(nn.Module):
             alignment_penalty: nats that a state loses for the one alignment that it may break; None: it may break none.
         """
         states = self.lattice_of(batch)
+        texts, sets = batch.on_cpu, self.lattice_of(batch.on_cpu)
         if prune:
-            allowed = allowed_sets(batch, states, 0 if alignment_penalty is None else 1)
+            allowed = allowed_sets(texts, sets, 0 if alignment_penalty is None else 1)
         else:
-            absent = torch.arange(states.n_predicates, device=batch.counts.device) >= batch.counts[:, None]
-            of_record = ~(states.set_members & absent[:, None]).any(-1)
-            allowed = of_record[:, None] & (batch.fact_length > 0)[..., None]
+            absent = torch.arange(sets.n_predicates) >= texts.counts[:, None]
+            of_record = ~(sets.set_members & absent[:, None]).any(-1)
+            allowed = of_record[:, None] & (texts.fact_length > 0)[..., None]
         scores = self.transition_scores(batch, states)
         emission = self.emissions(batch, allowed, states)
         if prune and alignment_penalty is not None:

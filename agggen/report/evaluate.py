@@ -51,6 +51,8 @@ class Task:
     command: str
     cut: FactSegmenter
     """What cuts references that come without facts."""
+    device: str = "cpu"
+    """What computes: see `agggen.tensors.device_of`."""
 
     @property
     def title(self) -> str:
@@ -146,7 +148,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         ConfigError: a metric that was asked for cannot be computed.
         RecordError: a record has too many triples.
     """
-    generator = task.bundle.generator()
+    generator = task.bundle.generator(task.device)
     began = time.monotonic()
     written = write(generator, task.records, task.config, N_BEST, progress)
     halfway = time.monotonic()

@@ -36,7 +36,12 @@ class Snapshot:
 
     @staticmethod
     def of(trainer: Trainer) -> Snapshot:
-        """Copies; all tensors of the copy are in main memory."""
+        """Copies; all tensors of the copy are in main memory.
+
+        Raises:
+            TrainingError: the last update was not finite (`Trainer.check_finite`).
+        """
+        trainer.check_finite()
         tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in trainer.best.items()}
         for index, state in trainer.optimizer.state_dict()["state"].items():

@@ -15,15 +15,16 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from agggen.errors import ConfigError, TrainingError
-from agggen.model.batch import Example, collate
+from agggen.model.batch import Batch, Example, collate
 from agggen.model.joint import JointModel
 from agggen.training.batches import epoch_batches, fingerprint, joint_costs, text_costs
 from agggen.training.callbacks import Callback
@@ -31,6 +32,9 @@ from agggen.training.distributed import Alone, Group, add_up_gradients, share
 from agggen.training.objectives import ObjectiveName, objective
 from agggen.training.schedules import ScheduleName, schedule
 from agggen.training.substitution import Substitute
+
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Of matrix products in training; auto is bfloat16 on a GPU and float32 on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,14 @@ class Progress:
     done: bool = False
 
 
+class _Update(NamedTuple):
+    """What one update needs, on the trainer's device."""
+
+    chosen: list[list[int]]  # its forward passes, each as indices of training examples
+    shares: list[Batch]  # this worker's part of each; those in which it has none are left out
+    positions: int  # scored by all workers
+
+
 class Trainer:
     """Runs one stage. `model` is changed in place and ends with the weights of the best evaluation.
 
@@ -135,7 +147,7 @@ class Trainer:
         config: StageConfig,
         seed: int = 0,
         callbacks: Sequence[Callback] = (),
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Precision = "auto",
         group: Group | None = None,
         stop: Callable[[], bool] = lambda: False,
         substitute: Substitute | None = None,
@@ -146,9 +158,10 @@ class Trainer:
             )
         self.model, self.stage, self.config, self.seed = model, stage, config, seed
         self.train_examples, self.dev_examples = train, dev
-        self.callbacks, self.precision = callbacks, precision
+        self.callbacks = callbacks
         self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
+        self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.fingerprint = fingerprint((*train, *dev))  # a checkpoint belongs to these texts
         self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
         limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
@@ -170,6 +183,7 @@ class Trainer:
         self.progress = Progress()
         self.best: dict[str, Tensor] = {}
         self.stop_requested = False
+        self._last: tuple[int, list[list[int]], Tensor, Tensor] | None = None  # update, batches, loss, gradient norm
 
     def _batches(self, epoch: int) -> list[list[int]]:
         config = self.config
@@ -207,18 +221,18 @@ class Trainer:
         """Makes the updates that the epoch still lacks; False if it was asked to stop."""
         batches = self._batches(self.progress.epoch)
         window = _Window()
-        while not self._stops():
-            if self.progress.batch >= len(batches):
-                return True
-            chosen = batches[self.progress.batch : self.progress.batch + self.config.accumulate]
+        for update in self._updates(batches):
+            if self._stops():
+                return False
             with isolated_randomness(self.device):
-                result = self._update(chosen)
-            window.add(*result, sum(map(len, chosen)))
-            self.progress.batch += len(chosen)
+                total, norm = self._update(update)
+            window.add(total, update.positions, norm, sum(map(len, update.chosen)))
+            self.progress.batch += len(update.chosen)
             self.progress.step += 1
             for callback in self.callbacks:
                 callback.on_update(self)
             if self.progress.step % self.config.log_every == 0:
+                self.check_finite()
                 metrics = window.metrics() | {
                     "learning_rate": self.optimizer.param_groups[0]["lr"],
                     "epoch": self.progress.epoch + self.progress.batch / len(batches),
@@ -226,46 +240,86 @@ class Trainer:
                 window = _Window()
                 for callback in self.callbacks:
                     callback.on_log(self, metrics)
-        return False
+        return not self._stops()
+
+    def _updates(self, batches: list[list[int]]) -> Iterator[_Update]:
+        """The updates that an epoch of `batches` still lacks; a GPU computes one while the next is prepared."""
+        begins = range(self.progress.batch, len(batches), self.config.accumulate)
+        chosen = [batches[begin : begin + self.config.accumulate] for begin in begins]
+        steps = range(self.progress.step, self.progress.step + len(chosen))
+        if self.device.type == "cpu":
+            yield from map(self._prepare, chosen, steps)
+            return
+        with ThreadPoolExecutor(1) as background:
+            prepared = [background.submit(self._prepare, *first) for first in list(zip(chosen, steps, strict=True))[:1]]
+            for following in zip(chosen[1:], steps[1:], strict=True):
+                prepared.append(background.submit(self._prepare, *following))
+                yield prepared.pop(0).result()
+            yield from (last.result() for last in prepared)
 
     def _stops(self) -> bool:
         self.stop_requested = self.group.any(self.stop_requested or self._stop())
         return self.stop_requested
 
-    def _update(self, batches: list[list[int]]) -> tuple[float, int, float]:
-        """One optimiser step over micro-batches: summed loss, scored positions, gradient norm, of all workers."""
+    def _prepare(self, chosen: list[list[int]], step: int) -> _Update:
+        """The update of the forward passes `chosen` after `step` others."""
+        examples = {i: self._example(i, step) for batch in chosen for i in batch}
+        shares: list[Batch] = []
+        for batch in chosen:
+            own = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
+            if own:
+                shares.append(self._collated([examples[batch[place]] for place in own]))
+        return _Update(chosen, shares, self._scored(list(examples.values())))
+
+    def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
+        """One optimiser step: summed loss and gradient norm, of all workers, as float64 on the device.
+
+        Raises:
+            TrainingError: one is not finite. On a CPU: a GPU is not waited for here, but by `check_finite`.
+        """
         for parameters, (rate, factor) in zip(self.optimizer.param_groups, self._rates, strict=True):
             parameters["lr"] = rate * factor(self.progress.step + 1)
         self.model.train()  # a callback may have generated samples in between
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(self._random_seed())
-        examples = {i: self._example(i) for batch in batches for i in batch}
-        positions = self._scored(list(examples.values()))
-        total = 0.0
-        for batch in batches:
-            own = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
-            if own:
-                loss = self._loss([examples[batch[place]] for place in own])
-                (loss / positions).backward()
-                total += float(loss.detach())
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for batch in update.shares:
+            loss = self._loss(batch)
+            (loss / update.positions).backward()
+            total += loss.detach()
         add_up_gradients(self.model, self.group)
-        total = self._sum(total)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
+        self.group.add_up(total)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip).double()
+        self._last = (self.progress.step + 1, update.chosen, total, norm)
+        if self.device.type == "cpu":
+            self.check_finite()
+        self.optimizer.step()
+        return total, norm
+
+    def check_finite(self) -> None:
+        """Waits for the last update. What is not finite once remains so: on a GPU it is looked for before a log line
+        and a checkpoint only.
+
+        Raises:
+            TrainingError: its loss or gradient norm is not finite.
+        """
+        if self._last is None:
+            return
+        step, chosen, *numbers = self._last
+        total, norm = map(float, numbers)
         if not math.isfinite(total) or not math.isfinite(norm):
-            ids = ", ".join(self.train_examples[i].id for batch in batches for i in batch[:3])
+            ids = ", ".join(self.train_examples[i].id for batch in chosen for i in batch[:3])
             raise TrainingError(
-                f"update {self.progress.step + 1}: loss {total} and gradient norm {norm} must be finite "
+                f"update {step}: loss {total} and gradient norm {norm} must be finite "
                 f"(records {ids}, ...); try a smaller learning_rate or a longer warmup"
             )
-        self.optimizer.step()
-        return total, positions, norm
 
-    def _example(self, index: int) -> Example:
+    def _example(self, index: int, step: int) -> Example:
         """The training example, with names exchanged as the update's number says, the same for all workers."""
         example = self.train_examples[index]
         if self._substitute is None:
             return example
-        rng = random.Random(f"{self.seed} {self.stage} {self.progress.step} {index}")
+        rng = random.Random(f"{self.seed} {self.stage} {step} {index}")
         return self._substitute(example, rng)
 
     def _random_seed(self) -> int:
@@ -273,14 +327,11 @@ class Trainer:
         place = f"{self.seed} {self.stage} {self.progress.step} {self.group.rank}"
         return int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big")
 
-    def _sum(self, value: float) -> float:
-        tensor = torch.tensor([value], dtype=torch.float64)
-        self.group.add_up(tensor)
-        return float(tensor)
+    def _collated(self, examples: list[Example]) -> Batch:
+        return collate(examples, whole=self.stage == "baseline").to(self.device)
 
-    def _loss(self, examples: list[Example]) -> Tensor:
-        batch = collate(examples, whole=self.stage == "baseline").to(self.device)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
+    def _loss(self, batch: Batch) -> Tensor:
+        with torch.autocast(self.device.type, dtype=torch.bfloat16) if self._half else nullcontext():
             return self.loss(self.model, batch)
 
     def _scored(self, examples: Sequence[Example]) -> int:
@@ -295,11 +346,13 @@ class Trainer:
             TrainingError: it is not finite.
         """
         self.model.eval()
-        config, begin, total = self.config, time.monotonic(), 0.0
+        config, begin = self.config, time.monotonic()
+        summed = torch.zeros((), dtype=torch.float64, device=self.device)
         batches = epoch_batches(self.dev_examples, self._costs[1], config.batch_positions, config.max_records, 0, 0)
         for batch in batches[self.group.rank :: self.group.size]:
-            total += float(self._loss([self.dev_examples[i] for i in batch]))
-        total, positions = self._sum(total), self._scored(self.dev_examples)
+            summed += self._loss(self._collated([self.dev_examples[i] for i in batch]))
+        self.group.add_up(summed)
+        total, positions = float(summed), self._scored(self.dev_examples)
         if not math.isfinite(total):
             raise TrainingError(
                 f"the development loss after update {self.progress.step} is {total / positions}; it must be finite: "
@@ -321,17 +374,21 @@ class _Window:
     """Averages between two log lines."""
 
     def __init__(self) -> None:
-        self.loss, self.positions, self.norm, self.updates, self.texts = 0.0, 0, 0.0, 0, 0
+        self.losses: list[Tensor] = []
+        self.norms: list[Tensor] = []
+        self.positions, self.texts = 0, 0
         self.begin = time.monotonic()
 
-    def add(self, loss: float, positions: int, norm: float, texts: int) -> None:
-        self.loss, self.positions, self.norm = self.loss + loss, self.positions + positions, self.norm + norm
-        self.updates, self.texts = self.updates + 1, self.texts + texts
+    def add(self, loss: Tensor, positions: int, norm: Tensor, texts: int) -> None:
+        self.losses.append(loss)
+        self.norms.append(norm)
+        self.positions, self.texts = self.positions + positions, self.texts + texts
 
     def metrics(self) -> dict[str, float]:
+        """Waits for the device."""
         seconds = max(time.monotonic() - self.begin, 1e-9)
         return {
-            "train_loss": self.loss / self.positions,
-            "gradient_norm": self.norm / self.updates,
+            "train_loss": float(sum(self.losses)) / self.positions,
+            "gradient_norm": float(sum(self.norms)) / len(self.norms),
             "texts_per_second": self.texts / seconds,
         }

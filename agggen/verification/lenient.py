@@ -107,37 +107,35 @@ class _Target:
     """Matches its last two words if the last is a single letter, which the aligner drops: Serie A."""
 
 
-def verify(record: Record, text: str, threshold: float = THRESHOLD) -> Mentions:
+def verify(record: Record, text: str) -> Mentions:
     """Which triples of `record` are mentioned in `text`."""
-    return Mentions(tuple(_check(triple, text, threshold) for triple in record.triples))
+    return Mentions(tuple(_check(triple, text) for triple in record.triples))
 
 
-def mentioned(triple: Triple, text: str, threshold: float = THRESHOLD) -> bool:
-    """Whether `text` mentions the object of `triple`: at least `threshold` of its words, or an E2E phrase for it.
+def mentioned(triple: Triple, text: str) -> bool:
+    """Whether `text` mentions the object of `triple`: at least 60 % of its words, or an E2E phrase for it.
 
     Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
     affirms or denies it is checked for E2E's familyFriendly only.
     """
-    return _check(triple, text, threshold).mentioned
+    return _check(triple, text).mentioned
 
 
-def mentioned_values(
-    records: Sequence[Record], texts: Sequence[str], threshold: float = THRESHOLD
-) -> tuple[Score, list[Mentions]]:
+def mentioned_values(records: Sequence[Record], texts: Sequence[str]) -> tuple[Score, list[Mentions]]:
     """The percentage of triples that the texts of their records mention, and the check of each text.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
     """
     check_paired(records, texts)
-    results = [verify(record, text, threshold) for record, text in zip(records, texts, strict=True)]
+    results = [verify(record, text) for record, text in zip(records, texts, strict=True)]
     triples = sum(len(result.checks) for result in results)
     share = 1 - sum(len(result.missing) for result in results) / triples
-    label = f"values mentioned (lenient: {threshold:.0%} of the words)".replace("%", " %")
-    return Score(100 * share, f"{label}|words:normal,e2e:phrases|threshold:{threshold}|triples:{triples}"), results
+    label = f"values mentioned (lenient: {THRESHOLD:.0%} of the words)".replace("%", " %")
+    return Score(100 * share, f"{label}|words:normal,e2e:phrases|threshold:{THRESHOLD}|triples:{triples}"), results
 
 
-def _check(triple: Triple, text: str, threshold: float) -> Check:
+def _check(triple: Triple, text: str) -> Check:
     slot = slot_of(triple.predicate)
     if slot is not None and known(slot, triple.object):
         mentioned = says(text, slot, triple.object)
@@ -157,7 +155,7 @@ def _check(triple: Triple, text: str, threshold: float) -> Check:
     if target.final_letter is not None and not target.final_letter.search(text):
         return Check(triple, False, f"{target.literal!r} does not occur with its last letter")
     why = f"{100 * share:.0f} % of its words" + (f"; missing: {', '.join(absent)}" if absent else "")
-    return Check(triple, share >= threshold - 1e-9, why)
+    return Check(triple, share >= THRESHOLD - 1e-9, why)
 
 
 def _normal(text: str) -> str:

@@ -29,10 +29,11 @@ ALL = "all"
 
 def named_corpus(corpus: str, split: str) -> tuple[str, str]:
     """Corpus and split by the catalogue's names, also where `corpus` is a folder of prepared Parquet."""
-    prepared = Path(corpus) / f"{split}.parquet"
-    if prepared.is_file():
-        from agggen.corpora.prepared import describe
+    from agggen.corpora.prepared import MANIFEST, describe, listed_parts
 
+    parts = listed_parts(Path(corpus) / MANIFEST).get(split, ())
+    prepared = Path(corpus) / (parts[0]["name"] if parts else f"{split}.parquet")
+    if prepared.is_file():
         described = describe(prepared)
         return described["corpus"], described["split"]
     return corpus, split
@@ -71,6 +72,7 @@ def task_of(
     metrics: tuple[str, ...] | None = None,
     meteor: bool = True,
     run_archives: bool = False,
+    device: str = "cpu",
     reading: Mapping[str, Any] = MappingProxyType({}),
     note: Callable[[str], None] = lambda _: None,
 ) -> Task:
@@ -83,6 +85,7 @@ def task_of(
         limit: only the first so many records (0: all).
         protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
+        device: see `agggen.tensors.device_of`.
         note: is told of records that cannot be read.
 
     Raises:
@@ -108,6 +111,7 @@ def task_of(
         wanted=TextMetrics(protocol or protocol_of(named), metrics, meteor),
         command=command_line(),
         cut=loaded.fact_segmenter(run_archives),
+        device=device,
     )
 
 

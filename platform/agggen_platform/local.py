@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from agggen.corpora.prepared import read_records
+from agggen.corpora.prepared import MANIFEST, listed_parts
 from agggen.datasets import Dataset, load_dataset
 from agggen.errors import CorpusError
 from agggen.records import Record
@@ -24,22 +24,30 @@ def records_of(corpus: str, split: str) -> list[Record]:
 
 
 def read_remote(address: str, splits: Sequence[str] | None = None) -> Dataset:
-    """A folder in a store that `agggen corpora prepare` or `agggen segment` wrote; all its splits by default."""
+    """A folder in a store that `agggen corpora prepare` or `agggen segment` wrote; all its splits by default.
+
+    Raises:
+        CorpusError: there is no such split, or it is damaged.
+        StorageError: the store refused or did not answer, or there is no room for a copy.
+    """
     folder = Folder(address)
-    chosen = splits or [Path(file).stem for file in folder.names() if "/" not in file and file.endswith(".parquet")]
-    return Dataset(address, {split: _from_store(folder, split) for split in chosen})
-
-
-def _from_store(folder: Folder, split: str) -> list[Record]:
-    name = f"{split}.parquet"
     with tempfile.TemporaryDirectory(prefix="agggen-corpus-") as scratch:
-        copy = Path(scratch) / name
+        copy = Folder(scratch)
+        for name in (MANIFEST, ".job.json"):
+            if (content := folder.read(name)) is not None:
+                copy.write(name, content)
+        parts = listed_parts(Path(scratch, MANIFEST))
+        files = {split: [part["name"] for part in listed] for split, listed in parts.items()} or {
+            name.removesuffix(".parquet"): [name]
+            for name in folder.names()
+            if "/" not in name and name.endswith(".parquet")
+        }
+        if files and (missing := [split for split in splits or () if split not in files]):
+            raise CorpusError(f"{folder} has no split {missing[0]!r}; it has {', '.join(files)}")
+        for name in (name for split in splits or files for name in files.get(split, ())):
+            with copy.new(name) as path:
+                folder.download(name, path)
         try:
-            folder.download(name, copy)
-            return read_records(copy)
-        except FileNotFoundError as error:
-            files = [Path(file) for file in folder.names() if "/" not in file]
-            splits = ", ".join(file.stem for file in files if file.suffix == ".parquet")
-            raise CorpusError(f"{folder} has no split {split!r}; it has {splits or 'none'}") from error
+            return load_dataset(scratch, name=address, splits=splits)
         except CorpusError as error:
-            raise CorpusError(str(error).replace(str(copy), folder.at(name))) from error
+            raise CorpusError(str(error).replace(scratch, address)) from error

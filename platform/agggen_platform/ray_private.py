@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agggen_platform.ray_cluster import nodes
+
 # --- Ray Serve: deploying by import path without the dashboard, and where the proxies listen -----------------------
 
 
@@ -39,6 +41,25 @@ def deployed_applications() -> dict[str, dict[str, Any]]:
     """The details of each application: among others `route_prefix` and, where one was given, `deployed_app_config`."""
     details: dict[str, dict[str, Any]] = serve_client().get_serve_details()["applications"]
     return details
+
+
+# --- Ray's autoscaler: what the cluster may become -------------------------------------------------------------------
+
+
+def cluster_nodes() -> list[dict[str, float]]:
+    """The resources of each node of the connected cluster, and of all that its autoscaler may add as one more.
+
+    Empty where this process is not connected.
+    """
+    import ray
+    from ray._private.state import state
+
+    if not ray.is_initialized():
+        return []
+    present = nodes()
+    limits = state.get_max_resources_from_cluster_config() or {}
+    more = {name: most - sum(node.get(name, 0.0) for node in present) for name, most in limits.items()}
+    return [*present, {name: amount for name, amount in more.items() if amount > 0}]
 
 
 # --- Ray Tune: what it copies from the driver's environment to each trial ---------------------------------------------

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-
-from control import of_texts, rounded, say
+from collections.abc import Sequence
 
 from agggen.bundle import load_bundle
 from agggen.config import load_config, overrides_of
 from agggen.evaluation.held_out import write
+from agggen.evaluation.values import read_values
 from agggen.generation.config import InferenceConfig
+from agggen.records import Record
+from agggen.report.sections import TextMetrics, protocol_of, text_scores
+from agggen.verification.check import Checker
+from agggen.verification.e2e import slot_error_rate, slot_of
 from agggen_platform.local import records_of
 
 CHANGES = (
@@ -48,20 +53,35 @@ def main() -> None:
     generator = load_bundle(options.bundle).generator()
     own = overrides_of(generator.config)
     records = records_of(options.corpus, options.split)[:: options.every]
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     seconds = {}
     for change in ("", *options.changes):
         config = load_config(InferenceConfig, None, [*own, *filter(None, change.split(","))])
         began = time.process_time()
         written = write(generator, records, config)
         seconds[change] = time.process_time() - began
-        cost = seconds[change] / seconds[""]
-        found[change or "none"] = of_texts(options.corpus, written.records, written.texts, generator.checker) | {
-            "cost": cost
-        }
-        say(f"{change or 'none'}: {rounded(found[change or 'none'])}")
-    said = {"benchmark": "ablations", "corpus": options.corpus, "split": options.split, "records": len(records)}
-    print(json.dumps(said | {"changes": rounded(found)}))
+        name = change or "none"
+        results[name] = scores_of(options.corpus, written.records, written.texts, generator.checker)
+        results[name]["cost"] = seconds[change] / seconds[""]
+        print(f"{name}: {rounded(results[name])}", file=sys.stderr, flush=True)
+    summary = {"benchmark": "ablations", "corpus": options.corpus, "split": options.split, "records": len(records)}
+    print(json.dumps(summary | {"changes": rounded(results)}))
+
+
+def scores_of(corpus: str, records: Sequence[Record], texts: Sequence[str], checker: Checker) -> dict[str, float]:
+    (section, *_) = text_scores(TextMetrics(protocol_of(corpus), ("bleu",)), records, texts).sections
+    scores = {measure.name: measure.score.value for measure in section.measures if measure.score is not None}
+    values = read_values(records, texts, checker).statistics
+    result = {"bleu": scores["bleu"]} | {name: statistics.corpus().value for name, statistics in values.items()}
+    if all(slot_of(triple.predicate) for record in records for triple in record.triples):
+        result |= {"ser": slot_error_rate(records, texts)["ser.ser"].value}
+    return result
+
+
+def rounded(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    return round(value, 3) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

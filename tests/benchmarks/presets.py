@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from control import of_texts, rounded, say
+from ablations import rounded, scores_of
 
 import agggen
 from agggen.evaluation.held_out import write
@@ -49,9 +49,9 @@ def main() -> None:
             minutes = {"minutes": (time.monotonic() - began) / 60, "CPU minutes": (time.process_time() - cpu) / 60}
         for verify in ("strict", "off"):
             written = write(model.generator, data.dev, model.settings(verify=verify))
-            scores = of_texts(options.corpus, written.records, written.texts, model.generator.checker)
+            scores = scores_of(options.corpus, written.records, written.texts, model.generator.checker)
             found[f"{preset} verify={verify}"] = scores | minutes
-            say(f"{preset} verify={verify}: {rounded(found[f'{preset} verify={verify}'])}")
+            print(f"{preset} verify={verify}: {rounded(found[f'{preset} verify={verify}'])}")
     said = {"benchmark": "presets", "corpus": options.corpus, "train records": len(data.train), **sizes}
     print(json.dumps(said | {"presets": rounded(found)}))
 

@@ -33,6 +33,7 @@ from agggen.training.loop import Trainer
 from agggen_platform.job_config import ClusterConfig, JobConfig, result_of
 from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import connected
+from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.data import data_of
 from agggen_platform.training.events import WorkerMonitor
@@ -88,9 +89,9 @@ def on_ray(config: JobConfig, workers: int, folder: Folder, place: str, updates:
         with folder.open(name) as file:
             away.write(name, file.read())
     config = replace(config, cluster=ClusterConfig(workers=workers))
-    with workers_of(config) as found, TrainingMeter("benchmark", config) as meter:
+    with claim(away) as held, workers_of(config) as found, TrainingMeter("benchmark", config) as meter:
         monitor = WorkerMonitor(workers, lambda: None, listener, meter, lambda _: None)
-        stopped(lambda: found.train(away, place, (), monitor, lambda: listener.done))
+        stopped(lambda: found.train(away, place, (), held, monitor, lambda: listener.done))
     return listener.speeds
 
 

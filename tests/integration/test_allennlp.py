@@ -1,6 +1,6 @@
 """Genuine AllenNLP: archives that it trains itself, loaded through our source, against its own predictor.
 
-Needs the environment that `agggen srl setup` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
+Needs the environment that `make srl` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
 """
 
 from __future__ import annotations
@@ -8,13 +8,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
-import sys
 import tarfile
-import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +32,6 @@ from agggen_platform.srl.source import AllenNLPFrames, NoFrames
 from agggen_platform.srl.worker import hash_of
 from tests.integration.allennlp_archives import SENTENCES
 from tests.unit.facts.role_notation import joined, sentence, tags_of
-from tests.unit.srl.test_process import is_gone, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -142,53 +136,6 @@ def test_strange_words_are_words(source: AllenNLPFrames) -> None:
     assert isinstance(odd, NoFrames) or all(frame.end <= 7 for frame in odd)
 
 
-@pytest.mark.chaos
-def test_a_worker_killed_while_it_tags_loses_nothing(source: AllenNLPFrames) -> None:
-    sentences = training_sentences() * 100
-    undisturbed = source.frames(sentences)
-    begin = time.monotonic()
-    source.frames(sentences)
-    duration = time.monotonic() - begin  # of a process that is warm; machines differ in speed
-    pid = source.worker["pid"]
-    killer = threading.Timer(duration / 4, os.kill, (pid, signal.SIGKILL))  # machines differ in speed
-    killer.start()
-    frames = source.frames(sentences)
-    killer.join()
-    assert frames == undisturbed
-    assert source.worker["pid"] != pid, f"all was tagged before the kill after {duration / 4:.2f} s"
-    assert is_gone(pid)
-
-
-def test_nothing_is_left_behind(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AllenNLP unpacks an archive into the folder for temporary files."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    source = AllenNLPFrames(AllenNLPConfig(str(trained / "lstm.tar.gz"), threads=1), Given())
-    assert source.frames([words("Ada wrote it .")]) != [()]
-    assert [path.name[:11] for path in tmp_path.iterdir()] == ["agggen-srl-"]
-    source.close()
-    assert list(tmp_path.iterdir()) == []
-    assert is_gone(source.worker["pid"])
-
-
-def test_the_worker_ends_with_the_program(trained: Path) -> None:
-    code = (
-        "import os, sys, time\nfrom agggen.facts.config import AllenNLPConfig\n"
-        "from agggen_platform.srl.source import AllenNLPFrames\n"
-        "from tests.integration.test_allennlp import Given, words\n"
-        f"source = AllenNLPFrames(AllenNLPConfig({str(trained / 'lstm.tar.gz')!r}, threads=1), Given())\n"
-        "source.frames([words('Ada wrote it .')])\nprint(source.worker['pid'], flush=True)\ntime.sleep(600)"
-    )
-    program = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
-    )
-    assert program.stdout is not None
-    pid = int(program.stdout.readline())
-    program.kill()
-    program.wait()
-    program.stdout.close()
-    assert wait_until(lambda: is_gone(pid) or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
-
-
 # --- the BERT model that an archive names ------------------------------------------------------------------------
 
 
@@ -238,26 +185,6 @@ def test_texts_are_cut_into_facts_with_the_shipped_tagger(trained: Path) -> None
         assert segmenter.fingerprint == FrameSegmenter(source).fingerprint
     assert "".join(facts) == TEXT
     assert len(facts) >= 2
-
-
-def test_an_archive_comes_from_s3(
-    trained: Path, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import boto3
-
-    environment = find_environment().folder
-    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
-    archive = trained / "lstm.tar.gz"
-    boto3.client("s3").upload_file(str(archive), s3.removeprefix("s3://"), "srl.tar.gz")
-    command = ["srl", "check", "--dir", str(environment), "--archive", f"{s3}/srl.tar.gz", "--sha256"]
-    for sha256, code in ((hash_of(str(archive)), 0), ("0" * 64, 2)):
-        with pytest.raises(SystemExit) as ended:
-            main([*command, sha256, "--spacy", str(trained / "en_verbs"), "--sentence", "Ada wrote the program ."])
-        assert ended.value.code == code
-    out, err = capsys.readouterr()
-    assert "ok\tmodel\tsrl on cpu" in out
-    assert "[V: wrote]" in out
-    assert "it was not loaded" in err
 
 
 def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_segment(head: Head, tmp_path: Path) -> None:
     prepare("elements", tmp_path / "corpus", splits=["dev"])
     head.submit("segment", tmp_path / "corpus", "--out", tmp_path / "facts", "--runs", tmp_path / "runs")
     wanted = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
-    assert [record.id for record in read_records(tmp_path / "facts" / "dev.parquet")] == wanted
+    assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == wanted
 
 
 def test_train(bundle: Path) -> None:

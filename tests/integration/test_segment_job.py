@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import pyarrow.dataset as pads
 import pytest
 
+from agggen.config import load_config
 from agggen.corpora.prepared import read_records, write_records
+from agggen.datasets import load_dataset
 from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
 from agggen.facts.config import SegmenterConfig, segmenter
 from agggen.records import Record, Reference
+from agggen.run import RunConfig
+from agggen.training.data import training_data
+from agggen_platform.evaluation import named_corpus
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.segmentation.job import Progress, segment
-from agggen_platform.segmentation.rows import segmented_schema
 from agggen_platform.storage.folder import Folder
 from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, snapshot, use, write_corpus
 
@@ -34,31 +39,68 @@ def test_the_result_is_that_of_a_plain_loop(corpus: Path, tmp_path: Path) -> Non
     report = segment(str(corpus), str(tmp_path / "out"), HERE)
     for split in ("train", "dev"):
         wanted = expected(read_records(corpus / f"{split}.parquet"))
-        assert read_records(tmp_path / "out" / f"{split}.parquet") == wanted
+        assert read_records(tmp_path / "out" / split) == wanted
         assert report.splits[split].records == len(wanted)
         assert report.splits[split].facts == sum(len(r.facts or ()) for record in wanted for r in record.references)
-    assert (tmp_path / "out" / "rejects.jsonl").read_text() == ""
+    assert not (tmp_path / "out" / "rejects").exists()
 
 
-def test_the_shards_hold_every_row_once_with_offsets(corpus: Path, tmp_path: Path) -> None:
-    segment(str(corpus), str(tmp_path), HERE, splits=["train"])
-    parts = sorted((tmp_path / "facts" / "train").iterdir())
+def test_the_parts_are_the_result(corpus: Path, tmp_path: Path) -> None:
+    report = segment(str(corpus), str(tmp_path), HERE)
+    parts = sorted((tmp_path / "train").iterdir())
     assert len(parts) == 8  # 150 rows by twenties
-    assert all(pq.read_schema(part).equals(segmented_schema()) for part in parts)
-    rows = [row for part in parts for row in pq.read_table(part).to_pylist()]
-    assert [row["row"] for row in rows] == list(range(150))
-    assert [row["id"] for row in rows] == [record.id for record in read_records(corpus / "train.parquet")]
-    for reference in (reference for row in rows for reference in row["references"]):
-        assert reference["error"] is None
-        assert [reference["text"][fact["start"] : fact["end"]] for fact in reference["facts"]] == [
-            fact["text"] for fact in reference["facts"]
-        ]
-        assert reference["facts"][-1]["end"] == len(reference["text"])
+    wanted = expected(read_records(corpus / "train.parquet"))
+    assert [record for part in parts for record in read_records(part)] == wanted
+    assert [tmp_path / part.name for part in report.splits["train"].parts] == parts
+    data = load_dataset(str(tmp_path))
+    assert (list(data.splits), data.train) == (["train", "dev"], wanted)
+    assert pads.dataset(tmp_path / "train").count_rows() == 150  # any engine reads the folder
+
+
+def test_training_trains_on_the_parts(corpus: Path, tmp_path: Path) -> None:
+    segment(str(corpus), str(tmp_path), HERE)
+    chosen = [f"corpus.name={tmp_path}", "facts.source=corpus"]
+    data = training_data(load_config(RunConfig, None, chosen))
+    assert data.train == expected(read_records(corpus / "train.parquet"))
+    assert named_corpus(str(tmp_path), "dev") == ("elements", "dev")
+
+
+def test_a_part_that_is_gone_or_changed_is_refused(corpus: Path, tmp_path: Path) -> None:
+    segment(str(corpus), str(tmp_path), HERE)
+    part = sorted((tmp_path / "dev").iterdir())[1]
+    content = part.read_bytes()
+    for damaged in (content[:-1], content.replace(b"elements", b"elementz")):
+        part.write_bytes(damaged)
+        with pytest.raises(CorpusError, match=str(part)):
+            load_dataset(str(tmp_path))
+    part.unlink()
+    with pytest.raises(CorpusError, match=rf"{part} is not the file that manifest.json lists; agggen segment makes"):
+        load_dataset(str(tmp_path))
+    assert len(load_dataset(str(tmp_path), splits=["train"]).train) == 150
+
+
+def test_a_result_of_one_file_a_split_still_loads_and_is_replaced_by_fresh(corpus: Path, tmp_path: Path) -> None:
+    """Earlier versions wrote SPLIT.parquet, facts/SPLIT/ and rejects.jsonl."""
+    owner = {"kind": "segmentation", "job": "old", "config": {}, "splits": ["train", "dev"]}
+    whole = {"job": "old", "splits": {"dev": {"bytes": 1, "parts": 4, "fingerprint": "x"}}}
+    (tmp_path / ".job.json").write_text(json.dumps(owner))
+    (tmp_path / "manifest.json").write_text(json.dumps(whole))
+    (tmp_path / "facts" / "dev").mkdir(parents=True)
+    (tmp_path / "facts" / "dev" / "000000-old.parquet").write_bytes(b"old")
+    (tmp_path / "rejects.jsonl").write_text("")
+    shutil.copy(corpus / "dev.parquet", tmp_path / "dev.parquet")
+    assert len(load_dataset(str(tmp_path)).dev) == 72
+    with pytest.raises(CorpusError, match=r"another job's facts .* --fresh"):
+        segment(str(corpus), str(tmp_path), HERE)
+    segment(str(corpus), str(tmp_path), HERE, fresh=True)
+    assert {name.partition("/")[0] for name in snapshot(tmp_path)} == {
+        *(".claim", ".job.json", ".work", "dev", "manifest.json", "train")
+    }
 
 
 def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) -> None:
     segment(str(corpus), str(tmp_path), by_clauses(alignment="none"), splits=["dev"])
-    facts = [fact for r in read_records(tmp_path / "dev.parquet") for ref in r.references for fact in ref.facts or ()]
+    facts = [fact for r in read_records(tmp_path / "dev") for ref in r.references for fact in ref.facts or ()]
     assert facts
     assert {fact.predicates for fact in facts} == {None}
 
@@ -87,7 +129,7 @@ def test_the_shipped_tagger_cuts_by_default(corpus: Path, tmp_path: Path, ray_cl
     config = SegmentConfig(actors=2, shard_rows=40, cache="off")
     segment(str(corpus), str(tmp_path), config, splits=["dev"])
     wanted = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
-    assert read_records(tmp_path / "dev.parquet") == wanted
+    assert read_records(tmp_path / "dev") == wanted
     assert wanted != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
@@ -104,7 +146,7 @@ def test_actors_find_files_by_the_driver_s_relative_paths(
     Path("frames.jsonl").write_text(line + "\n", encoding="utf-8")
     facts = SegmenterConfig(source="precomputed", precomputed="frames.jsonl")
     segment("in.parquet", "out", SegmentConfig(facts=facts, actors=1, alignment="none", cache="off"))
-    (found,) = read_records(tmp_path / "out" / "dev.parquet")
+    (found,) = read_records(tmp_path / "out" / "dev")
     assert [fact.text for fact in found.references[0].facts or ()] == ["Bolt runs fast ", "and Ann sings well."]
 
 
@@ -134,20 +176,19 @@ def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypa
     }
     assert not segment(str(corpus), str(tmp_path), quicker, fresh=True).finished_before
     assert cut.seen
-    assert len(list((tmp_path / "facts" / "train").iterdir())) == 3  # 150 rows by fifties, nothing left of before
+    assert len(list((tmp_path / "train").iterdir())) == 3  # 150 rows by fifties, nothing left of before
 
 
 def test_a_damaged_result_is_done_again(corpus: Path, tmp_path: Path) -> None:
     segment(str(corpus), str(tmp_path), HERE)
-    good = read_records(tmp_path / "dev.parquet")
-    (tmp_path / "dev.parquet").write_bytes(b"half")
-    part = sorted((tmp_path / "facts" / "dev").iterdir())[1]
+    good = read_records(tmp_path / "dev")
+    part = sorted((tmp_path / "dev").iterdir())[1]
     part.write_bytes(part.read_bytes()[:100])
     report = segment(str(corpus), str(tmp_path), HERE)
     assert not report.finished_before
     assert report.progress is not None
     assert report.progress.found == report.progress.total - 1
-    assert read_records(tmp_path / "dev.parquet") == good
+    assert read_records(tmp_path / "dev") == good
 
 
 def test_what_no_job_wrote_is_never_touched(corpus: Path, tmp_path: Path) -> None:
@@ -174,12 +215,13 @@ def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(CutError):
         segment(str(corpus), str(tmp_path), HERE, progress=stop)
     assert not [name for name in snapshot(tmp_path) if name.endswith((".tmp", "manifest.json"))]
-    assert not (tmp_path / "train.parquet").exists()
+    with pytest.raises(CorpusError, match=f"the folder {tmp_path} holds what a job has not finished"):
+        load_dataset(str(tmp_path))
     report = segment(str(corpus), str(tmp_path), HERE)
     assert report.progress is not None
     assert (report.progress.found, report.progress.total) == (5, 12)
     for split in ("train", "dev"):
-        assert read_records(tmp_path / f"{split}.parquet") == expected(read_records(corpus / f"{split}.parquet"))
+        assert read_records(tmp_path / split) == expected(read_records(corpus / f"{split}.parquet"))
 
 
 # --- S3 --------------------------------------------------------------------------------------------------------------
@@ -193,8 +235,9 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     here = segment(str(corpus), str(tmp_path / "here"), HERE)
     there = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
     assert there.splits == here.splits
-    bucket.download("out/train.parquet", tmp_path / "train.parquet")
-    assert read_records(tmp_path / "train.parquet") == read_records(tmp_path / "here" / "train.parquet")
+    assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
+    with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
+        load_dataset(f"{s3}/corpora/out", splits=["test"])
     assert segment(f"{s3}/corpora/in/", f"{s3}/corpora/out/", HERE).finished_before
     assert "out/.claim" not in bucket.names()
     with pytest.raises(CorpusError, match="is the folder of the input"):
@@ -212,7 +255,7 @@ def test_the_command_on_s3_with_actors_of_its_own(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "dev\t72\t216\t" in done.stdout
-    assert len(Folder(f"{s3}/out").names("facts/dev")) == 4
+    assert len(Folder(f"{s3}/out").names("dev")) == 4
     log = next(tmp_path.glob("runs/segment-*/tracking.jsonl")).read_text().splitlines()
     metrics = [json.loads(line)["values"] for line in log if json.loads(line)["event"] == "metrics"]
     assert metrics[-1]["texts"] == 216

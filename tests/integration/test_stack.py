@@ -6,8 +6,7 @@ import io
 import json
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,7 +16,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from agggen.corpora.elements import elements_records
-from agggen_platform.tracking import Tracker
 from tests.integration.stack_command import PATHS, StackCommand, skip_without_programs, stack_folder, started
 from tests.processes import Running, free_ports
 
@@ -172,57 +170,6 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
 
 
 # --- what breaks -----------------------------------------------------------------------------------------------------
-
-
-def postmaster(stack: StackCommand) -> psutil.Process:
-    children = psutil.Process(stack.running.process.pid).children()
-    (found,) = [child for child in children if "postgres" in Path(child.cmdline()[0]).name]
-    return found
-
-
-def test_a_database_that_freezes_and_crashes_costs_a_run_nothing(
-    stack: StackCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in stack.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
-    steps, slowest = range(240), 0.0
-    said: list[str] = []
-    uri = stack.env["MLFLOW_TRACKING_URI"]
-    with Tracker(uri, run_name="crashed", runs_dir=tmp_path, report=said.append) as tracker:
-        for step in steps:
-            begin = time.monotonic()
-            tracker.log_metrics({"loss": 1 / (1 + step)}, step)
-            slowest = max(slowest, time.monotonic() - begin)
-            time.sleep(0.03)
-            if step == 60:
-                until(lambda: tracker.run_id, "run in MLflow")
-                database = postmaster(stack)
-                frozen = [database, *database.children(recursive=True)]
-                for process in frozen:
-                    process.suspend()
-            if step == 160:
-                for process in frozen:
-                    process.resume()
-            if step == 180:  # a server process that is killed has all others ended, and the log replayed
-                kill_one(database)
-    assert slowest < 1.0
-    assert (tracker.run_id, database.is_running()) == (stack.runs()["crashed"]["info"]["run_id"], True)
-    query = "SELECT step, value FROM metrics WHERE run_uuid = %s AND key = 'loss' ORDER BY step"
-    assert stack.sql(query, tracker.run_id) == [(step, pytest.approx(1 / (1 + step))) for step in steps], said
-
-
-def kill_one(database: psutil.Process) -> None:
-    backends = [child for child in database.children() if "mlflow" in " ".join(child.cmdline())]
-    assert backends, [child.cmdline() for child in database.children()]
-    backends[0].kill()
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
-        time.sleep(0.05)
 
 
 SEES = """

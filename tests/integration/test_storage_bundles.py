@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import FILES, check_bundle, fingerprint
-from agggen.errors import BundleError
+from agggen.errors import BundleError, ConfigError
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
@@ -184,3 +184,23 @@ def test_processes_that_fetch_at_once_fetch_once(bundle: Path, s3: str, faulty_s
     check_bundle(got)
     assert faulty_s3.count("GET", "manifest.json") == 3
     assert faulty_s3.count("GET", "weights") == 1
+
+
+def test_the_cache_forgets_the_bundles_used_least_recently(
+    tmp_path: Path, s3: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        put_bundle(bundle_at(tmp_path / name, name), f"{s3}/{name}")
+    a, b = get_bundle(f"{s3}/a"), get_bundle(f"{s3}/b")
+    size = sum(file.stat().st_size for file in a.iterdir())
+    monkeypatch.setenv("AGGGEN_CACHE_GB", str(2.5 * size / 1e9))
+    get_bundle(f"{s3}/a")
+    c = get_bundle(f"{s3}/c")
+    assert (a.exists(), b.exists(), c.exists()) == (True, False, True)
+    assert get_bundle(f"{s3}/b") == b and b.exists()
+    assert not a.exists()
+    for wrong in ("0", "many", "inf"):
+        monkeypatch.setenv("AGGGEN_CACHE_GB", wrong)
+        b.joinpath("manifest.json").unlink()
+        with pytest.raises(ConfigError, match=f"AGGGEN_CACHE_GB must be a number above 0, not '{wrong}'"):
+            get_bundle(f"{s3}/b")

@@ -136,7 +136,7 @@ def test_half_a_checkpoint_and_a_missing_one_are_not_chosen(content: bytes | Non
     assert stored.restored() == 1
 
 
-def test_what_no_mark_names_is_not_chosen_and_goes_with_the_next_save(stored: Stored) -> None:
+def test_what_a_killed_process_left_is_not_chosen_and_goes_with_the_next_one_s_save(stored: Stored) -> None:
     stored.save(1)
     stored.folder.write("joint/step-00000009-0badcafe.safetensors", content_of(9))
     assert stored.restored() == 1
@@ -145,7 +145,7 @@ def test_what_no_mark_names_is_not_chosen_and_goes_with_the_next_save(stored: St
     else:
         bucket = stored.folder.address.split("/")[2]
         boto3.client("s3").create_multipart_upload(Bucket=bucket, Key="run/joint/step-00000009")
-    stored.save(2)
+    Stored(stored.folder, stored.scratch).save(2)
     assert stored.files() == [1, 2]
     if not stored.folder.local:
         assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=bucket)

@@ -77,3 +77,20 @@ def test_a_fault_that_passes_does_not_cost_the_claim(s3: str, faulty_s3: FaultyS
             while faulty_s3.count("PUT") < asked + 3 and time.monotonic() < deadline:
                 time.sleep(0.02)
             check()
+
+
+@pytest.mark.parametrize("first", [b"1", None])
+def test_what_another_wrote_between_look_and_write_is_not_overwritten(s3: str, first: bytes | None) -> None:
+    """So a holder that sleeps there does not take the claim back from the next one."""
+    folder, seen = Folder(f"{s3}/run"), list[bytes | None]()
+    if first:
+        folder.write("x", first)
+
+    def change(now: bytes | None) -> bytes | None:
+        seen.append(now)
+        if len(seen) == 1:
+            folder.write("x", b"2")
+        return None if now == b"2" else b"mine"
+
+    assert folder.update("x", change) == b"2"
+    assert (seen, folder.read("x")) == ([first, b"2"], b"2")

@@ -15,7 +15,6 @@ from optuna.trial import TrialState
 
 from agggen.errors import ConfigError
 from agggen_platform.job_config import ClusterConfig, JobConfig
-from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.registry import resolve
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
@@ -68,7 +67,7 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert {name: one.data.params[RATE] for name, one in runs.items()} == rates
     assert parent.data.metrics["best"] == best.value
     logged = {item.path for folder in ("", "figures") for item in client.list_artifacts(parent.info.run_id, folder)}
-    plots = {f"figures/{name}.png" for name in ("optimisation-history", "parallel-coordinates", "parameter-importance")}
+    plots = {f"figures/{name}.png" for name in ("optimisation-history", "parameter-importance")}
     assert plots | {"trials.csv", "best-overrides.txt"} <= logged
     with (tmp_path / "s" / "trials.csv").open() as file:
         table = list(csv.DictReader(file))
@@ -147,19 +146,9 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
     assert not (tmp_path / "s" / "tune").exists()
 
 
-def test_no_room_is_refused_at_once(config: JobConfig, tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="a trial needs 9 workers of 1 CPUs, and the cluster has no room for one"):
-        run(replace(config, cluster=ClusterConfig(workers=9)), SETTINGS, tmp_path)
-
-
 def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"'{RATE}' is set by an override and searched"):
-        run(config, SETTINGS, tmp_path, overrides=[f"{RATE}=1"])
     with pytest.raises(ConfigError, match=r"cannot run through Ray Client \(ray://head:10001\).* ray job submit"):
         run(replace(config, cluster=ClusterConfig(address="ray://head:10001")), SETTINGS, tmp_path)
-    none = replace(config, training=replace(config.training, joint=replace(config.training.joint, epochs=0)))
-    with pytest.raises(ConfigError, match=r"no trial can report joint/dev_loss: training\.joint\.epochs is 0"):
-        run(none, SETTINGS, tmp_path)
     with claim(Folder(str(tmp_path / "s"))), pytest.raises(ClaimedError, match="another job works on"):
         run(config, SETTINGS, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]

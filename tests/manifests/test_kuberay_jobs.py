@@ -115,9 +115,10 @@ def test_a_job_waits_to_be_started_resumes_after_failures_and_frees_its_nodes(na
 @every_job
 def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
     config, params, cluster = configured(name, job), entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
-    cpus = gpus = 0.0
+    cpus = gpus = at_start = 0.0
     for group in cluster["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        at_start += group["minReplicas"] * float(limits["cpu"])
         cpus += group["maxReplicas"] * float(limits["cpu"])
         gpus += group["maxReplicas"] * float(limits.get("nvidia.com/gpu", 0))
     if job in ("train", "sweep"):
@@ -129,10 +130,17 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
         assert bool(config.cluster.gpus_per_worker) == bool(gpus), "GPUs that nobody asks for"
         assert config.storage.url.startswith("s3://agggen-models/")
     else:
-        assert not cluster["enableInTreeAutoscaling"], "actors are counted on the nodes that exist at the start"
+        assert cluster["enableInTreeAutoscaling"] or params["actors"] <= at_start, "nothing brings the actors' nodes"
         assert params["actors"] <= cpus and params["out"].startswith("s3://agggen-data/")
     if job == "generate":
         assert config.gpus_per_actor * params["actors"] <= gpus
+
+
+@pytest.mark.parametrize("job", ["segment", "train", "sweep", "generate"])
+def test_production_has_no_worker_that_no_actor_asked_for(job: str) -> None:
+    cluster = job_of("gpu", job)["rayClusterSpec"]
+    assert cluster["enableInTreeAutoscaling"] is True
+    assert [group["minReplicas"] for group in cluster["workerGroupSpecs"]] == [0]
 
 
 @every_job
@@ -210,6 +218,16 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
     assert most(config).gpus <= most_gpus
     if config.update == "beside":
         assert 2 * least(config).gpus <= most_gpus, "a rolling update starts new replicas before it stops the old ones"
+
+
+def test_the_replicas_in_production() -> None:
+    """Whole settings: `ingress.max_replicas` once gave back what the ingress has of its own."""
+    from agggen_platform.serving.config import ReplicaConfig
+
+    config, several = endpoint_config("gpu"), {"min_replicas": 2, "max_replicas": 4}
+    assert config.ingress == ReplicaConfig(**several, cpus=0.5)
+    assert config.planner == ReplicaConfig(**several, target_records=512, cpus=0.5)
+    assert config.generator == ReplicaConfig(**several, cpus=4, gpus=1)
 
 
 @both_overlays

@@ -65,6 +65,7 @@ def test_everything_on_this_machine_works(tmp_path: Path) -> None:
         f"inspect {bundle}",
         f"adjust {bundle} level=1 -o adjusted",
         "segment places --out facts --actors 0",
+        f"bulk {bundle} places.csv --out texts --actors 0",
         "runs list",
         "serve-key me",
         "facts inspect Mars. --facts sentences",
@@ -101,9 +102,10 @@ NEEDS_RAY = [
 
 def test_the_rest_says_what_to_install(tmp_path: Path, trained: Path) -> None:
     commands = [command.format(bundle=trained) for command in NEEDS_RAY]
-    results = results_of([*commands, "ask http://127.0.0.1:1"], tmp_path)
+    bulk = f"bulk {trained} places.jsonl --out texts --endpoint http://127.0.0.1:1"
+    results = results_of([*commands, "ask http://127.0.0.1:1", bulk], tmp_path)
     for command, (code, out, err) in results.items():
-        extra = "serve" if command.startswith(("ask", "serve")) else "ray"
+        extra = "serve" if command.startswith(("ask", "serve")) or "--endpoint" in command else "ray"
         assert (code, out) == (2, ""), (command, err)
         last = err.splitlines()[-1]
         assert re.search(rf"error: .* not installed: pip install 'agggen\[{extra}\]'", last), (command, err)

@@ -15,7 +15,8 @@ from agggen.errors import ConfigError, CorpusError, StoppedError, TrainingError
 from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import ModelConfig
 from agggen.records import Fact, Record, Reference, Triple
-from agggen.run import CorpusConfig, FactsConfig, RunConfig, TextConfig, TrainingConfig, device_of, prepare, train
+from agggen.run import CorpusConfig, FactsConfig, RunConfig, TextConfig, TrainingConfig, prepare, train
+from agggen.tensors import device_of
 from agggen.text.tokenise import JOINER
 from agggen.training.callbacks import Callback, Metrics, Silent
 from agggen.training.loop import StageConfig, Trainer
@@ -292,11 +293,11 @@ def test_a_negative_limit_is_refused() -> None:
         CorpusConfig(limit=-5)
 
 
-def test_a_device_that_is_not_here_is_refused() -> None:
-    assert device_of(TrainingConfig(device="cpu")).type == "cpu"
+def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
+    assert device_of("cpu").type == "cpu" and device_of("auto").type in ("cpu", "cuda")
     for name in ("abacus", "cuda:77"):
         with pytest.raises(ConfigError, match=f"training.device '{name}' is not usable here"):
-            device_of(TrainingConfig(device=name))
+            train(replace(CONFIG, training=replace(CONFIG.training, device=name)), TRAIN, DEV, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,10 @@ def gradients(stage: ObjectiveName, batches: list[list[int]], group: Group) -> d
     """Of one update in float64, without dropout."""
     model = tiny_model(seed=3, predicate_dropout=0.0)
     one = trainer(stage, replace(CONFIG, clip=1e9), model=model, group=group)
-    total, positions, norm = one._update(batches)
+    update = one._prepare(batches, 0)
+    total, norm = one._update(update)
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    return found | {"(numbers)": torch.tensor([total, positions, norm], dtype=torch.float64)}
+    return found | {"(numbers)": torch.tensor([total, update.positions, norm], dtype=torch.float64)}
 
 
 def whole_run(stage: ObjectiveName, group: Group) -> dict[str, Tensor]:

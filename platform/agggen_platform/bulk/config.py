@@ -13,7 +13,7 @@ from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import JobError, ShardedConfig
 
-FORMAT = 4  # of the output and of the rules behind it
+FORMAT = 5  # of the output and of the rules behind it
 
 
 class BulkError(JobError):
@@ -30,6 +30,8 @@ class BulkConfig(ShardedConfig):
     """Texts a record at most, best first."""
     complete: bool = False
     """Let the model add the predicates that a record's own plan omits; otherwise that is a reject."""
+    unique: bool = True
+    """Reject records whose id an earlier one has. Without it ids are not looked at, and `row` tells texts apart."""
     format: Literal["parquet", "jsonl"] = "parquet"
     """Of the texts."""
     gpus_per_actor: float = 0.0
@@ -53,6 +55,7 @@ def described(config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]]
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         "n_best": config.n_best,
         "complete": config.complete,
+        "unique": config.unique,
         "format": config.format,
         **settings,
     }

@@ -72,6 +72,7 @@ def generate(
     tracker: Callable[[str], Tracker] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
     single_file: bool = False,
+    endpoint: str | None = None,
 ) -> BulkReport:
     """Writes texts for all records at `source` into the folder `out`; continues what a run of the same job began.
 
@@ -84,6 +85,7 @@ def generate(
         tracker: makes the run log from the run's name, if there is work to do.
         progress: is told after every shard.
         single_file: join the parts into ``out/texts.parquet`` (or .jsonl) too, here: for small jobs.
+        endpoint: the URL of an endpoint that serves the bundle and does the work; the result is the same.
 
     Raises:
         CorpusError: the input is not there or cannot be read, or `out` holds something else.
@@ -92,7 +94,7 @@ def generate(
         JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
             kept for the next run.
     """
-    inputs = find_inputs(source)
+    inputs = find_inputs(source, config.shard_rows, config.unique)
     target = Folder(out)
     if target.address in {file.folder.address for file in inputs}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
@@ -107,10 +109,11 @@ def generate(
             if single_file:
                 output.join()
             return BulkReport(out, output.job, Counts(**manifest["summary"]), True)
-        unfinished = output.begin(about, {})
+        output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
-            log.log_params(flatten(config) | _named(model, inputs) | {"config_hash": config_hash(config)})
+            log.log_params(flatten(config) | _named(model, inputs))
+            log.set_tags({"config_hash": config_hash(config)})
         try:
             files = ready(inputs, Folder(target.at(INPUT)), config)
             rows = sum(file.rows for file in files)
@@ -120,23 +123,27 @@ def generate(
             output.clear()  # or the folder would refuse the input once it is mended
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
-        shards = plan_shards(files, config.rows_a_shard(rows), part)
+        shards = plan_shards(files, config.rows_a_shard(rows), part, config.unique)
         settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
-        here = partial(BulkWorker, settings)
-        gpus = config.gpus_per_actor
-        done = driver.results(shards, BulkWorker, settings, here, config.actors, config.ray_address, gpus)
+        here: Callable[[], BulkWorker] = partial(BulkWorker, settings)
+        if endpoint:
+            from agggen_platform.bulk.endpoint import EndpointWorker  # needs httpx
+
+            here = partial(EndpointWorker, endpoint, settings)
+        gpus, actors = config.gpus_per_actor, 0 if endpoint else config.actors
+        done = driver.results(shards, BulkWorker, settings, here, actors, config.ray_address, gpus)
         meter = stack.enter_context(ShardsMeter("generate", f"generate-{output.job}", shards, config.max_reject_share))
         work = Work(stack.enter_context(done), len(shards), Counts, progress, log, _speed, meter)
         meter.begin()
         for shard in shards:
             work.wait(shard)
         check_claim()
-        check_in_place(files)
+        check_in_place(inputs)
         counts = work.counts
         total, why = counts.records + counts.rejects, target.at("rejects")
         check_rejects(counts.rejects, total, config.max_reject_share, "records", why, BulkError)
         now, seconds = work.progress(), time.monotonic() - begin
-        report = BulkReport(out, output.job, counts, False, now, unfinished + work.retries, seconds)
+        report = BulkReport(out, output.job, counts, False, now, work.retries, seconds)
         decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
         about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
         output.finish([file for shard in shards for file in work.done[shard.index].files], about, report.as_dict())
@@ -147,7 +154,7 @@ def generate(
     return report
 
 
-_DECISIVE = ("inference", "n_best", "complete", "format")
+_DECISIVE = ("inference", "n_best", "complete", "unique", "format")
 
 
 def _named(model: Model, inputs: list[InputFile]) -> dict[str, str]:

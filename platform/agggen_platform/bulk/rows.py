@@ -132,6 +132,12 @@ class RowWriter:
             else:
                 yield from self._texts(task)
 
+    def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> None:
+        """Rejects all rows, for what is not their own fault as far as anyone knows."""
+        for number, row in enumerate(rows, start=first):
+            self._reject(row, number, reason)
+        self.counts.failed += len(rows)
+
     @property
     def rejects(self) -> list[Reject]:
         """Of all rows so far, in their order."""
@@ -160,6 +166,8 @@ class RowWriter:
         config = self.config
         try:
             found = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
+        except BulkError:  # no record is at fault
+            raise
         except Exception as error:
             if len(tasks) == 1:
                 tasks[0].error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,13 +15,13 @@ import torch
 
 from agggen.corpora.rejects import Reject
 from agggen_platform.bulk.config import BulkConfig, BulkError
-from agggen_platform.bulk.inputs import columns_to_read
+from agggen_platform.bulk.inputs import read_records
 from agggen_platform.bulk.model import load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
-from agggen_platform.sharded.shards import Shard, read_rows
+from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-_ROWS_AT_ONCE = 64  # records that are read and written about at once
+ROWS_AT_ONCE = 64  # records that are read and written about at once
 _GROUP = 4096  # texts of a row group
 
 
@@ -57,9 +57,22 @@ class BulkWorker(Worker[Counts]):
         self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        return self._write(shard, path, RowWriter.texts)
+
+    def give_up(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        why = str(self.broken(shard))
+
+        def reject(writer: RowWriter, rows: Sequence[Mapping[str, Any]], first: int) -> Iterator[dict[str, Any]]:
+            writer.reject(rows, first, why)
+            return iter(())
+
+        return self._write(shard, path, reject)
+
+    def _write(
+        self, shard: Shard, path: Path, texts_of: Callable[..., Iterator[dict[str, Any]]]
+    ) -> tuple[Counts, int, Sequence[Reject]]:
         writer = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, shard)
-        read = read_rows(shard, _ROWS_AT_ONCE, columns_to_read(shard.address))
-        texts = (text for first, rows in read for text in writer.texts(rows, first))
+        texts = (text for first, rows in read_records(shard, ROWS_AT_ONCE) for text in texts_of(writer, rows, first))
         write = _write_json_lines if self.settings.config.format == "jsonl" else _write_parquet
         write(path, texts)
         return writer.counts, writer.counts.texts, writer.rejects

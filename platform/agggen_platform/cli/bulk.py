@@ -31,6 +31,9 @@ def bulk(
     single_file: Annotated[
         bool, typer.Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
     ] = False,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Have the texts written by an endpoint that serves BUNDLE.")
+    ] = None,
     runs: Runs = Path("runs"),
 ) -> None:
     """Write texts for many records, each exactly once.
@@ -41,9 +44,11 @@ def bulk(
 
     \b
         agggen bulk BUNDLE records.jsonl --out texts
+        agggen bulk BUNDLE records.jsonl --out texts --endpoint http://127.0.0.1:8000
         agggen bulk models:/agggen@champion s3://corpora/in --out s3://corpora/texts format=jsonl n_best=3
     """
     import json
+    from functools import partial
 
     from agggen.config import config_hash, resolved
     from agggen_platform.bulk.job import generate
@@ -57,11 +62,12 @@ def bulk(
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(config))
         return
-    if config.actors != 0:
-        require("ray")
+    if endpoint or config.actors != 0:
+        require("httpx" if endpoint else "ray")
     log = RunLog(runs)
+    job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
     with shard_progress(_speed, _counts) as show:
-        report = generate(model, source, out, config, fresh=fresh, tracker=log, progress=show, single_file=single_file)
+        report = job(tracker=log, progress=show)
     counts = report.summary
     shares = f"{counts.fulfilled_share:.1%}", f"{counts.mean_plan_length:.2f}"
     row = (counts.records, counts.texts, *shares, counts.rejects)

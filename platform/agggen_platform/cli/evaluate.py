@@ -9,7 +9,7 @@ import typer
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.folders import on_this_machine
-from agggen_platform.cli.records import BundleAddress, RunArchives, is_elsewhere
+from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
     from agggen.report import Report
@@ -55,6 +55,7 @@ def evaluate(
         ),
     ] = None,
     run_archives: RunArchives = False,
+    device: Device = "cpu",
     id_: own_data.IdColumn = None,
     subject: own_data.SubjectColumn = None,
     text: own_data.TextColumns = None,
@@ -99,6 +100,7 @@ def evaluate(
         metrics=None if metrics is None else _names(metrics),
         meteor=meteor,
         run_archives=run_archives,
+        device=device,
         reading=own_data.reading(id_, subject, text, split_column, category, ignore, rename, division_seed),
         note=console.note,
     )

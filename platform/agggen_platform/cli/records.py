@@ -35,6 +35,9 @@ RunArchives = Annotated[
     bool,
     typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code."),
 ]
+Device = Annotated[
+    str, typer.Option(metavar="cpu|cuda|auto", help="What computes; auto is a GPU if there is one, cuda:1 the second.")
+]
 Input = Annotated[
     str,
     typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -."),

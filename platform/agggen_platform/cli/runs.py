@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from agggen_platform.tracking.runs import Run
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List runs, and send to MLflow what it missed of them."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List and compare runs, and send to MLflow what it missed of them.",
 )
 Uri = Annotated[str | None, typer.Option(help="An MLflow's address. [default: each run's own]")]
 _SHOWN = 3  # metrics in the list
@@ -91,8 +93,32 @@ def ui(
         console.say(ui_command(store, port))
         return
     words, variables = ui_program(store, port)
-    console.note(f"Opening {words[-1]}" if len(words) == 4 else f"MLflow's pages come at http://127.0.0.1:{port} soon")
+    pages = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
+    console.note(f"Opening {words[-1]}" if len(words) == 4 else f"In some seconds MLflow's pages are at {pages}")
     os.execve(words[0], words, {**os.environ, **variables})
+
+
+@app.command()
+def compare(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Runs, or sweeps, for their trials. [default: all]"),
+    ] = None,
+    runs: Runs = Path("runs"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where `agggen runs ui` serves a folder's runs.")] = 5000,
+) -> None:
+    """Print the address at which MLflow's pages compare runs.
+
+    \b
+        agggen runs compare sweep-1a2b3c
+        agggen runs compare elements-1 elements-2
+    """
+    from agggen_platform.tracking.runs import compare_address, find_runs
+
+    every = list(find_runs(runs))
+    asked = {run.name for run in find_runs(runs, names or ())}
+    chosen = [run for run in every if run.name in asked or run.parent in asked]
+    console.say(compare_address(chosen, port))
 
 
 def _shown(run: Run) -> str:

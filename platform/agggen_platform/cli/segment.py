@@ -29,8 +29,9 @@ def segment(
 ) -> None:
     """Cut the reference texts of a corpus into facts and align each fact to the triples that it says.
 
-    The result is a corpus to train on (facts.source=corpus). The same command continues a job that was cut off and
-    finds a finished one. Texts that have no facts go to DIR/rejects.jsonl.
+    The result is a corpus to train on (facts.source=corpus): the files of DIR/SPLIT, in the order of their names, and
+    DIR/manifest.json, written last. The same command continues a job that was cut off and finds a finished one. Texts
+    that have no facts go to DIR/rejects.
 
     \b
         agggen corpora prepare e2e --out prepared/e2e
@@ -71,7 +72,7 @@ def segment(
                 f"The cache in {config.cache_folder} failed (a warning in the workers' logs says why); "
                 "texts were segmented without it"
             )
-    log.finish(out, sum(counts.rejects for counts in report.splits.values()), "rejects.jsonl")
+    log.finish(out, sum(counts.rejects for counts in report.splits.values()), "rejects")
 
 
 def _speed(now: Progress) -> str:

@@ -1,4 +1,4 @@
-"""`agggen srl setup` and `agggen srl check`: the environment in which AllenNLP's own models run."""
+"""`agggen srl check`: whether AllenNLP's own models run here."""
 
 from __future__ import annotations
 
@@ -12,43 +12,17 @@ from agggen_platform.cli import console
 
 app = typer.Typer(no_args_is_help=True, help="Semantic role labelling by AllenNLP's models.", rich_markup_mode=None)
 
-Dir = Annotated[
-    Path | None,
-    typer.Option(
-        "--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"
-    ),
-]
-
 _SENTENCE = "Ada wrote the first program , which the engine never ran ."
-
-
-@app.command(short_help="Make the environment in which AllenNLP runs.")
-def setup(
-    folder: Dir = None,
-    python: Annotated[
-        str | None, typer.Option(metavar="PYTHON", help="A Python 3.10 or 3.9. [default: the best on the PATH]")
-    ] = None,
-    lock: Annotated[bool, typer.Option(help="Install the very versions that were tested (with Python 3.10).")] = True,
-) -> None:
-    """Make the environment in which AllenNLP's semantic role labellers run: 2.5 GB, some minutes, once.
-
-    AllenNLP needs a Python and a torch older than agggen's, so it gets a virtual environment of its own. Interrupted,
-    it goes on where it was when called again. pip's own settings hold (PIP_INDEX_URL, ...); on Linux without GPU
-    PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu saves more than half of the space.
-
-    \b
-        agggen srl setup
-        agggen srl check --archive srl-model.tar.gz
-    """
-    from agggen_platform.srl.environment import set_up
-
-    environment = set_up(folder, python, locked=lock, say=console.note)
-    console.say(str(environment.folder))
 
 
 @app.command(short_help="Check that AllenNLP and an archive work.")
 def check(
-    folder: Dir = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", metavar="DIR", help="The environment. [default: AGGGEN_SRL_ENV, else ~/.cache/agggen/srl-env]"
+        ),
+    ] = None,
     archive: Annotated[
         str | None, typer.Option(metavar="ARCHIVE", help="A model.tar.gz: a path, http(s):// or s3://.")
     ] = None,

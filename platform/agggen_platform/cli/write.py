@@ -11,6 +11,7 @@ import typer
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.records import (
     BundleAddress,
+    Device,
     Input,
     Output,
     Rejected,
@@ -66,6 +67,7 @@ def generate(
     text: own_data.TextColumns = None,
     ignore: own_data.Ignored = None,
     rename: own_data.Renamed = None,
+    device: Device = "cpu",
 ) -> None:
     """Write texts for records.
 
@@ -90,7 +92,7 @@ def generate(
     choices |= {"top_p": top_p, "seed": seed}
     if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
         raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
-    model = load_model(bundle)
+    model = load_model(bundle, device)
     wanted = choices | {"beam.beam": beam, "verify": verify}
     config = model.settings([f"{key}={value}" for key, value in wanted.items() if value is not None])
     generator = model.generator
@@ -118,6 +120,7 @@ def plan(
     text: own_data.TextColumns = None,
     ignore: own_data.Ignored = None,
     rename: own_data.Renamed = None,
+    device: Device = "cpu",
 ) -> None:
     """Find the most probable plans of records under the bundle's settings; or draw plans, for varied texts.
 
@@ -130,7 +133,7 @@ def plan(
     """
     from agggen.api import load_model
 
-    model = load_model(bundle)
+    model = load_model(bundle, device)
     choices: dict[str, object] = {"planner": "sample" if sample else None, "level": level, "top_p": top_p, "seed": seed}
     config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
     planner = model.generator.planner
@@ -155,6 +158,7 @@ def align(
     text: own_data.TextColumns = None,
     ignore: own_data.Ignored = None,
     rename: own_data.Renamed = None,
+    device: Device = "cpu",
 ) -> None:
     """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
 
@@ -167,7 +171,7 @@ def align(
     from agggen.api import load_model
     from agggen.errors import RecordError
 
-    model = load_model(bundle)
+    model = load_model(bundle, device)
     generator, cut = model.generator, model.bundle.fact_segmenter(run_archives)
 
     def check(record: Record) -> None:

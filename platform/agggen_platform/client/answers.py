@@ -28,6 +28,7 @@ class RealiseOptions(TypedDict, total=False):
     beam: int
     complete: bool  # let the model add the predicates that a plan omits
     verify: Literal["strict", "off"]  # strict: each fact says its triples' values whole, and nothing else; off: freely
+    alone: bool  # a batch of its own, so that the numbers of a repeated request are equal to the last digit
 
 
 class GenerateOptions(RealiseOptions, total=False):
@@ -183,7 +184,11 @@ class AlignedResponse(TypedDict):
 
 
 class ModelDict(TypedDict):
-    """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts."""
+    """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
+
+    `records_at_once`: records that a client should keep on the way to use the generators that run now and to have more
+    of them started; the number grows with them.
+    """
 
     fingerprint: str
     address: str
@@ -195,3 +200,4 @@ class ModelDict(TypedDict):
     model: dict[str, Any]
     inference: dict[str, Any]
     limits: dict[str, float]
+    records_at_once: int

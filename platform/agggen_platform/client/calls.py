@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from types import NoneType
 from typing import Any
 from urllib.parse import urlencode
 
 from agggen_platform.client.errors import AnswerError, EndpointError, Problem, RefusedError, UnavailableError
-from agggen_platform.client.retry import Attempts
+from agggen_platform.client.parallel import in_parallel
+from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import Request, Transport
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+_MOST_STREAMS = 64
+_SECONDS_BETWEEN_LOOKS = 5.0  # at how many records the endpoint can take
 
 Answer = Any
 """The JSON object of a record; `Client` knows its type."""
@@ -37,8 +44,9 @@ class Piece:
 class Calls:
     """The calls of a client."""
 
-    def __init__(self, transport: Transport, piece_records: int, piece_bytes: int) -> None:
+    def __init__(self, transport: Transport, piece_records: int, piece_bytes: int, streams: int | None) -> None:
         self._transport, self._piece_records, self._piece_bytes = transport, piece_records, piece_bytes
+        self._streams = streams
 
     def get(self, path: str, deadline: float | None = None) -> Answer:
         """The object at `path`."""
@@ -71,6 +79,8 @@ class Calls:
         attempts = self._transport.attempts(deadline)
         answers = self._once(path, objects, options, attempts)
         while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
+            if options.get("alone"):  # all together again: numbers depend on the batch
+                failed = list(range(len(answers)))
             cause = _unavailable(answers[failed[0]])
             try:
                 self._transport.pause(attempts, cause)
@@ -113,13 +123,43 @@ class Calls:
             EndpointError: the remaining records have no answer.
         """
         address = path + (f"?{urlencode(_parameters(options))}" if options else "")
+        pieces = self._pieces(records)
+        first = list(islice(pieces, 1 if self._streams == 1 else 2))
+        if len(first) == 2:
+            yield from in_parallel(chain(first, pieces), partial(self._piece, address, deadline), self.width())
+            return
+        for piece in chain(first, pieces):
+            yield from self._piece(address, deadline, piece)
+
+    def _piece(self, address: str, deadline: float | None, piece: Piece) -> Generator[Answer, None, None]:
         attempts = self._transport.attempts(deadline)
-        for piece in self._pieces(records):
-            attempts.restart()  # the time until the records came is not the endpoint's
-            with closing(self._answered(address, piece, attempts)) as answers:
-                for answer in answers:
-                    yield answer
-                    attempts.restart()  # nor is the time of the reader
+        with closing(self._answered(address, piece, attempts)) as answers:
+            for answer in answers:
+                yield answer
+                attempts.restart()  # the time of the reader is not the endpoint's
+
+    def width(self, records: int | None = None) -> Callable[[], int]:
+        """A function that tells how many requests of so many records at a time (None: streams) use all generators.
+
+        They are as many as hold the records that the endpoint can take at once, and one more, as requests that end are
+        not full. It asks the endpoint again every few seconds.
+        """
+        due, width = 0.0, self._streams or 1
+
+        def now() -> int:
+            nonlocal due, width
+            if self._streams is None and time.monotonic() >= due:
+                try:
+                    once = Attempts(Retry(attempts=1), self._transport.settings.timeout)
+                    model = self._transport.answer(Request("GET", "/v1/model"), once)
+                    held = records or model["limits"]["window"]
+                    width = min(_MOST_STREAMS, 1 + math.ceil(model["records_at_once"] / held))
+                except UnavailableError:  # the streams will say so, if it lasts
+                    pass
+                due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+            return width
+
+        return now
 
     def _pieces(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Piece]:
         piece, size = Piece(0, [], set()), 0

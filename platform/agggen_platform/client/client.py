@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Unpack
@@ -52,7 +52,8 @@ class Client:
         timeout: float = 75.0,
         deadline: float = 300.0,
         retry: Retry | None = None,
-        piece_records: int = 1000,
+        streams: int | None = None,
+        piece_records: int = 256,
         piece_bytes: int = 1 << 20,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -64,7 +65,10 @@ class Client:
                 of it.
             deadline: seconds of a call, all attempts and waits together; of a stream: from one answer to the next.
             retry: how often and how fast failed attempts are repeated.
-            piece_records: records that `stream` sends by one request; it keeps at most so many in memory.
+            streams: requests that `stream` has on the way at once; None: as many as keep all generators at work, which
+                the endpoint tells.
+            piece_records: records that `stream` sends by one request; it keeps at most twice so many for each of its
+                streams in memory.
             piece_bytes: likewise; a longer record goes alone.
             transport: httpx transport for certificates, proxies or sockets.
 
@@ -73,12 +77,12 @@ class Client:
             ValueError: a number is out of range.
         """
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
-        if timeout <= 0 or piece_records < 1 or piece_bytes < 1:
-            raise ValueError("timeout, piece_records and piece_bytes must be above 0")
+        if timeout <= 0 or min(piece_records, piece_bytes, 1 if streams is None else streams) < 1:
+            raise ValueError("timeout, streams, piece_records and piece_bytes must be above 0")
         self.url = _checked(url)
         settings = Settings(self.url, _headers(key), timeout, deadline, retry or Retry())
         self._http = httpx.Client(transport=transport)
-        self._calls = Calls(Transport(settings, self._http), piece_records, piece_bytes)
+        self._calls = Calls(Transport(settings, self._http), piece_records, piece_bytes, streams)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"  # never the key
@@ -112,14 +116,22 @@ class Client:
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records, in their order, each answered exactly once, as they come.
 
-        Records are read as they are needed, `piece_records` at a time. A stream that breaks is resumed behind its last
-        answer. Close the iterator (or read it to its end) to give its connection back.
+        Records are read as they are needed, `piece_records` at a time. More than these are sent by several requests at
+        once, so that one client uses all generators. A stream that breaks is resumed behind its last answer.
+        Close the iterator (or read it to its end) to give its connection back.
         """
         return self._calls.stream("/v1/generate:stream", records, options, deadline)
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
         """What is served, its settings, and what a request may ask for."""
         return self._calls.get("/v1/model", deadline)
+
+    def width(self, records: int) -> Callable[[], int]:
+        """A function that tells how many requests of so many records should be on the way to use all generators.
+
+        It asks the endpoint again every few seconds.
+        """
+        return self._calls.width(records)
 
     def ready(self) -> bool:
         """Whether the endpoint answers and its model is loaded; asked once."""

@@ -4,13 +4,14 @@
 
     report = segment("prepared/e2e", "s3://corpora/e2e-facts", SegmentConfig())
 
-``OUT/manifest.json``, written last, says that the output is whole. Beside it lie
+``OUT/manifest.json``, written last, says that the output is whole: it names every part with its rows, bytes and
+SHA-256. Beside it lie
 
-    SPLIT.parquet               the prepared corpus (``agggen.corpora.prepared``) with facts: what training reads
-    facts/SPLIT/00000.parquet   the same row by row, with offsets and errors (``rows.segmented_schema``), a file a shard
-    rejects.jsonl               file, row (``line``), id and reason of what could not be segmented
+    SPLIT/000000-JOB.parquet, ...   prepared files (``agggen.corpora.prepared``) with facts, in the order of the input
+    rejects/000000-JOB.jsonl, ...   file, row (``line``), id and reason of what got no facts, of the parts that have any
+    .work/                          notes on finished shards
 
-A job is known by its fingerprint (inputs, segmenter, alignment). Run again it finds the shards that are done and does
-the rest; killed anywhere, nothing is lost or doubled, because a shard's file has a name that follows from the job, is
-written under another name first, and holds each of its input rows once.
+``agggen.load_dataset`` reads the folder. The parts are the result: workers write each once, under its final name, and
+the driver reads none of them. A job is known by its fingerprint JOB (inputs, segmenter, alignment). Run again it finds
+the shards that are done and does the rest; killed anywhere, each record is in the output exactly once.
 """

@@ -3,13 +3,15 @@
 Several processes may use one file at once (write-ahead log; every batch is one transaction). The folder must be on a
 local disk, because SQLite's log needs shared memory: on a cluster each node has its own. When the file is damaged, full
 or locked for too long, a warning says so and the texts are segmented without it.
+
+Facts are in two tables of at most half the limit each. What is found in the old one is written to the new one again;
+when the new one is full it becomes the old one, whose facts, not used since, go.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import sqlite3
 import time
@@ -20,22 +22,24 @@ from pathlib import Path
 
 from agggen.errors import AggGenError
 from agggen.facts import check_facts
+from agggen_platform.cache import cache_limit
 
 _log = logging.getLogger(__name__)
 _LOOKUP = 500  # keys in one query; SQLite takes at most 999 on old versions
+_TABLE = "CREATE TABLE IF NOT EXISTS {} (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID"
 _UNSAFE = re.compile(r"[^\w.\-]")
-
-
-def default_folder() -> Path:
-    """``AGGGEN_CACHE``/facts, else ``~/.cache/agggen/facts``."""
-    return Path(os.environ.get("AGGGEN_CACHE") or "~/.cache/agggen").expanduser() / "facts"
 
 
 class FactCache:
     """The facts that one segmenter found, by text. Threads may use it in turn, not at the same time."""
 
-    def __init__(self, folder: Path, fingerprint: str, patience: float = 30.0) -> None:
-        """`patience`: seconds that a read or write may wait for another process."""
+    def __init__(self, folder: Path, fingerprint: str, patience: float = 30.0, limit: int | None = None) -> None:
+        """
+        Args:
+            patience: seconds that a read or write may wait for another process.
+            limit: bytes of the file, about; by default `cache_limit`.
+        """
+        self._limit = limit or cache_limit()
         self.errors = 0
         """How often the cache could not be used."""
         self._connection: sqlite3.Connection | None = None
@@ -53,15 +57,21 @@ class FactCache:
         by_key = {_key(text): text for text in texts}
         keys = list(by_key)
         found: dict[str, tuple[str, ...]] = {}
+        again: list[tuple[bytes, bytes]] = []
         try:
             for start in range(0, len(keys), _LOOKUP):
                 some = keys[start : start + _LOOKUP]
-                query = f"SELECT text, ends FROM facts WHERE text IN ({','.join('?' * len(some))})"
-                for key, ends in self._connection.execute(query, some):
-                    text = by_key[key]
-                    facts = _pieces(text, ends)
-                    if facts is not None:
-                        found[text] = facts
+                for table, of_table in (("old", again), ("facts", None)):
+                    query = f"SELECT text, ends FROM {table} WHERE text IN ({','.join('?' * len(some))})"
+                    for key, ends in self._connection.execute(query, some):
+                        text = by_key[key]
+                        facts = _pieces(text, ends)
+                        if facts is not None:
+                            found[text] = facts
+                            if of_table is not None:
+                                of_table.append((key, ends))
+            if again:
+                self._write(again)
         except sqlite3.DatabaseError as error:
             self._give_up(error)
         return found
@@ -72,11 +82,29 @@ class FactCache:
             return
         rows = [(_key(text), array("I", accumulate(map(len, pieces))).tobytes()) for text, pieces in facts.items()]
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
-            self._connection.execute("COMMIT")
+            self._write(rows)
         except sqlite3.DatabaseError as error:
             self._give_up(error)
+
+    def _write(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        assert self._connection is not None
+        do = self._connection.execute
+        do("BEGIN IMMEDIATE")
+        self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
+        size, of_old = self._pages(), do("PRAGMA user_version").fetchone()[0]
+        if (size - of_old) * do("PRAGMA page_size").fetchone()[0] > self._limit / 2:
+            do("DROP TABLE old")
+            do("ALTER TABLE facts RENAME TO old")
+            do(_TABLE.format("facts"))
+            do(f"PRAGMA user_version = {self._pages()}")
+        do("COMMIT")
+
+    def _pages(self) -> int:
+        """Pages of the file that hold something."""
+        assert self._connection is not None
+        names = ("page_count", "freelist_count")
+        total, free = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        return int(total - free)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -103,7 +131,8 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=OFF")  # a lost cache entry is computed again
-            connection.execute("CREATE TABLE IF NOT EXISTS facts (text BLOB PRIMARY KEY, ends BLOB) WITHOUT ROWID")
+            for name in ("facts", "old"):
+                connection.execute(_TABLE.format(name))
         except sqlite3.Error as error:
             connection.close()
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:

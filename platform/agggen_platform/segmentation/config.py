@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from agggen.errors import ConfigError
 from agggen.facts.config import RULES, SegmenterConfig
+from agggen_platform.cache import cache_folder
 from agggen_platform.sharded.config import JobError, ShardedConfig
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
 
-FORMAT = 3  # of the output and of the rules behind it
+FORMAT = 4  # of the output and of the rules behind it
 
 AlignmentRule = Literal["normal", "surface", "none"]
 
@@ -47,11 +48,9 @@ class SegmentConfig(ShardedConfig):
     @property
     def cache_folder(self) -> str | None:
         """The cache's folder, None where there is to be none."""
-        from agggen_platform.segmentation.cache import default_folder
-
         if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULES):
             return None
-        return self.cache_dir or str(default_folder())
+        return self.cache_dir or str(cache_folder() / "facts")
 
 
 def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:

@@ -1,8 +1,4 @@
-"""The driver of a segmentation job: plan the shards, have them done, put the result together, publish it.
-
-The driver reads what the workers wrote in the order of the input while they write, so the result has the input's order
-whatever order the work ends in.
-"""
+"""The driver of a segmentation job: plan the shards, have them segmented, publish the result."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
@@ -25,8 +21,8 @@ from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects, check_unchanged
 from agggen_platform.sharded.driver import Work
-from agggen_platform.sharded.output import REJECTS
 from agggen_platform.sharded.shards import Shard, file_at
+from agggen_platform.sharded.worker import Done, PartFile
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -66,7 +62,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     folder = Folder(address)
     there = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
     if not there:
-        raise CorpusError(f"{address} holds no Parquet files; make them with: agggen corpora prepare NAME --out DIR")
+        raise CorpusError(f"{address} holds no SPLIT.parquet; make them with: agggen corpora prepare NAME --out DIR")
     if missing := [split for split in splits if split not in there]:
         raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(there)}")
     sources = [open_source(folder, f"{name}.parquet") for name in there if not splits or name in splits]
@@ -114,7 +110,10 @@ def segment(
         if fresh:
             output.clear()
         if manifest := output.manifest():
-            reports = {name: SplitReport(**split) for name, split in manifest["splits"].items()}
+            reports = {
+                name: SplitReport(**split | {"parts": tuple(PartFile(**part) for part in split["parts"])})
+                for name, split in manifest["splits"].items()
+            }
             return SegmentReport(out, output.job, reports, True)
         inputs = {f"input/{one.split}": one.fingerprint for one in sources}
         config_said = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
@@ -137,27 +136,38 @@ def segment(
             config.batch_size,
             min(config.shard_rows or _ROWS_AT_ONCE, _ROWS_AT_ONCE),
             config.cache_folder,
+            {one.split: one.corpus for one in sources},
         )
         here = partial(ShardWorker, settings, cut)
         done = driver.results(every, ShardWorker, settings, here, config.actors, config.ray_address)
         meter = stack.enter_context(ShardsMeter("segment", f"segment-{output.job}", every, config.max_reject_share))
         work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
         meter.begin()
-
-        def accept() -> dict[str, Any]:
-            check_claim()
-            for one in sources:
-                now = open_source(Folder(one.folder), one.name).fingerprint
-                check_unchanged(one.address, one.fingerprint, now, SegmentationError)
-            texts = work.counts.references + work.counts.rejects
-            why = target.at(REJECTS)
-            check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why, SegmentationError)
-            return {"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs}
-
-        reports = output.write(sources, shards, work.wait, accept, check_claim)
+        for shard in every:
+            work.wait(shard)
+        for one in sources:
+            now = open_source(Folder(one.folder), one.name).fingerprint
+            check_unchanged(one.address, one.fingerprint, now, SegmentationError)
+        texts = work.counts.references + work.counts.rejects
+        why = target.at("rejects")
+        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why, SegmentationError)
+        done_of = {one.split: [work.done[shard.index] for shard in shards[one.split]] for one in sources}
+        reports = {one.split: _report(one, done_of[one.split]) for one in sources}
+        rejects = [file for done in done_of.values() for one in done for file in one.files[1:]]
+        made_of = {"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs}
+        check_claim()
+        output.finish(reports, rejects, made_of)
         if log:
             log.log_metrics(work.metrics() | _shape(reports), step=len(every))
     return SegmentReport(out, output.job, reports, False, work.progress(), time.monotonic() - begin)
+
+
+def _report(source: Source, done: Sequence[Done[Counts]]) -> SplitReport:
+    counts = Counts()
+    for one in done:
+        counts.add(one.counts)
+    parts = tuple(one.files[0] for one in done)
+    return SplitReport(source.rows, counts.records, counts.references, counts.facts, counts.rejects, parts)
 
 
 def _speed(now: Progress) -> dict[str, float]:

@@ -1,23 +1,15 @@
-"""The output folder: what makes it whole, and putting it together from the shards' files."""
+"""The output folder: its parts, and the manifest that makes it whole."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import Any
 
-from agggen.corpora.prepared import fingerprint, write_rows
-from agggen.corpora.rejects import Reject
-from agggen.records import Plan
-from agggen_platform.segmentation.rows import rejected
-from agggen_platform.segmentation.shards import Source
-from agggen_platform.sharded.output import MANIFEST, REJECTS, JobFolder
-from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import WORK, open_part
+from agggen_platform.sharded.output import MANIFEST, JobFolder
+from agggen_platform.sharded.worker import WORK, PartFile
 
-_ROWS = 1024  # held at once
+_REJECTS = "rejects/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +17,14 @@ class SplitReport:
     """A split of the output."""
 
     rows: int
-    """Of the input; every one is in ``facts/SPLIT``."""
+    """Of the input."""
     records: int
-    """The good ones; they are in ``SPLIT.parquet``."""
+    """The rows that are records; they are in the parts."""
     references: int
     facts: int
     rejects: int
-    parts: int
-    """Files in ``facts/SPLIT``."""
-    bytes: int
-    fingerprint: str
-    """Of ``SPLIT.parquet``, both."""
+    parts: tuple[PartFile, ...]
+    """In the order of the input."""
 
 
 class Output(JobFolder):
@@ -44,95 +33,31 @@ class Output(JobFolder):
     kind, product = "segmentation", "facts"
 
     def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
-        splits = None if about is None else {f"{split}.parquet" for split in about["splits"]}
-        is_split = name.endswith(".parquet") and "/" not in name if splits is None else name in splits
-        return name in (MANIFEST, REJECTS) or name.startswith(("facts/", f"{WORK}/")) or is_split
+        if name == MANIFEST or name.startswith((_REJECTS, f"{WORK}/")):
+            return True
+        if about is None:
+            return name.endswith(".parquet")
+        old = ("facts/", "rejects.jsonl", *(f"{split}.parquet" for split in about["splits"]))  # of earlier versions
+        return name.startswith((*(f"{split}/" for split in about["splits"]), *old))
 
     def is_whole(self, manifest: dict[str, Any]) -> bool:
-        whole = all(self.folder.size(f"{name}.parquet") == split["bytes"] for name, split in manifest["splits"].items())
-        return whole and self.folder.size(REJECTS) is not None
+        sizes = self.folder.sizes()
+        parts = [part for split in manifest["splits"].values() for part in split["parts"]]
+        return all(sizes.get(part["name"]) == part["bytes"] for part in (*parts, *manifest["rejects"]))
 
-    def write(
-        self,
-        sources: Sequence[Source],
-        shards: dict[str, list[Shard]],
-        wait: Callable[[Shard], None],
-        accept: Callable[[], dict[str, Any]],
-        confirm: Callable[[], None],
-    ) -> dict[str, SplitReport]:
-        """Puts the result together and publishes it.
+    def finish(self, splits: dict[str, SplitReport], rejects: Sequence[PartFile], about: dict[str, Any]) -> None:
+        """Publishes what the shards became, the manifest last.
 
         Args:
-            wait: returns when a shard's file is there.
-            accept: called when all are, before anything is published; returns what to add to the manifest.
-            confirm: called before the manifest is written, since uploads take time; raises if the folder was lost.
+            about: what else the manifest says.
+
+        Raises:
+            DamagedError: a part did not arrive as it was sent.
         """
-        reports: dict[str, SplitReport] = {}
-        with ExitStack() as publish:
-            with self.folder.new(REJECTS) as path, path.open("w", encoding="utf-8", newline="\n") as rejects:
-                for source in sources:
-                    tally = _Tally()
-                    rows = self._rows(source, shards[source.split], wait, rejects, tally)
-                    file = publish.enter_context(self.folder.new(f"{source.split}.parquet"))
-                    records = write_rows(file, rows, source.corpus, source.split)
-                    counts = (tally.references, tally.facts, tally.rejects, len(shards[source.split]))
-                    size, digest = file.stat().st_size, fingerprint(file)
-                    reports[source.split] = SplitReport(source.rows, records, *counts, size, digest)
-            more = accept()
-        confirm()
-        parts = {shard.part for split in shards.values() for shard in split}
-        for name in self.folder.names("facts"):
-            if name not in parts:  # of a run with other shards
+        files = {file.name for file in (*rejects, *(part for split in splits.values() for part in split.parts))}
+        folders = (_REJECTS, *(f"{split}/" for split in splits))
+        for name in self.folder.names():
+            if name.startswith(folders) and name not in files:  # of a run with other shards
                 self.folder.delete(name)
-        splits = {name: asdict(report) for name, report in reports.items()}
-        self.publish({"job": self.job, "splits": splits} | more)
-        return reports
-
-    def _rows(
-        self, source: Source, shards: list[Shard], wait: Callable[[Shard], None], rejects: TextIO, tally: _Tally
-    ) -> Iterator[dict[str, Any]]:
-        for shard in shards:
-            wait(shard)
-            with open_part(self.folder, shard.part) as parquet:
-                for batch in parquet.iter_batches(_ROWS):
-                    rows = batch.to_pylist()
-                    for number, identifier, reason in rejected(rows):
-                        reject = Reject(source.address, number, identifier, reason)
-                        rejects.write(json.dumps(asdict(reject)) + "\n")
-                        tally.rejects += 1
-                    for row in good_rows(rows, source.corpus, source.split):
-                        tally.references += len(row["references"])
-                        tally.facts += sum(len(reference["facts"]) for reference in row["references"])
-                        yield row
-
-
-@dataclass(slots=True)
-class _Tally:
-    references: int = 0
-    facts: int = 0
-    rejects: int = 0
-
-
-def good_rows(rows: Sequence[dict[str, Any]], corpus: str, split: str) -> Iterator[dict[str, Any]]:
-    """The records among segmented rows, each with its good references, as `agggen.corpora.prepared` has them.
-
-    They were read as records when they were segmented, so they are not checked a second time.
-    """
-    for row in rows:
-        if row["error"] is None:
-            yield {
-                "id": row["id"].strip(),
-                "corpus": corpus,
-                "split": split,
-                "category": row["category"],
-                "triples": [{name: part.strip() for name, part in triple.items()} for triple in row["triples"]],
-                "references": [
-                    {
-                        "text": reference["text"],
-                        "facts": [{"text": f["text"], "predicates": f["predicates"]} for f in reference["facts"]],
-                        "plan": str(Plan.parse(reference["plan"])) if reference["plan"] else None,
-                    }
-                    for reference in row["references"]
-                    if reference["error"] is None
-                ],
-            }
+        reports = {name: asdict(report) for name, report in splits.items()}
+        self.publish({"job": self.job, "splits": reports, "rejects": [asdict(file) for file in rejects]} | about)

@@ -65,8 +65,13 @@ def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 
     (duplicates,) = shards.find_duplicates(
         [(folder, source.name)], ["triples", "category"], _is_record, lambda _, row, __: row
     )
-    part = f"facts/{source.split}/{{}}-{job}.parquet"
+    part = f"{source.split}/{{}}-{job}.parquet"
     return shards.cut(folder, source.name, source.groups, rows_a_shard, part, duplicates, first_index=first_index)
+
+
+def split_of(shard: Shard) -> str:
+    """The split whose rows a shard has: the folder of its part."""
+    return shard.part.rpartition("/")[0]
 
 
 def _is_record(row: dict[str, Any]) -> bool:

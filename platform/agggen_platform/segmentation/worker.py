@@ -1,22 +1,20 @@
-"""What one worker of a segmentation job does: a shard of a split becomes a file of facts."""
+"""What one worker of a segmentation job does: a shard of a split becomes a part of the corpus with facts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from agggen.corpora.prepared import write_records
 from agggen.corpora.rejects import Reject
 from agggen.facts import FactSegmenter
 from agggen.facts.config import SegmenterConfig, segmenter
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
-from agggen_platform.segmentation.rows import Counts, RowSegmenter, segmented_schema
-from agggen_platform.segmentation.shards import read_rows
+from agggen_platform.segmentation.rows import Counts, RowSegmenter
+from agggen_platform.segmentation.shards import read_rows, split_of
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
@@ -33,6 +31,7 @@ class WorkerSettings:
     batch_size: int
     rows_at_once: int
     cache: str | None
+    corpora: Mapping[str, str]  # what each split says that its corpus is called
 
 
 class ShardWorker(Worker[Counts]):
@@ -60,12 +59,15 @@ class ShardWorker(Worker[Counts]):
         self.cache = FactCache(Path(settings.cache), settings.segmenter) if settings.cache else None
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        settings = self.settings
-        rows = RowSegmenter(self.segmenter, self.cache, settings.alignment, settings.batch_size, dict(shard.duplicates))
-        with pq.ParquetWriter(path, segmented_schema(), compression="zstd") as writer:
-            for first, read in read_rows(shard, settings.rows_at_once):
-                writer.write_table(pa.Table.from_pylist(rows.rows(read, first), segmented_schema()))
-        return rows.counts, shard.rows, ()
+        settings, duplicates = self.settings, dict(shard.duplicates)
+        segmenter = RowSegmenter(
+            self.segmenter, self.cache, settings.alignment, settings.batch_size, duplicates, shard.address
+        )
+        read = read_rows(shard, settings.rows_at_once)
+        records = (record for first, rows in read for record in segmenter.records(rows, first))
+        split = split_of(shard)
+        written = write_records(path, records, settings.corpora[split], split)
+        return segmenter.counts, written, segmenter.rejects
 
     def is_final(self, counts: Counts) -> bool:
         return not counts.failed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from agggen_platform.ray_cluster import room_for
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
@@ -39,21 +40,59 @@ def deployments(config: ServeConfig) -> dict[str, ReplicaConfig]:
     return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
 
 
+GENERATORS_A_HELPER = 8
+"""Generators for which one ingress replica and one planner suffice: a record costs these a few milliseconds."""
+_MOST = 1000  # generators
+
+
+def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
+    """`config` with each `max_replicas` that was left open set to what a cluster of these nodes has room for.
+
+    With ``update=beside`` one of each is spared: an update starts new replicas before it stops old ones.
+    """
+    asked, beside = config.generator, config.update == "beside"
+    booked = {name: amount for name, amount in (("CPU", asked.cpus), ("GPU", asked.gpus)) if amount}
+    room = sum(map(Room.of, nodes), Room())
+    spare = one_of_each(config) if beside else Room()
+    count = min(_MOST, room_for(booked, nodes) - beside if booked else 1)
+    while count > 1 and not room.holds(most(_with_generators(config, count)) + spare):
+        count -= 1
+    return _with_generators(config, count)
+
+
+def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
+    """`config` with `count` generators at most and the ingress and planners for them, where it does not say."""
+
+    def bounded(role: ReplicaConfig, most: int) -> ReplicaConfig:
+        return replace(role, max_replicas=max(1, most, role.min_replicas)) if role.max_replicas is None else role
+
+    generator = bounded(config.generator, count)
+    helpers = -(-(generator.max_replicas or 1) // GENERATORS_A_HELPER)
+    ingress, planner = bounded(config.ingress, helpers), bounded(config.planner, helpers)
+    return replace(config, ingress=ingress, planner=planner, generator=generator)
+
+
+def one_of_each(config: ServeConfig) -> Room:
+    """What a replica of each deployment books."""
+    return sum((_times(role, 1) for role in deployments(config).values()), Room())
+
+
 def least(config: ServeConfig) -> Room:
     """What the endpoint books with as few replicas as it may have."""
     return sum((_times(role, max(1, role.min_replicas)) for role in deployments(config).values()), Room())
 
 
 def most(config: ServeConfig) -> Room:
-    """What it books with as many as it may have."""
-    return sum((_times(role, role.max_replicas) for role in deployments(config).values()), Room())
+    """What it books with as many as it may have; where that is left open, as few as it may have."""
+    roles = deployments(config).values()
+    return sum((_times(role, role.max_replicas or max(1, role.min_replicas)) for role in roles), Room())
 
 
 def local_cpus(config: ServeConfig) -> int:
-    """The CPUs that a local cluster offers, at least the machine's.
+    """The CPUs that a local cluster offers: the machine's, or what all replicas need, twice.
 
-    Enough for all replicas twice: while a bundle replaces another both are there. What Ray counts limits no replica's
-    use of the machine.
+    While a bundle replaces another the replicas of both are there. What Ray counts limits no replica's use of the
+    machine.
 
     Raises:
         CapacityError: the fewest replicas ask for more than the machine has.
@@ -62,7 +101,7 @@ def local_cpus(config: ServeConfig) -> int:
     needed = least(config)
     if needed.cpus > max(machine, 2):
         raise CapacityError(f"the endpoint needs {needed.cpus:g} CPUs, and this machine has {machine}: {_mend(config)}")
-    return max(machine, math.ceil(2 * most(config).cpus))
+    return math.ceil(2 * max(machine, most(config).cpus))
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:

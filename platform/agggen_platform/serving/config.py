@@ -49,26 +49,22 @@ class ReplicaConfig:
     """The replicas of one deployment, and when there are more of them."""
 
     min_replicas: int = 1
-    max_replicas: int = 1
-    target_ongoing_requests: float = 2.0  # a replica; more of them on average, and a replica is added
-    max_ongoing_requests: int = 16  # a replica; further ones wait in the queue
-    upscale_delay_s: float = 5.0
+    max_replicas: int | None = None
+    """None: as many generators as the cluster has or gets room for when the endpoint is deployed, and an ingress and a
+    planner for every eight of them."""
+    target_records: float = 64.0
+    """A replica's share of the records that wait or are worked on (for the ingress, of requests). With more of them for
+    three seconds, replicas are added; with fewer for `downscale_delay_s`, replicas stop."""
     downscale_delay_s: float = 60.0
     cpus: float = 1.0  # torch's threads follow it
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
-        least = {
-            "min_replicas": 0,
-            "max_replicas": 1,
-            "target_ongoing_requests": 0.01,
-            "max_ongoing_requests": 1,
-            "upscale_delay_s": 0,
-            "downscale_delay_s": 0,
-            "cpus": 0,
-            "gpus": 0,
-        }
+        least = {"min_replicas": 0, "target_records": 0.01, "downscale_delay_s": 0, "cpus": 0, "gpus": 0}
         _check_least(self, "replicas", least)
+        if self.max_replicas is None:
+            return
+        _check_least(self, "replicas", {"max_replicas": 1})
         if self.min_replicas > self.max_replicas:
             raise ConfigError(f"min_replicas ({self.min_replicas}) is more than max_replicas ({self.max_replicas})")
 
@@ -103,7 +99,7 @@ class LimitsConfig:
     n_best: int = 10
     plans: int = 50
     beam: int = 20
-    queue: int = 64  # requests that wait or are worked on in an ingress replica; more get 429
+    queue: int = 128  # requests that wait or are worked on in an ingress replica; more get 429
     deadline_s: float = 60.0  # of a request, and of each record of a stream
     longest_deadline_s: float = 600.0  # that a client may ask for
     window: int = 128  # records of one stream that are worked on at once
@@ -150,12 +146,8 @@ class ServeConfig:
     """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, and with
     one replica requests fail meanwhile."""
     http: HttpConfig = field(default_factory=HttpConfig)
-    ingress: ReplicaConfig = field(
-        default_factory=lambda: ReplicaConfig(max_ongoing_requests=256, target_ongoing_requests=64, cpus=0.5)
-    )
-    planner: ReplicaConfig = field(
-        default_factory=lambda: ReplicaConfig(max_ongoing_requests=64, target_ongoing_requests=16, cpus=0.5)
-    )
+    ingress: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(cpus=0.5))
+    planner: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(target_records=512, cpus=0.5))
     generator: ReplicaConfig = field(default_factory=ReplicaConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)

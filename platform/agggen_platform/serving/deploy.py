@@ -19,9 +19,15 @@ from typing import Any
 
 from agggen.config import resolved
 from agggen.errors import ConfigError
-from agggen_platform.ray_cluster import connected
-from agggen_platform.ray_private import deploy_applications, deployed_applications, serve_address, wait_for_proxies
-from agggen_platform.serving.capacity import check_fits, local_cpus, update_room
+from agggen_platform.ray_cluster import connected, nodes
+from agggen_platform.ray_private import (
+    cluster_nodes,
+    deploy_applications,
+    deployed_applications,
+    serve_address,
+    wait_for_proxies,
+)
+from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized, update_room
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError, DeployError, PortError
 from agggen_platform.serving.proxies import check_proxy, choose_proxy, ports
@@ -73,11 +79,13 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default all else goes before replicas
     choose_proxy(config.http)
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
-        import ray
-
-        check_fits(config, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-        if not cluster.local:
+        check_fits(config, nodes())
+        if cluster.local:  # its CPUs are offered twice, so an update needs none of the machine's
+            cpus = (os.cpu_count() or 1) + one_of_each(config).cpus
+            config = sized(config, [{"CPU": cpus, "GPU": cluster.gpus}])
+        else:
             check_proxy(config.http)
+            config = sized(config, cluster_nodes())
         endpoint = Endpoint(config, cluster.local, say)
         try:
             yield endpoint

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from agggen.errors import AggGenError, ConfigError
 
+SMALLEST_SHARD = 64
+"""Rows, where nobody chooses."""
+
 
 class JobError(AggGenError):
     """The job cannot go on, or its result cannot be accepted; what is done is kept."""
@@ -37,7 +40,7 @@ class ShardedConfig:
 
     def rows_a_shard(self, rows: int) -> int:
         """``shard_rows``, or for 0 a sixty-fourth of the input's `rows`, from 64 to 4,096."""
-        return self.shard_rows or min(4096, max(64, -(-rows // 64)))
+        return self.shard_rows or min(4096, max(SMALLEST_SHARD, -(-rows // 64)))
 
 
 def check_unchanged(address: str, before: str, now: str, error: type[JobError]) -> None:

@@ -6,6 +6,7 @@ shards: the rows go from the store to the actor and from the actor to the store.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,12 +17,14 @@ from agggen.errors import AggGenError
 from agggen_platform.metrics import ShardsMeter
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
-from agggen_platform.sharded.worker import C, Done, Worker
+from agggen_platform.sharded.worker import C, Done, Worker, with_attempts
+from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
 
 _SECONDS_BETWEEN_METRICS = 10.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -123,39 +126,40 @@ def results(
     """Has the shards done as the results are asked for: by actors of a Ray cluster, or here.
 
     Args:
-        worker: what an actor is, made of `settings`.
+        worker: what an actor is, made of `settings`, which name the folder `out`.
         here: makes the worker of this process.
-        actors: how many at most, each with a CPU; None: as many as the cluster has or gets room for, on GPUs as many as
-            it has GPUs for now; 0: none, this process works.
+        actors: how many at most, each with a CPU; None: as many as the cluster has or gets room for; 0: none, this
+            process works.
         address: where Ray runs (see ``ray_cluster``).
         gpus: that each actor books.
 
     Raises:
-        JobError: the cluster has too few GPUs.
+        JobError: the cluster is this machine alone, which has no GPU for an actor.
     """
+    shards = with_attempts(shards, Folder(settings.out))
     if actors == 0 or not shards:
         with closing(here()) as one:
-            yield map(one.run, shards)
+            yield one.runs(shards)
         return
     from agggen_platform.ray_cluster import connected
 
     with connected(address) as cluster:
-        if gpus:
-            room = int(cluster.gpus / gpus)
-            if room < (actors or 1):
-                raise JobError(f"{actors or 1} actors with {gpus:g} GPUs each: the cluster has {cluster.gpus:g}")
-            actors = actors or room
-        done = _by_actors(shards, worker, settings, min(actors or len(shards), len(shards)), int(cluster.cpus), gpus)
+        room = int(min(cluster.cpus, cluster.gpus / gpus if gpus else cluster.cpus))
+        if gpus and not room:
+            if cluster.local:
+                raise JobError(f"an actor needs {gpus:g} GPUs (gpus_per_actor), and this machine has {cluster.gpus:g}")
+            _log.warning("the cluster has no room for an actor with %g GPUs now; waiting for its autoscaler", gpus)
+        done = by_actors(shards, worker, settings, min(actors or len(shards), len(shards)), room, gpus)
         try:
             yield done
         finally:
             done.close()
 
 
-def _by_actors(
-    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, most: int, cpus: int, gpus: float
+def by_actors(
+    shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, most: int, room: int, gpus: float
 ) -> Generator[Done[C]]:
-    """`cpus`: that the cluster has now, for which it starts actors; further ones make an autoscaler add nodes."""
+    """`room`: for so many actors now, which are started; further ones make an autoscaler add nodes."""
     import ray.data
 
     _quiet()
@@ -165,7 +169,7 @@ def _by_actors(
         fn_constructor_args=(settings,),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(
-            min_size=1, max_size=most, initial_size=max(1, min(most, cpus)), max_tasks_in_flight_per_actor=2
+            min_size=1, max_size=most, initial_size=max(1, min(most, room)), max_tasks_in_flight_per_actor=2
         ),
         num_cpus=1,
         num_gpus=gpus or None,
@@ -179,8 +183,6 @@ def _by_actors(
 
 def _quiet() -> None:
     """Keeps Ray Data's talk out of the terminal; its own log files have it."""
-    import logging
-
     import ray.data
 
     ray.data.DataContext.get_current().enable_progress_bars = False

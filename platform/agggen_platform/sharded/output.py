@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from agggen.errors import CorpusError
-from agggen_platform.sharded.worker import forget_attempts
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 
@@ -58,15 +57,12 @@ class JobFolder(ABC):
             )
         self.folder.write(MANIFEST, as_json(manifest))
 
-    def begin(self, config: dict[str, Any], about: dict[str, Any]) -> int:
+    def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
         """Marks the folder as this job's, and removes partial files of a killed run.
 
         Args:
             config: settings that distinguish the job from others, for messages.
             about: further members of the job's file.
-
-        Returns:
-            The number of unfinished attempts at shards by all killed runs of the job.
 
         Raises:
             CorpusError: the folder holds something else.
@@ -83,11 +79,8 @@ class JobFolder(ABC):
         for name in names:
             if name.endswith(".tmp"):
                 self.folder.delete(name)
-        unfinished = (owner or {}).get("unfinished", 0) + forget_attempts(self.folder)
         self.folder.delete(MANIFEST)
-        owned = {"kind": self.kind, "job": self.job, "config": config, "unfinished": unfinished}
-        self.folder.write(_JOB, as_json(owned | about))
-        return unfinished
+        self.folder.write(_JOB, as_json({"kind": self.kind, "job": self.job, "config": config} | about))
 
     def clear(self) -> None:
         """Removes the files of a job of this kind, the manifest first; other files stay.

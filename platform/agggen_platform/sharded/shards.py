@@ -1,14 +1,15 @@
 """Shards: the runs of rows that a job is cut into, each worked on, written and committed by itself.
 
-A shard is some whole row groups of a Parquet file, or a part of one that is large, so that every worker reads only what
-it works on, and nothing of the input passes through the driver or Ray's object store.
+A shard is some whole row groups of a Parquet file, a part of one that is large, or some lines of a text file, so that
+every worker reads only what it works on, and nothing of the input passes through Ray's object store.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -26,7 +27,24 @@ _OURS = "agggen."
 PARTS_OF_A_GROUP = 16
 """Each part of a row group decodes the group up to its own end; more parts would cost more than they save."""
 _IDS_AT_ONCE = 1 << 16
+HASHES_AT_ONCE = 1 << 22
+"""Half as many as are compared at once."""
 Where = TypeVar("Where", int, str)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRange:
+    """Whole lines of a text file."""
+
+    begin: int
+    end: int
+    """Bytes."""
+    line: int
+    """The number of the first line, from 1."""
+    prefix: str
+    """Before the line number in the id of a record without one."""
+    version: str
+    """Of the file, as `Folder.version` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +66,20 @@ class Shard:
     """Records whose id an earlier record has: the row of each, and where the first one is."""
     rows_before: int = 0
     """Rows of the files before this one."""
+    text: TextRange | None = None
+    """Where they stand in a text file, which has no row groups."""
+    begun: int = 0
+    """How often runs before this one began it."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Shard:
-        data = json.loads(text)
+    def from_json(cls, content: str) -> Shard:
+        data = json.loads(content)
         duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
-        return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates})
+        text = data["text"] and TextRange(**data["text"])
+        return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates, "text": text})
 
     def __str__(self) -> str:
         return f"rows {self.first} to {self.first + self.rows - 1} of {self.address}"
@@ -152,7 +175,7 @@ def cut(
     pairs = sorted(duplicates.items())
 
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
-        inside = tuple(pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))])
+        inside = tuple(duplicates_in(pairs, first, rows))
         index = first_index + len(shards)
         output, called = part.format(f"{index:06d}"), address or folder.at(name)
         shards.append(
@@ -181,35 +204,108 @@ def cut(
     return shards
 
 
+def duplicates_in(pairs: Sequence[tuple[int, Any]], first: int, rows: int) -> Sequence[tuple[int, Any]]:
+    """Those of the sorted duplicates of a file whose rows are `first` to `first + rows`."""
+    return pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))]
+
+
+class IdHashes:
+    """64-bit hashes of the ids of a file's rows in their order, kept on the disk; 0 for a row without an id."""
+
+    def __init__(self) -> None:
+        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (it goes with this object)
+
+    def add(self, names: Iterable[str]) -> None:
+        hashes = np.fromiter(map(hash, names), np.int64)
+        self._rows += len(hashes)
+        self._file.write(hashes.tobytes())
+
+    def rows_of(self, hashes: np.ndarray) -> np.ndarray:
+        """The numbers of the rows that have one of the `hashes`."""
+        found = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    @staticmethod
+    def repeated(every: Sequence[IdHashes]) -> np.ndarray:
+        """The hashes that occur more than once; a share of the values at a time, so that memory is bounded."""
+        shares = 1 + sum(one._rows for one in every) // (2 * HASHES_AT_ONCE)
+        again = [np.empty(0, np.int64)]
+        for share in range(shares):
+            mine = [block[block % shares == share] for one in every for _, block in one._blocks()]
+            values = np.sort(np.concatenate([*mine, again[0]]))
+            again.append(np.unique(values[1:][values[1:] == values[:-1]]))
+        found = np.concatenate(again)
+        return found[found != 0]
+
+    def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        self._file.seek(0)
+        first = 0
+        while content := self._file.read(8 * HASHES_AT_ONCE):
+            yield first, (block := np.frombuffer(content, np.int64))
+            first += len(block)
+
+
+def find_repeated(
+    ids: Sequence[IdHashes],
+    rows: Callable[[int, np.ndarray], Iterator[tuple[int, dict[str, Any]]]],
+    is_record: Callable[[dict[str, Any]], bool],
+    where: Callable[[int, int, dict[str, Any]], Where],
+) -> list[dict[int, Where]]:
+    """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
+
+    Only rows whose hash occurs again are looked at. A row that is no record counts as no duplicate.
+
+    Args:
+        ids: of each file.
+        rows: the rows of these numbers of the file of this number, each with its number.
+        where: says where a record is, from the number of its file, its row there, and the row.
+    """
+    shared = IdHashes.repeated(ids)
+    first: dict[str, tuple[int, int, Where]] = {}
+    duplicates: list[dict[int, Where]] = [{} for _ in ids]
+    for number, file in enumerate(ids if len(shared) else ()):
+        for row, data in rows(number, file.rows_of(shared)):
+            if is_record(data):
+                earlier = first.setdefault(data["id"].strip(), (number, row, where(number, row, data)))
+                if earlier[:2] != (number, row):
+                    duplicates[number][row] = earlier[2]
+    return duplicates
+
+
 def find_duplicates(
     files: Sequence[tuple[Folder, str]],
     columns: Sequence[str],
     is_record: Callable[[dict[str, Any]], bool],
     where: Callable[[int, int, dict[str, Any]], Where],
 ) -> list[dict[int, Where]]:
-    """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
-
-    Holds eight bytes a row: ids are compared by their hashes, and only rows that share one are looked into. A row that
-    is no record counts as no duplicate.
+    """`find_repeated` of Parquet files.
 
     Args:
         columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
-        where: says where a record is, from the number of its file, its row there, and the row.
     """
-    names = (name for file in files for _, batch in _batches(*file, ["id"]) for name in _ids(batch) if name)
-    hashes = np.fromiter(map(hash, names), np.int64)
-    values, counts = np.unique(hashes, return_counts=True)
-    shared = set(values[counts > 1].tolist())
-    first: dict[str, tuple[int, int, Where]] = {}
-    duplicates: list[dict[int, Where]] = [{} for _ in files]
-    for number, file in enumerate(files if shared else ()):
-        for begin, batch in _batches(*file, ["id", *columns]):
-            for row, name in enumerate(_ids(batch), start=begin):
-                if name and hash(name) in shared and is_record(data := batch.slice(row - begin, 1).to_pylist()[0]):
-                    earlier = first.setdefault(name, (number, row, where(number, row, data)))
-                    if earlier[:2] != (number, row):
-                        duplicates[number][row] = earlier[2]
-    return duplicates
+    return find_repeated(
+        [hash_ids(*file) for file in files],
+        lambda number, wanted: rows_at(*files[number], ["id", *columns], wanted),
+        is_record,
+        where,
+    )
+
+
+def hash_ids(folder: Folder, name: str) -> IdHashes:
+    """Of a Parquet file."""
+    hashes = IdHashes()
+    for _, batch in _batches(folder, name, ["id"]):
+        hashes.add((each or "").strip() for each in batch[0].to_pylist())
+    return hashes
+
+
+def rows_at(
+    folder: Folder, name: str, columns: Sequence[str], wanted: np.ndarray
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of the `wanted` numbers of a Parquet file, each with its number; those columns that it has."""
+    for begin, batch in _batches(folder, name, columns) if len(wanted) else ():
+        mine = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
+        yield from zip(mine.tolist(), batch.take(mine - begin).to_pylist(), strict=True)
 
 
 def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -221,11 +317,6 @@ def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tupl
         for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
             yield first, batch
             first += batch.num_rows
-
-
-def _ids(batch: pa.RecordBatch) -> list[str]:
-    """Each row's id as records have it, "" where there is none."""
-    return [(name or "").strip() for name in batch.column("id").to_pylist()]
 
 
 def bare_record(row: Mapping[str, Any]) -> Record:

@@ -2,7 +2,8 @@
 
 A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that says what
 the part holds. Names of parts end in the job's fingerprint, so a worker that outlives its job writes over no part of
-the next one. A note ``.work/SHARD/begun-N`` says that the shard was begun for the N-th time.
+the next one. A note ``.work/SHARD/begun-N`` says that the shard was begun for the N-th time, and on which node. Notes
+are looked for only where there may be some: the driver saw them, or the actor was started again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -75,7 +76,7 @@ class Done(Generic[C]):
     found: bool
     """Whether an earlier run had done it."""
     retries: int
-    """How often it was begun and not finished before, because workers died."""
+    """How often it was begun and not finished before, by any run."""
     seconds: float
 
     def as_json(self) -> str:
@@ -97,8 +98,12 @@ class Worker(ABC, Generic[C]):
     def __init__(self, out: str, job: str) -> None:
         self.out, self.job = Folder(out), job
 
+    _node, _restarted = "", False
+
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A batch of Ray Data: shards as JSON in, what became of them as JSON out."""
+        if not self._node:
+            self._node, self._restarted = this_actor()
         return {"done": [self.run(Shard.from_json(text)).as_json() for text in batch["shard"]]}
 
     def run(self, shard: Shard) -> Done[C]:
@@ -109,21 +114,27 @@ class Worker(ABC, Generic[C]):
         """
         begin = time.monotonic()
         notes = _notes(shard)
-        names = [name.rpartition("/")[2] for name in self.out.names(notes)]
+        look = shard.begun or self._restarted
+        names = [name.rpartition("/")[2] for name in self.out.names(notes)] if look else []
         if _DONE in names and (done := self._found(shard)) and self.is_final(done.counts):
             return done
         retries = sum(name.startswith(_BEGUN) for name in names)
-        if retries >= ATTEMPTS:
+        deaths = self._deaths(notes, range(shard.begun, retries))
+        if deaths > ATTEMPTS:
             raise self.broken(shard)
-        self.out.write(f"{notes}/{_BEGUN}{retries}", b"")
+        self.out.write(f"{notes}/{_BEGUN}{retries}", self._node.encode())
         with self.out.new(shard.part) as path:
-            counts, rows, rejects = self.fill(shard, path)
+            counts, rows, rejects = (self.fill if deaths < ATTEMPTS else self.give_up)(shard, path)
             files = [PartFile(shard.part, rows, *measure(path))]
         if rejects:
             files.append(self._write_rejects(shard, rejects))
         done = Done(shard.index, counts, tuple(files), False, retries, time.monotonic() - begin)
         self.out.write(f"{notes}/{_DONE}", json.dumps({"shard": _identity(shard), "done": done.as_json()}).encode())
         return done
+
+    def runs(self, shards: Sequence[Shard]) -> Iterator[Done[C]]:
+        """Does all shards as the results are asked for."""
+        return map(self.run, shards)
 
     @abstractmethod
     def fill(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
@@ -132,6 +143,10 @@ class Worker(ABC, Generic[C]):
         Returns:
             What became of the rows, how many rows the part has, and the rejects that go to a file of their own.
         """
+
+    def give_up(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
+        """`fill` without the work, for a shard over which `ATTEMPTS` workers died in this run."""
+        raise self.broken(shard)
 
     @abstractmethod
     def broken(self, shard: Shard) -> AggGenError:
@@ -143,6 +158,11 @@ class Worker(ABC, Generic[C]):
 
     def close(self) -> None:
         """Lets go of what is held; an actor that is killed does without."""
+
+    def _deaths(self, notes: str, begun: range) -> int:
+        """How many of those who began the shard died of it: a node that is gone is no fault of a shard."""
+        gone = dead_nodes() if begun and self._node else set()
+        return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
 
     def _found(self, shard: Shard) -> Done[C] | None:
         """What an earlier run made of the shard; None where it cut other shards, or the part is gone or cut off."""
@@ -182,18 +202,27 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
         raise DamagedError(f"{where} is damaged ({error}); the same command does this shard again") from error
 
 
-def forget_attempts(out: Folder) -> int:
-    """Removes the notes of shards that runs of this job began and did not finish; how many there were.
-
-    For who alone writes to `out`.
-    """
+def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
+    """The shards, each with how often runs before this one began it."""
     notes = [name.rpartition("/") for name in out.names(WORK)]
-    done = {folder for folder, _, name in notes if name == _DONE}
-    begun = [folder for folder, _, name in notes if name.startswith(_BEGUN)]
-    for folder, _, name in notes:
-        if name.startswith(_BEGUN):
-            out.delete(f"{folder}/{name}")
-    return sum(folder not in done for folder in begun)
+    begun = Counter(folder for folder, _, name in notes if name.startswith(_BEGUN))
+    begun |= Counter({folder: 1 for folder, _, name in notes if name == _DONE})
+    return [replace(shard, begun=begun[_notes(shard)]) for shard in shards] if begun else list(shards)
+
+
+def this_actor() -> tuple[str, bool]:
+    """The node of the actor that this process is, and whether the actor was started again; "" for no actor."""
+    import ray
+
+    context = ray.get_runtime_context()
+    return context.get_node_id(), bool(context.was_current_actor_reconstructed)
+
+
+def dead_nodes() -> set[str]:
+    """Nodes that the cluster lost."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
 
 
 def _notes(shard: Shard) -> str:

@@ -9,11 +9,5 @@ class AllenNLPError(AggGenError):
     """AllenNLP's environment, an archive or the worker process cannot be used."""
 
 
-class NoPythonError(AllenNLPError):
-    """There is no Python on this machine that AllenNLP runs on."""
-
-    exit_code = 7
-
-
 class WorkerDied(AllenNLPError):
     """The worker process ended, or was ended because it did not answer in time."""

@@ -1,7 +1,8 @@
 """Copies bundles to and from a store.
 
 A bundle is copied file by file, its manifest last: a folder without manifest is not a bundle. Bundles of an object
-store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``).
+store are cached on this machine, by fingerprint, in ``AGGGEN_CACHE``/bundles (else ``~/.cache/agggen/bundles``); those
+least recently used go when all take more than ``AGGGEN_CACHE_GB``.
 """
 
 from __future__ import annotations
@@ -9,25 +10,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agggen.bundle import FILES, check_bundle, fingerprint
 from agggen.errors import BundleError
-from agggen_platform.cache import cache_folder, only_one
+from agggen_platform.cache import cache_folder, cache_limit, only_one
 from agggen_platform.storage import verified
 from agggen_platform.storage.errors import DamagedError, explained
 from agggen_platform.storage.folder import Folder
 
 _MANIFEST = "manifest.json"
+_NAME = re.compile(r"[0-9a-f]{64}")
 
 
-def put_bundle(path: Path, address: str) -> str:
+def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: None) -> str:
     """Copies the bundle at `path` to the folder `address`, here or in a store, and returns the folder's full address.
 
     Every file is read back. A partial copy is completed; an identical bundle is left as it is.
+
+    Args:
+        claimed: raises if the folder's claim is lost; called before the manifest is written.
 
     Raises:
         BundleError: `path` is not a complete bundle, or `address` holds another one.
@@ -47,6 +55,7 @@ def put_bundle(path: Path, address: str) -> str:
         if not verified.holds(folder, name, size, sha256):
             verified.put(folder, name, path / name)
     if existing is None:
+        claimed()
         verified.put(folder, _MANIFEST, path / _MANIFEST)
     return folder.address
 
@@ -76,7 +85,20 @@ def get_bundle(address: str) -> Path:
     with explained("keep a copy (AGGGEN_CACHE says where) at", kept), only_one(kept):
         if not _is_whole(kept):
             _fetch(folder, manifest, kept)
+            _evict(kept)
+        os.utime(kept)  # it was used now
     return kept
+
+
+def _evict(newest: Path) -> None:
+    """Removes the bundles least recently used until the rest, `newest` always among it, is within the limit."""
+    total = sum(file.stat().st_size for file in newest.iterdir())
+    with suppress(FileNotFoundError):  # another process removes them
+        kept = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
+        for path in sorted(kept, key=lambda path: path.stat().st_mtime, reverse=True):
+            total += sum(file.stat().st_size for file in path.iterdir())
+            if total > cache_limit():
+                shutil.rmtree(path.rename(path.with_name(f".{path.name}-gone")))
 
 
 def _is_whole(kept: Path) -> bool:

@@ -43,19 +43,27 @@ class Saved:
 class CheckpointStore:
     """The checkpoints in `folder`. One process at a time may save; `claim` sees to that."""
 
-    def __init__(self, folder: Folder, keep: int = 2, report: Callable[[str], None] = _log.warning) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        keep: int = 2,
+        report: Callable[[str], None] = _log.warning,
+        claimed: Callable[[], None] = lambda: None,
+    ) -> None:
         """
         Args:
             keep: how many verified checkpoints of a stage stay.
             report: is told, in a sentence, of what the store had to make do with; by default the log is.
+            claimed: raises if the folder's claim is lost; called before a save, and again before its mark.
 
         Raises:
             ConfigError: `keep` is below 1.
         """
         if keep < 1:
             raise ConfigError(f"at least one checkpoint must be kept, not {keep}")
-        self.folder, self.keep, self._report = folder, keep, report
+        self.folder, self.keep, self._report, self._claimed = folder, keep, report, claimed
         self._damaged: set[str] = set()
+        self._swept: set[str] = set()
 
     def save(self, stage: str, step: int, path: Path) -> Saved:
         """Stores the file at `path` as the newest checkpoint of `stage`; when this returns, `latest` is this one.
@@ -63,7 +71,9 @@ class CheckpointStore:
         Raises:
             DamagedError: it did not arrive as it was sent; the mark stays where it was.
             StorageError: the folder refused, is full, or did not answer; the mark stays where it was.
+            ClaimedError: another job took the folder over.
         """
+        self._claimed()
         kept = self._marked(stage)
         self._tidy(stage, kept)
         size, sha256 = verified.measure(path)
@@ -72,6 +82,7 @@ class CheckpointStore:
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
         now = [saved, *(older for older in kept if older.name != saved.name)][: self.keep]
+        self._claimed()
         self._mark(stage, now)
         self._tidy(stage, now)
         return saved
@@ -161,7 +172,9 @@ class CheckpointStore:
         """
         kept_names = {checkpoint.name for checkpoint in kept}
         try:
-            self.folder.sweep(stage)
+            if stage not in self._swept:  # once: what others leave later is of a new owner
+                self.folder.sweep(stage)
+                self._swept.add(stage)
             for name in self.folder.names(stage):
                 if name not in kept_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)

@@ -3,7 +3,11 @@
 On this machine the kernel holds the claim (``flock``) and releases it with the process. In an object store or a
 database the holder increments a counter in ``.claim`` every few seconds (a heartbeat); a claim whose counter stands
 still is abandoned. No clocks are compared. A holder whose store does not answer keeps trying; it loses the claim only
-to another holder.
+to another holder. Where the store has conditional writes, taking over and heartbeats are such, so that of two at the
+same moment one succeeds.
+
+``.claim`` also names the holder's token, everywhere. A holder that slept while another took over, or a worker that
+outlives its driver, finds another token there: who calls the `Claim` before a write does not write.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -39,7 +43,7 @@ class Place(Protocol):
 
     def read(self, name: str) -> bytes | None: ...
 
-    def write(self, name: str, content: bytes) -> None: ...
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None: ...
 
     def delete(self, name: str) -> None: ...
 
@@ -50,32 +54,63 @@ class ClaimedError(AggGenError):
     exit_code = 6
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A claim that this process, or the driver of this worker, holds or held. Calling it checks; it can be pickled."""
+
+    place: Place
+    token: str
+    lost: list[ClaimedError] = field(default_factory=list)
+    """Why it is lost, as soon as the heartbeat knows."""
+
+    def __call__(self) -> None:
+        """Passes if the claim is held, by a look at its place.
+
+        Raises:
+            ClaimedError: another job took it over.
+            StorageError: the place did not answer; the claim may still be valid.
+        """
+        self.raise_if_lost()
+        if not _is_of(self.place.read(_NAME), self.token):
+            raise _refusal(self.place.address, "it took over from this one")
+
+    def raise_if_lost(self) -> None:
+        """Passes unless the heartbeat knows that the claim is lost; costs no request.
+
+        Raises:
+            ClaimedError: it is.
+        """
+        if self.lost:
+            raise self.lost[0]
+
+
 @contextmanager
-def claim(folder: Folder, beat: float | None = None) -> Iterator[Callable[[], None]]:
-    """Claims the folder; yields a check that raises if the claim was lost, to be called before anything is published.
+def claim(folder: Folder, beat: float | None = None) -> Iterator[Claim]:
+    """Claims the folder; yields what is to be called before a write that a second holder must not see.
 
     Args:
         beat: seconds between two heartbeats, `BEAT` by default.
 
     Raises:
-        ClaimedError: another job holds the claim (or, from the check, took it over).
-        StorageError: the folder refused or did not answer; the check may be repeated, the claim may still be valid.
+        ClaimedError: another job holds the claim.
+        StorageError: the folder refused or did not answer.
     """
     if folder.local is not None:
-        with _flock(folder.local):
-            yield lambda: None
+        token = uuid.uuid4().hex
+        with _flock(folder.local, token):
+            yield Claim(folder, token)
     else:
         beat = BEAT if beat is None else beat
         # A hanging request is given up long before four beats are over, and repeated at the next beat.
         quick = replace(
             folder.policy, seconds=beat / 2, longest_pause=beat / 4, connect_timeout=beat, read_timeout=beat
         )
-        with heartbeat(folder, beat, Folder(folder.address, quick)) as check:
-            yield check
+        with heartbeat(folder, beat, Folder(folder.address, quick)) as held:
+            yield held
 
 
 @contextmanager
-def _flock(path: Path) -> Iterator[None]:
+def _flock(path: Path, token: str) -> Iterator[None]:
     import fcntl
 
     with explained("claim", path):
@@ -86,72 +121,76 @@ def _flock(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.seek(0)
-            raise _refusal(str(path), file.read()) from error
-        file.truncate(0)
-        file.write(_who())
-        file.flush()
+            raise _refusal(str(path), _holder(file.read().encode())) from error
+        with explained("claim", path):
+            file.truncate(0)
+            file.write(_content(token).decode())
+            file.flush()
         yield
 
 
 @contextmanager
-def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Callable[[], None]]:
+def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Claim]:
     """`claim` by heartbeat, for a place without file locks.
 
     Args:
         quick: the same place with short timeouts, for calls that must end within a beat or two.
     """
     quick = quick or folder
-    token = uuid.uuid4().hex
+    held = Claim(folder, uuid.uuid4().hex)
+
+    def write(count: int, seen: bytes | None = b"") -> str | None:
+        """Writes if what is there is this holder's, or `seen` (b"" never is); else returns who the holder is."""
+
+        def change(now: bytes | None) -> bytes | None:
+            return _content(held.token, count) if now == seen or _is_of(now, held.token) else None
+
+        now = quick.update(_NAME, change)
+        return None if _is_of(now, held.token) else _holder(now)
+
     for attempt in range(_ATTEMPTS):
-        _wait_until_given_up(folder, quick, beat, token)
+        seen = _wait_until_given_up(folder, quick, beat, held.token)
         try:
-            quick.write(_NAME, json.dumps({"id": token, "who": _who(), "count": 0}).encode())
+            if (holder := write(0, seen)) is not None:
+                raise _refusal(folder.address, holder)
             break
         except StorageError:
             if attempt == _ATTEMPTS - 1:
                 raise
 
-    lost: list[ClaimedError] = []
     ended = threading.Event()
 
     def beat_on() -> None:
         count = 0
         while not ended.wait(beat):
+            count += 1
             try:
-                confirm(quick)
-                count += 1
-                quick.write(_NAME, json.dumps({"id": token, "who": _who(), "count": count}).encode())
-            except ClaimedError as error:
-                lost.append(error)
-                return
-            except StorageError:  # repeated at the next beat; `check` reports it to whoever needs to know now
+                holder = write(count)
+            except StorageError:  # repeated at the next beat; a check reports it to whoever needs to know now
                 continue
-
-    def confirm(where: Place) -> None:
-        if not _is_mine(where, token):
-            raise _refusal(folder.address, "it took over from this one")
-
-    def check() -> None:
-        if lost:
-            raise lost[0]
-        confirm(folder)
+            if holder is not None:
+                held.lost.append(_refusal(folder.address, "it took over from this one"))
+                return
 
     time.sleep(beat / 2)  # of two that started at once, the later writer holds the claim
-    check()
+    held()
     thread = threading.Thread(target=beat_on, name="claim", daemon=True)
     thread.start()
     try:
-        yield check
+        yield held
     finally:
         ended.set()
         thread.join(10 * beat)
         with suppress(StorageError):  # a claim that cannot be released counts as abandoned
-            if _is_mine(quick, token):
+            if _is_of(quick.read(_NAME), held.token):
                 quick.delete(_NAME)
 
 
-def _wait_until_given_up(folder: Place, quick: Place, beat: float, token: str) -> None:
+def _wait_until_given_up(folder: Place, quick: Place, beat: float, token: str) -> bytes | None:
     """Returns when no other job holds the claim: there is none, it has this `token`, or it was still for four beats.
+
+    Returns:
+        What is there then.
 
     Raises:
         ClaimedError: another job's heartbeat was seen.
@@ -159,22 +198,26 @@ def _wait_until_given_up(folder: Place, quick: Place, beat: float, token: str) -
     """
     before = folder.read(_NAME)
     deadline = time.monotonic() + 4 * beat
-    while before is not None and json.loads(before)["id"] != token and time.monotonic() < deadline:
+    while before is not None and not _is_of(before, token) and time.monotonic() < deadline:
         time.sleep(beat / 2)
         now = quick.read(_NAME)
         if now not in (None, before):
-            assert now is not None
-            raise _refusal(folder.address, json.loads(now)["who"])
+            raise _refusal(folder.address, _holder(now))
         before = now
+    return before
 
 
-def _is_mine(folder: Place, token: str) -> bool:
-    content = folder.read(_NAME)
-    return content is not None and json.loads(content)["id"] == token
+def _content(token: str, count: int = 0) -> bytes:
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    return json.dumps({"id": token, "who": who, "count": count}).encode()
 
 
-def _who() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()}"
+def _is_of(content: bytes | None, token: str) -> bool:
+    return bool(content) and json.loads(content or b"")["id"] == token
+
+
+def _holder(content: bytes | None) -> str:
+    return json.loads(content)["who"] if content else ""
 
 
 def _refusal(where: str, holder: str) -> ClaimedError:

@@ -8,7 +8,7 @@ errors of a store are retried a bounded number of times.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,9 +24,13 @@ class _Store(Protocol):
     def size(self, name: str) -> int | None: ...
     def sizes(self, under: str) -> dict[str, int]: ...
     def open(self, name: str) -> Any: ...
-    def chunks(self, name: str) -> Iterator[bytes]: ...
+    def version(self, name: str) -> str: ...
+    def chunks(
+        self, name: str, first: int = 0, end: int | None = None, version: str | None = None
+    ) -> Iterator[bytes]: ...
     def new(self, name: str) -> AbstractContextManager[Path]: ...
     def write(self, name: str, content: bytes) -> None: ...
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None: ...
     def upload(self, name: str, path: Path) -> None: ...
     def download(self, name: str, path: Path) -> None: ...
     def delete(self, name: str) -> None: ...
@@ -98,6 +102,18 @@ class Folder:
         """A seekable binary file; raises FileNotFoundError."""
         return self._store.open(_check(name))
 
+    def version(self, name: str) -> str:
+        """What changes whenever a file is written: size and time, or the store's ETag. Raises FileNotFoundError."""
+        return self._store.version(_check(name))
+
+    def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
+        """The bytes `first` to `end` of a file, some at a time; raises FileNotFoundError.
+
+        Args:
+            version: what `version` gave for the file that is meant; DamagedError if it is another by now.
+        """
+        return self._store.chunks(_check(name), first, end, version)
+
     def read(self, name: str) -> bytes | None:
         """A small file's content, None where there is no such file."""
         try:
@@ -115,6 +131,16 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Writes a small file, replacing one of this name."""
         self._store.write(_check(name), content)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Replaces a small file by what `change` makes of its content (None: there is none); None leaves it as it is.
+
+        Where the store has conditional writes, nobody else's write comes between: `change` is called again after one.
+
+        Returns:
+            What is there now.
+        """
+        return self._store.update(_check(name), change)
 
     def new(self, name: str) -> AbstractContextManager[Path]:
         """A local path to write to; the file becomes `name` when the block ends without an error, and not before."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from agggen_platform.storage.errors import StorageError, explained, is_full, refused
+from agggen_platform.storage.errors import DamagedError, StorageError, explained, is_full, refused
 
 _CHUNK = 1 << 20  # bytes
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # what `new` calls a file that is being written
@@ -45,10 +46,20 @@ class LocalStore:
         with explained("read", path):
             return pa.OSFile(str(path), "rb")  # reads without Python's lock
 
-    def chunks(self, name: str) -> Iterator[bytes]:
+    def version(self, name: str) -> str:
+        path = self.root / name
+        with explained("look at", path):
+            return _version(path.stat())
+
+    def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
         path = self.root / name
         with explained("read", path), path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
+            file.seek(first)
+            left = sys.maxsize if end is None else end - first
+            while chunk := file.read(min(_CHUNK, left)):
+                if version not in (None, _version(os.fstat(file.fileno()))):
+                    raise DamagedError(f"cannot read {path}: it was replaced while it was read")
+                left -= len(chunk)
                 yield chunk
 
     @contextmanager
@@ -76,6 +87,12 @@ class LocalStore:
     def write(self, name: str, content: bytes) -> None:
         with self.new(name) as path, explained("write", self.root / name, len(content)):
             path.write_bytes(content)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        now = b"".join(self.chunks(name)) if self.size(name) is not None else None
+        if (new := change(now)) is not None:
+            self.write(name, new)
+        return now if new is None else new
 
     def upload(self, name: str, path: Path) -> None:
         with self.new(name) as copy:
@@ -111,6 +128,10 @@ def _copy(source: Path, target: Path, named: Path) -> None:
         shutil.copyfileobj(read, write, _CHUNK)
         write.flush()
         os.fsync(write.fileno())
+
+
+def _version(about: os.stat_result) -> str:
+    return f"{about.st_size}-{about.st_mtime_ns}"
 
 
 def _sync(folder: Path) -> None:

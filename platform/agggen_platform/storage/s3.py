@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,14 +59,17 @@ class S3Store:
                 return found
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
+    def version(self, name: str) -> str:
+        return str(self._head(name)["ETag"])
+
     def open(self, name: str) -> io.RawIOBase:
         return _RangeFile(self, name, self._head(name))
 
-    def chunks(self, name: str, first: int = 0, end: int | None = None, etag: str | None = None) -> Iterator[bytes]:
+    def chunks(self, name: str, first: int = 0, end: int | None = None, version: str | None = None) -> Iterator[bytes]:
         """The bytes `first` to `end` of an object; a body that breaks off goes on where it broke.
 
         Args:
-            etag: of the object that is meant, if its first part was read before.
+            version: of the object that is meant, if it was looked at before.
         """
         tries = self._tries("read", name)
         while True:
@@ -75,9 +78,9 @@ class S3Store:
             try:
                 answer = self._client.get_object(Bucket=self.bucket, Key=self._key(name), **ranged)
                 self._answered = True
-                if etag not in (None, answer["ETag"]):
+                if version not in (None, answer["ETag"]):
                     raise tries.replaced()
-                etag = answer["ETag"]
+                version = answer["ETag"]
                 for chunk in answer["Body"].iter_chunks(_CHUNK):
                     first += len(chunk)
                     yield chunk
@@ -102,6 +105,33 @@ class S3Store:
     def write(self, name: str, content: bytes) -> None:
         body = {"Body": content, "ContentMD5": _md5(content)}
         self._call("write", name, self._client.put_object, Key=self._key(name), **body)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """With ``If-Match`` or ``If-None-Match``; a store that ignores them (rclone) or lacks them just writes."""
+        key, conditional = self._key(name), True
+        while True:
+            now: bytes | None = None
+            condition = {"IfNoneMatch": "*"}
+            with suppress(FileNotFoundError):
+                now, etag = self._call("read", name, self._get, Key=key)
+                condition = {"IfMatch": etag}
+            if (new := change(now)) is None:
+                return now
+            put = {"Key": key, "Body": new, "ContentMD5": _md5(new)} | (condition if conditional else {})
+            try:
+                self._call("write", name, self._client.put_object, **put)
+                return new
+            except FileNotFoundError:  # it was removed meanwhile
+                self._check_bucket(name)
+            except StorageError as error:
+                code = code_of(error.__cause__) if isinstance(error.__cause__, Exception) else ""
+                if code not in ("PreconditionFailed", "NotImplemented") or not conditional:
+                    raise
+                conditional = code != "NotImplemented"
+
+    def _get(self, **about: Any) -> tuple[bytes, str]:
+        answer = self._client.get_object(**about)
+        return answer["Body"].read(), answer["ETag"]
 
     def upload(self, name: str, path: Path) -> None:
         with explained("read", path):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,7 @@ class Epochs:
 
 
 class StudyClaim:
-    """Where the claim on a study in a database is kept, for `storage.claim.beating`: in the study's attributes."""
+    """Where the claim on a study in a database is kept, for `storage.claim.heartbeat`: in the study's attributes."""
 
     def __init__(self, study: optuna.Study) -> None:
         self._study = study
@@ -72,6 +72,12 @@ class StudyClaim:
     def write(self, name: str, content: bytes) -> None:
         with self._answered():
             self._study.set_user_attr(name, content.decode())
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        now = self.read(name)
+        if (new := change(now)) is not None:
+            self.write(name, new)
+        return now if new is None else new
 
     def delete(self, name: str) -> None:
         with self._answered():

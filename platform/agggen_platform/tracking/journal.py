@@ -103,27 +103,6 @@ def numbers(event: Event) -> dict[str, float]:
     return {name: float(value) for name, value in event["values"].items()}
 
 
-def history(path: Path) -> list[dict[str, Any]]:
-    """The metrics of a run log as rows ``{"stage", "step", name: value, ...}``, in order of stages and steps.
-
-    A metric ``joint/dev_loss`` is of the stage ``joint``; others have the stage ``""``. What the machine did
-    (``system/...``) is left out. Where a run was continued and logged a step again, the later value stands.
-    """
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
-    order: dict[str, int] = {}
-    for event, _ in entries(path):
-        if event is None or event["event"] != "metrics":
-            continue
-        for name, value in numbers(event).items():
-            stage, _, short = name.rpartition("/")
-            if stage == "system":
-                continue
-            order.setdefault(stage, len(order))
-            row = rows.setdefault((stage, event["step"]), {"stage": stage, "step": event["step"]})
-            row[short] = value
-    return sorted(rows.values(), key=lambda row: (order[row["stage"]], row["step"]))
-
-
 def _event(line: bytes) -> Event | None:
     try:
         event = json.loads(line)

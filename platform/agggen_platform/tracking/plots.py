@@ -1,13 +1,12 @@
 """Plots of a run as matplotlib figures, drawn without pyplot: no global state, no display, any thread.
 
-learning_curves(history(path)).savefig("curves.png")
+transitions(bundle).savefig("transitions.png")
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,50 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_PREDICATES = 60
 _LETTER_INCHES = 0.066
-_NOT_LEARNED = ("epoch", "seconds")
 _NUMBERED_COLUMNS = 12
-
-
-def learning_curves(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """Every metric over the updates: one panel per metric, one colour per stage; training dashed, development solid.
-
-    Args:
-        history: rows ``{"stage", "step", metric: value, ...}``, as `journal.history` reads them from a run log.
-    """
-    panels: dict[str, dict[tuple[str, str], list[tuple[int, float]]]] = {}
-    for row in history:
-        for name, value in row.items():
-            if name in ("stage", "step") or not isinstance(value, int | float):
-                continue
-            what, _, metric = name.partition("_") if name.startswith(("train_", "dev_")) else ("", "", name)
-            if metric in _NOT_LEARNED:
-                continue
-            panels.setdefault(metric, {}).setdefault((row["stage"], what), []).append((row["step"], float(value)))
-    # Metrics with a single number are left out, unless there is nothing else to show.
-    curves = {name: lines for name, lines in panels.items() if any(len(points) > 1 for points in lines.values())}
-    panels = curves or panels
-    columns = min(3, max(1, len(panels)))
-    rows = max(1, math.ceil(len(panels) / columns))
-    figure = _figure(4.6 * columns, 3.2 * rows, "constrained")
-    stages = list(dict.fromkeys(row["stage"] for row in history))
-    for number, (metric, lines) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(rows, columns, number)
-        for (stage, what), points in lines.items():
-            label = " ".join(
-                part for part in (stage, {"train": "training", "dev": "development"}.get(what, "")) if part
-            )
-            steps, values = zip(*sorted(points, key=lambda point: point[0]), strict=True)
-            style = "--" if what == "train" else "-"
-            marker = "o" if len(points) <= 30 else ""
-            colour = f"C{stages.index(stage)}"
-            axes.plot(steps, values, style, marker=marker, markersize=3, linewidth=1.3, color=colour, label=label)
-        axes.set_title(metric.replace("_", " "), fontsize=10)
-        axes.set_xlabel("update", fontsize=8)
-        axes.tick_params(labelsize=8)
-        axes.grid(alpha=0.3)
-        if any(axes.get_legend_handles_labels()[1]):
-            axes.legend(fontsize=7)
-    return figure
 
 
 def transitions(bundle: Bundle) -> Figure:
@@ -124,16 +80,6 @@ def alignment(bundle: Bundle, record: Record) -> Figure:
     return _heat_maps([_Map(values, texts, list(record.predicates), title)], 0.45)
 
 
-def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
-    """A figure of so many inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout=layout)
-    FigureCanvasAgg(figure)
-    return figure
-
-
 class _Map(NamedTuple):
     """A heat map of probabilities."""
 
@@ -145,13 +91,15 @@ class _Map(NamedTuple):
 
 def _heat_maps(maps: Sequence[_Map], row_height: float) -> Figure:
     """Heat maps beside each other, large enough for their labels; few columns have their numbers written in."""
+    from matplotlib.figure import Figure
+
     first = maps[0]
     numbered = len(first.columns) <= _NUMBERED_COLUMNS
     longest = max(len(line) for row in first.rows for line in row.split("\n"))
     cells = (0.42 if numbered else 0.2) * len(first.columns)
     width = _LETTER_INCHES * longest + max(cells, 0.085 * len(first.title)) + 1.2
     height = _LETTER_INCHES * max(map(len, first.columns)) + row_height * len(first.rows) + 0.8
-    figure = _figure(width * len(maps), height, "constrained")
+    figure = Figure(figsize=(width * len(maps), height), layout="constrained")
     for axes, shown in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
         most = max(0.05, *(max(row) for row in shown.values))
         image = axes.imshow(shown.values, cmap="Blues", vmin=0.0, vmax=most, aspect="auto")

@@ -184,7 +184,7 @@ class Sender:
                 return
             if event is not None and event["event"] == "artifact":
                 try:
-                    store.send(event)
+                    store.send(event | {"path": str(self.folder / event["path"])})  # of the run's own files, relative
                 except Exception as error:
                     store.check()
                     self._in_trouble(error, "no files")  # only the artifact store fails

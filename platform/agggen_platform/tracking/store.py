@@ -31,6 +31,7 @@ _PARAMS_PER_BATCH = 100
 _REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
+_KIND_TAG = "mlflow.experimentKind"  # MLflow's pages open with runs and metrics instead of prompts and traces
 _REJECTED = (
     "INVALID_PARAMETER_VALUE",
     "MALFORMED_REQUEST",
@@ -115,7 +116,7 @@ class Store:
         if known is None:
             try:
                 folder = (runs_dir / "artifacts" / name).as_uri() if runs_dir else None
-                return self._client.create_experiment(name, folder)
+                return self._client.create_experiment(name, folder, {_KIND_TAG: "custom_model_development"})
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise

@@ -99,7 +99,7 @@ class Tracker:
         self._sender: Sender | None = None
         self._mlflow = installed("mlflow")
         measured = self._mlflow and system_seconds > 0
-        self._system = SystemMetrics(system_seconds, self._log_system) if measured else None
+        self._system = SystemMetrics(system_seconds, self.log_system) if measured else None
         self._began = time.time()
 
     @property
@@ -181,11 +181,15 @@ class Tracker:
     def log_figure(self, name: str, figure: Callable[[], Figure]) -> None:
         """Draws `figure()`, here and now, into ``figures/NAME.png`` of the run's folder and logs it."""
         if self._mlflow:
-            self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120))
+            self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120, bbox_inches="tight"))
 
     def ui_command(self) -> str:
-        """The shell command that opens MLflow's pages, without credentials; empty where MLflow is not installed."""
-        return ui_command(self.uri) if self._mlflow else ""
+        """The `agggen` command that opens MLflow's pages, without credentials; empty where MLflow is not installed."""
+        if not self._mlflow:
+            return ""
+        if self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}":
+            return f"agggen runs ui --runs {shlex.quote(os.path.relpath(self.runs_dir))}"
+        return f"agggen runs ui --uri {shlex.quote(without_credentials(self.uri))}"
 
     def _log_made(self, name: str, make: Callable[[Path], object]) -> None:
         folder = self.path.parent
@@ -198,10 +202,11 @@ class Tracker:
         except Exception as error:  # the run goes on without this text or figure
             self._complain(f"cannot make {folder / name}: {reason(error)}")
         else:
-            inside = path.parent.relative_to(folder).as_posix()
-            self._record("artifact", {"path": str(path), "folder": "" if inside == "." else inside})
+            inside = path.relative_to(folder)
+            about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
+            self._record("artifact", about)
 
-    def _log_system(self, metrics: Mapping[str, float]) -> None:
+    def log_system(self, metrics: Mapping[str, float]) -> None:
         """Logs system metrics; their step is the seconds since the run began, continuations included."""
         self.log_metrics(metrics, step=round(time.time() - self._began))
 
@@ -236,7 +241,7 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
 
 
 def ui_command(uri: str, port: int = 5000) -> str:
-    """`ui_program` as a shell command, without credentials."""
+    """`ui_program` as a shell command, without credentials, for other tools than `agggen`."""
     words, variables = ui_program(without_credentials(uri), port)
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
 

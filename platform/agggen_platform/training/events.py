@@ -8,7 +8,7 @@ travel through `RunCoordinator`, an actor beside the job, together with messages
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,10 +31,10 @@ SILENCE_SECONDS = 20.0
 class WorkerMessage:
     """What a worker tells the job."""
 
-    kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark"]
+    kind: Literal["event", "attempt", "workers", "failure", "checkpoint", "remark", "system"]
     content: Any = None
     """The `TrainingEvent`; how many workers train; why an attempt failed; when a checkpoint was verified; a sentence
-    for the user. An attempt, which worker 0 reports as it starts, has none."""
+    for the user; system metrics of the worker's machine. An attempt, which worker 0 reports as it starts, has none."""
 
 
 class RunCoordinator:
@@ -91,13 +91,16 @@ class WorkerMonitor:
         send: SendEvent,
         meter: TrainingMeter,
         say: Callable[[str], None],
+        log_system: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
         """
         Args:
             workers: how many were asked for.
             newest_checkpoint: what identifies the newest one; raises StorageError where the store does not say.
             send: where training events go.
+            log_system: where system metrics go.
         """
+        self._log_system = log_system
         self._workers, self._newest, self._send, self._meter, self._say = workers, newest_checkpoint, send, meter, say
         self._attempts = self._starts = self._running = 0
         self._place: object = None
@@ -138,6 +141,8 @@ class WorkerMonitor:
                 self._meter.checkpoint(content)
             case "remark":
                 self._say(content)
+            case "system":
+                self._log_system(content)
 
     def _attempt(self) -> None:
         try:

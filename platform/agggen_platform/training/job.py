@@ -1,6 +1,6 @@
 """A training job, from a configuration to a bundle; run again under its name it continues, and finds a finished run.
 
-    RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine that started the job
+    RUNS/NAME/tracking.jsonl, samples/, figures/    the run log, on the machine where the job runs
     STORE/NAME/run.json                             the configuration and the fingerprints of the data
     STORE/NAME/prepared/                            examples (`prepared`)
     STORE/NAME/checkpoints/                         verified checkpoints of both stages (`storage.checkpoints`)
@@ -8,8 +8,9 @@
 
     RUNS/NAME/rejects.jsonl                         records of the corpus that could not be read, texts left out
 
-STORE is ``storage.url``, or RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the
-store of an earlier job whose finished bundle lies there, so a job with another STORE leaves what is a store's alone.
+Where STORE is another place, it has a copy of what lies in RUNS/NAME (`tracking.stored`). STORE is ``storage.url``, or
+RUNS where that is null. It is not part of a run's name: one RUNS/NAME may have been the store of an earlier job whose
+finished bundle lies there, so a job with another STORE leaves what is a store's alone.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
-from agggen_platform.tracking.journal import entries, history
+from agggen_platform.tracking.journal import entries
+from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.data import data_of
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
@@ -50,6 +52,7 @@ from agggen_platform.training.prepared import prepared_in
 
 _RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
 _REJECTS = "rejects.jsonl"
+_STORED = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
 _STAGES = ("baseline", "joint")
 
 
@@ -104,12 +107,14 @@ def train_job(
     """
     run = _Run(config, name, runs_dir, parent)
     data = data or data_of(config)
-    with claim(run.folder) as check, ExitStack() as stack:
+    with claim(run.folder) as held, ExitStack() as stack:
         if run.away:
             stack.enter_context(claim(Folder(str(run.runs_folder))))
         if fresh:
             run.clear()
         run.check(data)
+        if run.away:
+            stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
         if found := run.finished():
             if run.is_log_unfinished():
                 with run.tracker:
@@ -121,36 +126,47 @@ def train_job(
 
             workers = stack.enter_context(workers_of(config))
         prepared, place = prepared_in(run.folder, config, data)
+        held()
         run.begin(data, prepared, say)
         begin = time.monotonic()
         stop = stop or StopRequest()
+
+        def stopped() -> bool:
+            held.raise_if_lost()
+            return stop()
+
         with run.tracker as tracker, stop, TrainingMeter(name, config) as meter:
             sink = EventSink(tracker, meter, show, on_evaluation, stop)
             meter.begin()
             run.describe(data)
             samples = data.samples(config.tracking.samples)
-            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say)
+            checkpoints = CheckpointStore(Folder(run.folder.at(_CHECKPOINTS)), config.storage.keep, say, held)
             try:
                 if workers is not None:
                     quiet = CheckpointStore(checkpoints.folder, report=lambda _: None)
                     monitor = WorkerMonitor(
-                        config.cluster.workers, lambda: [*map(quiet.latest, _STAGES)], sink.send, meter, say
+                        config.cluster.workers,
+                        lambda: [*map(quiet.latest, _STAGES)],
+                        sink.send,
+                        meter,
+                        say,
+                        tracker.log_system,
                     )
-                    workers.train(run.folder, place, samples, monitor, stop)
+                    workers.train(run.folder, place, samples, held, monitor, stopped)
                     model, metrics = _trained(config, prepared, checkpoints)
                 else:
                     reporter = EventReporter(sink.send, SampleWriter(samples, prepared.encoder, config.inference))
                     with StoreKeeper(checkpoints, Alone(), lambda: meter.checkpoint(time.time())) as keeper:
                         seconds = config.storage.checkpoint_seconds
                         model, metrics = fit(
-                            result_of(config), prepared, keeper, lambda _: [reporter], None, stop, seconds
+                            result_of(config), prepared, keeper, lambda _: [reporter], None, stopped, seconds
                         )
             except StoppedError as error:
                 raise stop.stopped(error) from error
             meter.close()  # what follows keeps no checkpoints
-            check()
+            held()
             bundle = bundle_of(config, prepared, model, metrics, data.sources, resolved(result_of(config)))
-            path, address = run.publish(bundle)
+            path, address = run.publish(bundle, held)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
             run.log_end(bundle, path, address, samples)
@@ -196,8 +212,7 @@ class _Run:
     def clear(self) -> None:
         """Removes everything except claims, and except another store's files in the folder of runs."""
         runs = Folder(str(self.runs_folder))
-        stored = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
-        names = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in stored)]
+        names = [(runs, name) for name in runs.names() if not (self.away and name.partition("/")[0] in _STORED)]
         if self.away:
             names += [(self.folder, name) for name in self.folder.names()]
         for folder, name in names:
@@ -228,7 +243,8 @@ class _Run:
     def describe(self, data: Data) -> None:
         """Logs the configuration and the data."""
         config = self.config
-        self.tracker.log_params(flatten(config) | {"config_hash": config_hash(result_of(config))})
+        self.tracker.log_params(flatten(config))
+        self.tracker.set_tags({"config_hash": config_hash(result_of(config))})
         for name, fingerprint in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
             self.tracker.log_dataset(corpus, split, fingerprint, corpus)
@@ -248,7 +264,6 @@ class _Run:
     def draw(self, bundle: Bundle, samples: Sequence[Record]) -> None:
         """Logs the figures."""
         tracker = self.tracker
-        tracker.log_figure("learning-curves", lambda: plots.learning_curves(history(tracker.path)))
         tracker.log_figure("transitions", lambda: plots.transitions(bundle))
         if samples:
             tracker.log_figure("alignment", lambda: plots.alignment(bundle, samples[0]))
@@ -265,7 +280,7 @@ class _Run:
         path = get_bundle(address)
         return Finished(load_bundle(path), path, False, 0.0, self.name, address, self.tracker.ui_command())
 
-    def publish(self, bundle: Bundle) -> tuple[Path, str]:
+    def publish(self, bundle: Bundle, claimed: Callable[[], None]) -> tuple[Path, str]:
         """Saves the bundle; returns its path on this machine, and its address for others."""
         if self.folder.local is not None:
             path = self.folder.local / _BUNDLE
@@ -277,6 +292,6 @@ class _Run:
         if staged.exists():  # of a job that was killed before it could copy it
             shutil.rmtree(staged)
         save_bundle(staged, bundle)
-        address = put_bundle(staged, self.folder.at(_BUNDLE))
+        address = put_bundle(staged, self.folder.at(_BUNDLE), claimed)
         shutil.rmtree(staged)
         return get_bundle(address), address

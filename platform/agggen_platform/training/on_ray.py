@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +25,9 @@ from agggen.training.events import EventReporter, SampleWriter
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.ray_cluster import Cluster, ClusterError, connected, nodes, room_for
 from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.claim import Claim
 from agggen_platform.storage.folder import Folder
+from agggen_platform.tracking.system import SystemMetrics
 from agggen_platform.training.events import RunCoordinator, WorkerMessage, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
@@ -81,6 +83,7 @@ class _Task:
     folder: Folder
     prepared: str
     samples: list[dict[str, Any]]
+    claim: Claim
     coordinator: Any
 
 
@@ -95,6 +98,7 @@ class Workers:
         folder: Folder,
         prepared: str,
         samples: Sequence[Record],
+        claim: Claim,
         monitor: WorkerMonitor,
         stop: Callable[[], bool],
     ) -> None:
@@ -104,8 +108,9 @@ class Workers:
             folder: the run's, which all workers see.
             prepared: where in it the examples are.
             samples: records to write about after each epoch.
+            claim: on the folder; workers save no checkpoint without it.
             monitor: handles what workers tell.
-            stop: asked a few times a second.
+            stop: asked a few times a second; what it raises ends the workers.
 
         Raises:
             StoppedError: it was asked to stop; the same call continues.
@@ -120,7 +125,7 @@ class Workers:
         # On the job's own node: the loss of any other must not end it.
         this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
-        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], coordinator)
+        task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], claim, coordinator)
         environment = {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
         fit_on_workers = ray.remote(
             num_cpus=0,
@@ -289,6 +294,7 @@ def _fit(task: _Task, group: Connected) -> None:
         Folder(task.folder.at("checkpoints")),
         task.config.storage.keep,
         lambda sentence: _tell(task, WorkerMessage("remark", sentence)),
+        task.claim,
     )
     first = group.rank == 0
     if first:
@@ -296,6 +302,7 @@ def _fit(task: _Task, group: Connected) -> None:
     try:
         with (
             _heartbeat(task.coordinator, first) as stop,
+            _gpu_metrics(task, group.rank),
             StoreKeeper(store, group, lambda: _tell(task, WorkerMessage("checkpoint", time.time()))) as keeper,
         ):
             seconds = task.config.storage.checkpoint_seconds
@@ -306,6 +313,27 @@ def _fit(task: _Task, group: Connected) -> None:
         if first:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
     ray.get(task.coordinator.heartbeat.remote())  # all messages before it have arrived
+
+
+@contextmanager
+def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
+    """Has memory and use of the GPUs of this worker's machine logged as ``system/worker-RANK/gpu_...``."""
+
+    def tell(metrics: Mapping[str, float]) -> None:
+        gpus = {name: value for name, value in metrics.items() if name.startswith("system/gpu_")}
+        named = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in gpus.items()}
+        _tell(task, WorkerMessage("system", named))
+
+    seconds = task.config.tracking.system_seconds
+    if not task.config.cluster.gpus_per_worker or not seconds:
+        yield
+        return
+    system = SystemMetrics(seconds, tell)
+    system.start()
+    try:
+        yield
+    finally:
+        system.stop()
 
 
 @contextmanager

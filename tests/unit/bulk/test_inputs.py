@@ -1,4 +1,4 @@
-"""Input of every kind becomes Parquet rows, in order, each with its place; what is no record says why."""
+"""Input of every kind becomes rows, in order, each with its place; what is no record says why."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from agggen.corpora.delimited import read_csv
 from agggen.corpora.prepared import write_records
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
 from agggen_platform.bulk.config import BulkError
-from agggen_platform.bulk.inputs import find_inputs, plan_shards, read_record, ready, record_schema
+from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_record, read_records, ready
+from agggen_platform.sharded import shards as shards_module
 from agggen_platform.sharded.config import ShardedConfig
-from agggen_platform.sharded.shards import Shard, read_rows
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import some_records, write_jsonl
 
@@ -26,12 +29,12 @@ TRIPLES = [["Aromi", "food", "English"]]
 
 
 def shards_of(source: Path, work: Path, shard_rows: int = 4) -> list[Shard]:
-    files = ready(find_inputs(str(source)), Folder(str(work)), ShardedConfig(shard_rows=shard_rows))
+    files = ready(find_inputs(str(source), shard_rows), Folder(str(work)), ShardedConfig(shard_rows=shard_rows))
     return plan_shards(files, shard_rows, "texts/{}.parquet")
 
 
 def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
-    return [row for s in shards for _, rows in read_rows(s, 100, record_schema().names) for row in rows]
+    return [row for s in shards for _, rows in read_records(s, 100) for row in rows]
 
 
 def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
@@ -120,6 +123,16 @@ def test_a_row_may_have_a_column_for_each_predicate(tmp_path: Path, name: str, s
         assert made[3]["line"] == 5 and made[3]["error"].startswith("not UTF-8: byte 0xff")
 
 
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
+def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
+    rows = [{"ID": 7, "year": 1979}, {"ID": 8, "year": 1980}, {"ID": " 7 ", "year": 1981}]
+    lines = ["ID,year", *(f"{row['ID']},{row['year']}" for row in rows)]
+    (tmp_path / name).write_text("\n".join(lines if name == "in.csv" else map(json.dumps, [*rows, {"ID": {}, "a": 1}])))
+    (shard,) = shards_of(tmp_path / name, tmp_path / "work")
+    assert [row for row, _ in shard.duplicates] == [2]
+    assert [said for _, said in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
+
+
 def test_parquet_is_read_where_it_lies_unless_its_row_groups_are_too_large(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     write_records(path, some_records(100), "x", "dev")
@@ -171,7 +184,6 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         ("other.parquet", pa.table({"id": ["a"]}), "no column 'triples'"),
         ("typed.parquet", pa.table({"id": [1], "triples": [[]]}), "'id' is int64, it should be string"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
-        ("latin.jsonl", b"\xff\n", "line 1: not UTF-8"),
         ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
         ("notes.txt", b"hello", "none of the kinds that can be read: parquet, jsonl, csv"),
         ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
@@ -187,13 +199,71 @@ def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, 
     assert not list((tmp_path / "work").glob("*"))
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", some_records(3))
-    found = find_inputs(str(path))
-    write_jsonl(path, some_records(4))
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"in.{kind}"
+    table = pa.table({"id": ["a", "b"], "subject": ["s", "t"], "predicate": ["p", "p"], "object": ["o", "o"]})
+    write = {"jsonl": lambda: write_jsonl(path, some_records(3)), "csv": lambda: csv.write_csv(table, path)}
+    write["parquet"] = lambda: write_records(path, some_records(3), "x", "dev")
+    write[kind]()
+    found = find_inputs(str(path), 4)
+    files = ready(found, Folder(str(tmp_path / "work")), ShardedConfig(shard_rows=4))
+    (shard,) = plan_shards(files, 4, "texts/{}.parquet")
+    check_in_place(found)
+    write[kind]()  # the same size, at another time
     with pytest.raises(BulkError, match="changed while it was read"):
-        ready(found, Folder(str(tmp_path / "work")), ShardedConfig(shard_rows=4))
-    assert not list((tmp_path / "work").glob("*"))
+        check_in_place(found)
+    if kind == "jsonl":
+        with pytest.raises(DamagedError, match="replaced while it was read"):
+            rows_of([shard])
+    path.unlink()
+    with pytest.raises(BulkError, match="changed while it was read"):
+        check_in_place(found)
+
+
+def test_a_byte_that_is_not_utf8_rejects_its_line_only(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": name, "triples": TRIPLES}).encode() for name in "abc"]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join([lines[0], lines[1].replace(b"English", b"Fran\xe7ais"), lines[2]]))
+    rows = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path / "work"))
+    assert ids_or_errors(rows) == [(1, "a"), (2, "not UTF-8 (byte 0xe7 at position 48)"), (3, "c")]
+
+
+def test_a_csv_row_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> None:
+    lines = [b"1,Aromi,food,Fran\xe7ais", b"1,Aromi,area,city", b"2,Bibi,food,Thai", b"\xff,Cece,area,city"]
+    (tmp_path / "in.csv").write_bytes(b"\n".join([b"id,subject,predicate,object", *lines]))
+    rows = rows_of(shards_of(tmp_path / "in.csv", tmp_path / "work"))
+    assert [(row["line"], row["id"], row["error"]) for row in rows if row["error"]] == [
+        (2, "1", "not UTF-8 (byte 0xe7)"),
+        (5, "\\udcff", "not UTF-8 (byte 0xff)"),
+        (3, "1", "another row of this record was rejected"),
+    ]
+    assert [row["id"] for row in rows if not row["error"]] == ["2"]
+
+
+def test_shards_of_any_size_hold_the_same_rows_of_a_text_file(tmp_path: Path) -> None:
+    good = [json.dumps({"triples": TRIPLES, "category": "é"}, ensure_ascii=False).encode() for _ in range(150)]
+    for place, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
+        good.insert(place, line)
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(good))
+    whole = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path, 1000))
+    assert len(whole) == 151 and whole[-1]["line"] == 156
+    for shard_rows in (1, 7, 64):
+        shards = shards_of(tmp_path / "in.jsonl", tmp_path, shard_rows)
+        assert [shard.first for shard in shards] == list(range(0, 151, shard_rows))
+        assert rows_of(shards) == whole
+    files = find_inputs(str(tmp_path / "in.jsonl"))  # without a choice shards are made of runs of 64
+    shards = plan_shards(ready(files, Folder(str(tmp_path)), ShardedConfig()), 150, "{}")
+    assert [shard.rows for shard in shards] == [128, 23] and rows_of(shards) == whole
+
+
+def test_ids_are_compared_a_share_at_a_time_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_jsonl(tmp_path / "in.jsonl", [*some_records(30), *some_records(3), *some_records(31)])
+    monkeypatch.setattr(shards_module, "HASHES_AT_ONCE", 4)
+    found = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
+    assert found == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
+    files = find_inputs(str(path), 4, unique=False)
+    unlike = plan_shards(ready(files, Folder(str(tmp_path)), ShardedConfig()), 4, "{}", unique=False)
+    assert not any(shard.duplicates for shard in unlike) and len(rows_of(unlike)) == 64
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
@@ -208,7 +278,7 @@ def test_memory_does_not_grow_with_the_input(kind: str, tmp_path: Path) -> None:
             lines = (json.dumps({"id": str(number), "triples": TRIPLES}) for number in range(count))
             path.write_text("\n".join(lines))
         tracemalloc.start()
-        ready(find_inputs(str(path)), Folder(str(tmp_path / f"work-{count}")), ShardedConfig(shard_rows=8))
+        shards_of(path, tmp_path / f"work-{count}", 64)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0] + 200_000  # the records of the longer one are some megabytes

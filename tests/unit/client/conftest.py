@@ -17,8 +17,8 @@ RECORD = {"id": "a", "triples": [["Aromi", "food", "English"]]}
 
 
 def made(answering: Callable[[httpx.Request], httpx.Response], **settings: Any) -> Client:
-    """A client whose requests `answering` answers."""
-    return Client(URL, transport=httpx.MockTransport(answering), **({"retry": QUICK} | settings))
+    """A client whose requests `answering` answers; one stream at a time."""
+    return Client(URL, transport=httpx.MockTransport(answering), **({"retry": QUICK, "streams": 1} | settings))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Plans that people read out of texts: small files of our own, and down to the paper's tables on the real ones."""
+"""Human plans and alignments: small files of our own, and the published annotations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
 from agggen.corpora.segmented import letters
 from agggen.errors import CorpusError
-from agggen.evaluation.alignments import alignment_scores, positions
+from agggen.evaluation.alignments import alignment_scores
 from agggen.evaluation.held_out import alignments
-from agggen.evaluation.plans import plan_scores, with_plans
-from agggen.evaluation.published import ALIGNMENT, PLANNING
 from agggen.records import Fact, Plan, Record, Reference, Triple
 
 # Predicates with blanks and twice the same; two texts that differ by a comma.
@@ -162,10 +160,6 @@ def in_our_names(record: Record, slots: Sequence[Sequence[str]]) -> list[list[st
     return [[names[name] for name in slot if name] for slot in slots]
 
 
-def gold_positions(reference: Reference) -> dict[str, int]:
-    return positions(fact.predicates or () for fact in reference.facts or ())
-
-
 def test_records_and_texts_are_webnlgs(data_home: Path, records: list[Record]) -> None:
     raw = {r.id: r for r in load("webnlg", "test-seen", data_home) if isinstance(r, Record)}
     for record in records:
@@ -183,55 +177,6 @@ def test_facts_and_their_triples_are_the_annotations(records: list[Record], anno
         theirs = in_our_names(record, [slot.split("&&") for slot in line.split("|")])
         assert [list(fact.predicates or ()) for fact in reference.facts or ()] == theirs
         assert [list(state) for state in reference.plan.states] == [slot for slot in theirs if slot]  # type: ignore[union-attr]
-
-
-@pytest.fixture(scope="module")
-def planned(data_home: Path, records: list[Record]) -> list[Plan]:
-    """AggGen's released plan of each record."""
-    outputs = data_home / "agggen_release" / "system_outputs"
-    system: dict[tuple[str, ...], list[list[str]]] = {}
-    sources = lines(outputs / "_shared" / "webnlg.hmm.raw_src")
-    for source, line in zip(sources, lines(outputs / "webnlg.hmm" / "abs_bert_cnndm.30000.hmm"), strict=True):
-        groups: list[list[str]] = [[]]
-        for relation, flag in zip(*(column.split() for column in line.split("\t")), strict=True):
-            groups[-1].append(relation)
-            if flag == "1":
-                groups.append([])
-        texts = source.removeprefix("[CLS]").split("[SEP]")
-        system[tuple(sorted(letters(text) for text in texts if text.strip()))] = [group for group in groups if group]
-    result = []
-    for record in records:
-        key = tuple(sorted(letters(f"{t.subject}{t.predicate}{t.object}") for t in record.triples))
-        result.append(Plan(tuple(map(tuple, in_our_names(record, system[key])))))
-    return result
-
-
-def test_golden_planning_of_people_and_of_agggen(records: list[Record], planned: list[Plan]) -> None:
-    compared = with_plans(records)
-    assert [place for place, _ in compared] == list(range(100))
-    references = [plans for _, plans in compared]
-    people, system = (row.scores for row in PLANNING)
-    scores = plan_scores(planned, references)
-    for prefix, expected in (("human_", people), ("", system)):
-        assert {name: round(scores[prefix + name].value, 4) for name in expected} == expected
-
-
-def test_golden_alignments_of_the_release(data_home: Path, records: list[Record], annotations: Path) -> None:
-    texts = in_file_order(records, annotations)
-    gold = [gold_positions(reference) for _, reference in texts]
-    rows = [line.split("\t")[1] for line in lines(annotations / "webnlg_ann_tgt.jsonl")]
-    rules = [
-        positions(in_our_names(record, [slot.split("&&") for slot in plan.split("|")]))
-        for (record, _), plan in zip(texts, rows, strict=True)
-    ]
-    viterbi, of = [], []
-    for line in lines(data_home / "agggen_release/system_outputs/Viterbi/abs_bert_cnndm.30000.anno"):
-        _, plan, number = line.split("\t")
-        slots = [slot.split("&&") for slot in plan.split("|")]
-        viterbi.append(positions(in_our_names(texts[int(number)][0], slots)))
-        of.append(gold[int(number)])
-    for result, row in zip((alignment_scores(viterbi, of), alignment_scores(rules, gold)), ALIGNMENT, strict=True):
-        assert {name: round(result[name].value, 2) for name in row.scores} == row.scores
 
 
 def test_golden_rules_align_the_raw_texts_as_well_as_the_tokenised(records: list[Record]) -> None:

@@ -152,3 +152,12 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
         write_records(path, [*RECORDS, Record("bad", (Triple("a\ud800", "b", "c"),))], "mine", "dev")
     assert read_records(path) == RECORDS[:1]
     assert [file.name for file in tmp_path.iterdir()] == ["x.parquet"]
+
+
+def test_the_fingerprint_of_known_records_stays(tmp_path: Path) -> None:
+    """Other formats of the same records would make every job and run that names them a new one."""
+    triples = (Triple("Café", "food", "English"), Triple("Café", "food", '"x"'))
+    cut = Reference("Á b.", (Fact("Á ", ("food",)), Fact("b.")), Plan((("food", "food_2"),)))
+    records = [Record("1", triples, (Reference("a"), cut), "C"), Record("2", triples[:1])]
+    write_records(tmp_path / "x", records, "c", "s")
+    assert fingerprint(tmp_path / "x") == "5aa00203630d90d1e9659ed9f35b40582c4ffca7ff501909d305d4d34a5c0bce"

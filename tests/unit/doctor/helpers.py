@@ -13,16 +13,18 @@ Answer = tuple[int, str]
 
 
 @contextmanager
-def answering(answers: Mapping[str, Answer]) -> Iterator[str]:
-    """The address of a server with these answers by path, and 404 for other paths."""
+def answering(answers: Mapping[str, Answer], otherwise: Answer = (404, "no such page")) -> Iterator[str]:
+    """The address of a server with these answers by path, and one answer for all other paths."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, text = answers.get(self.path.partition("?")[0], (404, "no such page"))
+            status, text = answers.get(self.path.partition("?")[0], otherwise)
             self.send_response(status)
             self.send_header("Content-Length", str(len(text.encode())))
             self.end_headers()
             self.wfile.write(text.encode())
+
+        do_POST = do_GET
 
         def log_message(self, *_: object) -> None:
             """Nothing is printed."""

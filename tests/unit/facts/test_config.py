@@ -53,7 +53,7 @@ def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest
     assert config.facts.segmenter is not None
     cut = segmenter(config.facts.segmenter)
     assert cut.name == "allennlp"
-    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `agggen srl setup"):
+    with pytest.raises(AllenNLPError, match=r"no environment for AllenNLP in .*/none; make one with `python3.10 -m"):
         cut.segment([TEXT])
 
 

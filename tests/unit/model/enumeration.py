@@ -258,7 +258,7 @@ class EmissionTwin:
 
     def _whole(self, inputs: Sequence[int], group: Iterable[int]) -> Tensor:
         """Hidden states (n, D) of all inputs in one causal pass under one mask."""
-        x = self.model.embed_target(torch.tensor([inputs]), torch.arange(len(inputs)))
+        x = self.model.embed_target(torch.tensor([inputs]), torch.arange(len(inputs)), len(inputs))
         hidden, _ = self.model.decoder(x, self.memory.cross, self._mask(group)[None, None, None])
         return hidden[0]
 
@@ -270,7 +270,7 @@ class EmissionTwin:
         model, decoder = self.model, self.model.decoder
         everything, own = (self._mask(g)[None, None, None] for g in (range(len(self.example.predicates)), group))
         embedded = [
-            model.embed_target(torch.tensor([[token]]), torch.tensor([position]))
+            model.embed_target(torch.tensor([[token]]), torch.tensor([position]), position + 1)
             for position, token in enumerate([*before, *inputs])
         ]
         seen: list[list[Tensor]] = [[] for _ in decoder.layers]  # the inputs of each layer so far, (1, 1, D) each

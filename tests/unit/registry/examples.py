@@ -6,16 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
 from agggen.config import flatten
-from agggen.encoding import Encoder
-from agggen.generation.config import BeamConfig
-from agggen.generation.generator import InferenceConfig
-from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record, Reference, Triple
-from agggen.text import Vocabulary
+from tests.tiny_models import tiny_bundle
 
 RECORDS = [
     Record("a", (Triple("Oda", "birthPlace", "Bergen"), Triple("Oda", "age", "41")), (Reference("Oda, of Bergen."),)),
@@ -35,16 +29,9 @@ def empty_registry(folder: Path) -> Path:
 
 
 def small_model(seed: int) -> Bundle:
-    """A bundle with random weights: it writes nonsense, by valid plans."""
-    vocabulary = Vocabulary.build(RECORDS, 1)
-    encoder = Encoder(vocabulary, Encoder.predicate_table(RECORDS), 2)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        sizes = ModelConfig(width=8, heads=2, layers=1, feed_forward=8, predicate_dim=3, max_group_size=2)
-        model = JointModel(sizes, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
-    inference = InferenceConfig(plans=2, beam=BeamConfig(beam=2, max_fact_tokens=5))
-    config = {"training": {"seed": seed}}
-    return Bundle(model, encoder, inference, config, {"joint.dev_loss": 1.25 + seed}, {"toy/train": "ab12"})
+    """A bundle with random weights."""
+    parts = {"config": {"training": {"seed": seed}}, "metrics": {"joint.dev_loss": 1.25 + seed}}
+    return tiny_bundle(RECORDS, seed, **parts, sources={"toy/train": "ab12"})
 
 
 def save_model(path: Path, seed: int) -> Path:

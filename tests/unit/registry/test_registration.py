@@ -16,6 +16,7 @@ from agggen_platform.registry import Registry, RegistryError, evaluations_of, re
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.store import Version
 from agggen_platform.storage.bundles import get_bundle
+from tests.processes import free_ports
 from tests.unit.registry.examples import write_report
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -121,12 +122,10 @@ def test_looking_for_a_registry_creates_none(store: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql"])
 def test_a_dead_server_costs_seconds(scheme: str) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        uri = f"{scheme}://someone:secret@127.0.0.1:{taken.getsockname()[1]}"
-        started = time.monotonic()
-        with pytest.raises(RegistryError, match="cannot be") as raised:
-            resolve("models:/agggen@champion", uri=uri)
+    uri = f"{scheme}://someone:secret@127.0.0.1:{free_ports(1)[0]}"
+    started = time.monotonic()
+    with pytest.raises(RegistryError, match="cannot be") as raised:
+        resolve("models:/agggen@champion", uri=uri)
     assert time.monotonic() - started < 10
     assert "secret" not in str(raised.value)
 

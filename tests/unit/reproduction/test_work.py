@@ -23,25 +23,14 @@ from agggen_platform.reproduction import work
 from agggen_platform.reproduction.comparison import compare, rows_of
 from agggen_platform.reproduction.records import RunRecord, records_of
 from agggen_platform.reproduction.tables import SYSTEMS, Table
-from agggen_platform.tracking import tracker
-from agggen_platform.tracking.sender import Sender
 from tests.unit.reproduction.made import toy_table
 from tests.unit.training.toy import RECORDS
-
-
-class IdleSender(Sender):
-    """Sends nothing to MLflow, which takes seconds to start."""
-
-    def start(self) -> None: ...
-
-    def close(self, patience: float) -> int:
-        return 0
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracker, "Sender", IdleSender)
+        patch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")  # this store takes no time
         patch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)
         yield
 

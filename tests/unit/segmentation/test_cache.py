@@ -103,3 +103,21 @@ def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path, caplog: pytest
     assert cache.get(list(FACTS)) == {}
     assert cache.errors == 1
     assert "cannot be used: [Errno 20] Not a directory" in caplog.text
+
+
+def test_a_full_cache_forgets_what_was_not_used_for_longest(tmp_path: Path) -> None:
+    cache = FactCache(tmp_path, "x", limit=1 << 17)
+    often = "Often used. End."
+    texts = [f"Text {number} of many. End." for number in range(12_000)]
+    cache.put({often: cut(often, [12])})
+    for start in range(0, len(texts), 100):
+        cache.put({text: cut(text, [text.index("End")]) for text in texts[start : start + 100]})
+        assert often in cache.get([often])
+    kept = cache.get(texts)
+    assert 500 < len(kept) < len(texts) / 2
+    assert texts[-1] in kept and texts[0] not in kept
+    assert cache.errors == 0
+    cache.close()
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size < 2 << 17
+    assert often in FactCache(tmp_path, "x").get([often])

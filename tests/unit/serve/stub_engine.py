@@ -93,5 +93,8 @@ class StubEngine:
             raise self.error
         return self.served
 
+    async def records_at_once(self) -> int:
+        return 64
+
     async def ready(self) -> ModelCard:
         return await self.card()

@@ -37,7 +37,7 @@ class InProcess(httpx.BaseTransport):
 
 def client_of(engine: HandleEngine, limits: LimitsConfig | None = None, **settings: Any) -> Client:
     config = ServeConfig("bundle", limits=limits or LimitsConfig())
-    return Client("http://127.0.0.1:8000", transport=InProcess(api(engine, config)), **settings)
+    return Client("http://127.0.0.1:8000", transport=InProcess(api(engine, config)), streams=1, **settings)
 
 
 def rounded(text: dict[str, Any]) -> dict[str, Any]:

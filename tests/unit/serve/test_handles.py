@@ -17,6 +17,7 @@ from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Triple
 from serve.engine import ByModel, EngineError, Failure, Found, Job, Text
 from serve.handles import HandleEngine
+from serve.scaling import Generators
 
 T = TypeVar("T")
 LONG = 60.0
@@ -273,18 +274,23 @@ def test_a_card_needs_a_planner() -> None:
     run(test)
 
 
-def test_an_endpoint_is_ready_when_a_generator_has_loaded_too() -> None:
-    card = object()
+def test_an_endpoint_is_ready_once_generators_have_loaded_whether_or_not_any_is_left() -> None:
+    """A call would wake a generator that was scaled to zero, so none is made."""
+    card, generator = object(), Replicas()
+    present = [Generators(0, False), Generators(0, True), Generators(0, False)]
 
     async def test() -> None:
-        generator = Replicas(forever, DIED, DIED, lambda: "ab12", DIED)
-        engine = HandleEngine(Replicas(lambda: card), generator)
-        with pytest.raises(EngineError, match="no generator is ready"):  # it is still loading
-            await engine.ready(0.05)
-        with pytest.raises(EngineError, match="no generator is ready"):
+        engine = HandleEngine(Replicas(lambda: card), generator, count=lambda: present.pop(0))
+        with pytest.raises(EngineError, match="no generator is ready"):  # the first is loading
             await engine.ready(5)
         for _ in range(3):
             assert await engine.ready(5) is card
-        assert len(generator.seen) == 4  # not asked again
+        assert generator.seen == []
 
     run(test)
+
+
+@pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])
+def test_clients_are_told_the_records_of_twice_the_generators_up_to_the_most(running: int, records: int) -> None:
+    engine = HandleEngine(Replicas(), Replicas(), count=lambda: Generators(running, True), most=5, share=50)
+    assert asyncio.run(engine.records_at_once()) == records

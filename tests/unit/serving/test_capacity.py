@@ -9,7 +9,7 @@ import pytest
 
 from agggen.config import load_config
 from agggen.errors import ConfigError
-from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, update_room
+from agggen_platform.serving.capacity import check_fits, least, local_cpus, most, sized, update_room
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError
 
@@ -62,6 +62,31 @@ def test_what_does_not_fit_is_said(
     else:
         with pytest.raises(CapacityError, match=reason):
             check_fits(config(*settings), nodes)
+
+
+NODE = {"CPU": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "replicas"),  # of ingress, planner, generator
+    [
+        ((), [], (1, 1, 1)),
+        ((), [{"CPU": 2.0}], (1, 1, 1)),
+        ((), [NODE], (1, 1, 5)),  # an update needs room for one more of each
+        (("update=replace",), [NODE], (1, 1, 7)),
+        ((), [NODE] * 2, (2, 2, 12)),  # one ingress and planner for every eight generators
+        (("generator.cpus=5",), [NODE] * 4, (1, 1, 3)),  # a node holds one
+        (("generator.gpus=1",), [NODE | {"GPU": 4.0}], (1, 1, 3)),
+        (("generator.min_replicas=9",), [NODE], (2, 2, 9)),
+        (("generator.max_replicas=2", "planner.max_replicas=3"), [NODE] * 9, (1, 3, 2)),
+        (("generator.max_replicas=20",), [NODE] * 9, (3, 3, 20)),
+    ],
+)
+def test_what_is_left_open_is_what_the_cluster_has_room_for(
+    settings: tuple[str, ...], nodes: list[dict[str, float]], replicas: tuple[int, int, int]
+) -> None:
+    chosen = sized(config(*settings), nodes)
+    assert (chosen.ingress.max_replicas, chosen.planner.max_replicas, chosen.generator.max_replicas) == replicas
 
 
 def test_an_update_needs_room_for_one_more_of_the_largest_replica() -> None:

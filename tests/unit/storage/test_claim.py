@@ -1,13 +1,17 @@
-"""A claim in a place that no kernel watches."""
+"""A claim in a place that no kernel watches, and what its holder is told after it lost it."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from agggen_platform.storage.claim import ClaimedError, heartbeat
+from agggen_platform.storage.claim import ClaimedError, claim, heartbeat
 from agggen_platform.storage.errors import StorageError
+from agggen_platform.storage.folder import Folder
 
 BEAT = 0.05
 
@@ -24,14 +28,16 @@ class Place:
     def read(self, name: str) -> bytes | None:
         return self.content.get(name)
 
-    def write(self, name: str, content: bytes) -> None:
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         if self.refused:
             self.refused -= 1
             raise StorageError("refused")
-        self.content[name] = content
+        if (new := change(self.read(name))) is not None:
+            self.content[name] = new
         if self.unanswered:
             self.unanswered -= 1
             raise StorageError("no answer")
+        return self.read(name)
 
     def delete(self, name: str) -> None:
         self.content.pop(name, None)
@@ -54,4 +60,22 @@ def test_a_second_holder_is_refused_while_the_first_lives() -> None:
     place = Place()
     refused = pytest.raises(ClaimedError, match="another job works on a place")
     with heartbeat(place, BEAT), refused, heartbeat(place, BEAT):
+        pass
+
+
+def test_a_worker_that_outlives_its_driver_is_told_of_the_next_one(tmp_path: Path) -> None:
+    with claim(Folder(str(tmp_path))) as held:
+        workers = pickle.loads(pickle.dumps(held))
+        workers()
+    workers()  # nobody took over
+    refused = pytest.raises(ClaimedError, match="it took over from this one")
+    with claim(Folder(str(tmp_path))) as other:
+        other()
+        with refused:
+            workers()
+
+
+def test_a_second_holder_here_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    refused = pytest.raises(ClaimedError, match=r"another job works on .* \(process \d+ on ")
+    with claim(Folder(str(tmp_path))), refused, claim(Folder(str(tmp_path))):
         pass

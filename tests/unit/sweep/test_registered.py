@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.training.job import train_job
 from tests.command import Run, command
+from tests.processes import free_ports
 from tests.unit.registry.examples import empty_registry, save_model
 from tests.unit.training.toy import config_of, write_corpus
 
@@ -73,10 +73,8 @@ def test_a_registry_that_refuses_costs_neither_the_table_nor_the_bundle(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "there" / "s-t000" / "bundle"
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"postgresql://ann:secret@127.0.0.1:{taken.getsockname()[1]}/mlflow")
-        code, out, err = run(*SWEEP)
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"postgresql://ann:secret@127.0.0.1:{free_ports(1)[0]}/mlflow")
+    code, out, err = run(*SWEEP)
     assert code == 8
     assert out.splitlines()[1].startswith("0\tfinished\t2")
     assert out.splitlines()[-1] == str(bundle)

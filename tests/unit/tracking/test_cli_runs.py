@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from agggen_platform.cli.main import main
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker, cursor
 from agggen_platform.tracking import runs as runs_module
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.runs import find_runs, sync
+from tests.processes import free_ports
 
 Agggen = Callable[..., tuple[object, str, str]]
 
@@ -69,6 +72,25 @@ def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
     assert table(out)[child.run_name]["unsent"] == "0"
 
 
+def test_compare_prints_the_address_of_trials(agggen: Agggen, track: Callable[..., Tracker], runs: Path) -> None:
+    with track("-sweep") as parent, track("-t0", parent=parent.run_name), track("-t1", parent=parent.run_name):
+        pass
+    code, out, _ = agggen("compare", parent.run_name, "--runs", runs)
+    address = urlsplit(urlsplit(out.strip()).fragment)
+    query = {name: json.loads(values[0]) for name, values in parse_qs(address.query).items() if name != "workflowType"}
+    known = {run.name: run for run in find_runs(runs)}
+    assert (code, out.partition("#")[0], address.path) == (0, "http://127.0.0.1:5000/", "/compare-runs")
+    assert query["runs"] == [known[f"{parent.run_name[:-6]}{trial}"].run_id for trial in ("-t0", "-t1")]
+    assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
+
+
+def test_compare_takes_two_runs(agggen: Agggen, track: Callable[..., Tracker], runs: Path) -> None:
+    with track() as tracker:
+        pass
+    code, _, err = agggen("compare", tracker.run_name, "--runs", runs)
+    assert code == 2 and "comparing takes two runs or more, and there is 1" in err
+
+
 def test_a_living_run_is_left_to_its_own_process(agggen: Agggen, track: Callable[..., Tracker], runs: Path) -> None:
     with track() as tracker:
         code, out, _ = agggen("list", "--runs", runs)
@@ -119,15 +141,13 @@ def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
 
 
 def test_a_server_that_is_down_is_waited_for_once(agggen: Agggen, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        uri = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        for name in ("one", "two", "three"):
-            tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
-            killed(tracker)
-            cursor.save(tracker.path.parent, cursor.Cursor(f"{uri} toys", "known before"))
-        begin = time.monotonic()
-        code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
+    uri = f"http://127.0.0.1:{free_ports(1)[0]}"
+    for name in ("one", "two", "three"):
+        tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)
+        killed(tracker)
+        cursor.save(tracker.path.parent, cursor.Cursor(f"{uri} toys", "known before"))
+    begin = time.monotonic()
+    code, _, err = agggen("sync", "--runs", tmp_path, "--patience", "4")
     assert time.monotonic() - begin < 8
     assert (code, "MLflow misses parts of 3 of 3 runs" in err) == (6, True)
 

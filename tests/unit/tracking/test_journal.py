@@ -6,14 +6,14 @@ import json
 import math
 from pathlib import Path
 
-from agggen_platform.tracking.journal import Entry, Journal, entries, history, numbers
+from agggen_platform.tracking.journal import Entry, Journal, entries, numbers
 
 
 def metrics(step: int, **values: float) -> dict[str, object]:
     return {
         "event": "metrics",
         "step": step,
-        "values": {k.replace("__", "/"): v for k, v in values.items()},
+        "values": values,
         "time": 1.5,
     }
 
@@ -51,19 +51,3 @@ def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
     path.write_text("".join(line + "\n" for line in strange))
     assert [entry.event for entry in entries(path)] == [None] * len(strange)
     assert list(entries(tmp_path / "missing.jsonl")) == list[Entry]()
-
-
-def test_a_history_has_a_row_a_step_and_what_was_logged_last(tmp_path: Path) -> None:
-    log = Journal(tmp_path / "log.jsonl")
-    for event in (
-        metrics(1, joint__dev_loss=3.0, joint__train_loss=4.0),
-        metrics(5, base__dev_loss=9.0, system__cpu_percent=99.0),
-        metrics(2, joint__dev_loss=2.0),
-        metrics(1, joint__dev_loss=2.5),  # of the run that continued it
-    ):
-        log.append(event)
-    assert history(tmp_path / "log.jsonl") == [
-        {"stage": "joint", "step": 1, "dev_loss": 2.5, "train_loss": 4.0},
-        {"stage": "joint", "step": 2, "dev_loss": 2.0},
-        {"stage": "base", "step": 5, "dev_loss": 9.0},
-    ]

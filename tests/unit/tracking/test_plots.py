@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from agggen.generation.generator import InferenceConfig
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Fact, Record, Reference, Triple
 from agggen.text import Vocabulary
-from agggen_platform.tracking.plots import alignment, learning_curves, transitions
+from agggen_platform.tracking.plots import alignment, transitions
 
 LIKES = ("name", "eatType", "food", "priceRange", "customerRating")
 
@@ -98,21 +97,3 @@ def test_an_alignment_is_the_posterior_of_each_predicate() -> None:
         assert LIKES[int(row.argmax())] in state
     with pytest.raises(RecordError, match="no reference"):
         alignment(bundle, Record("n", record.triples))
-
-
-def test_learning_curves_have_a_panel_a_metric_and_a_line_a_stage(tmp_path: Path) -> None:
-    history = [
-        {"stage": stage, "step": step, **values}
-        for stage in ("baseline", "joint")
-        for step in range(10)
-        for values in ({"train_loss": 9.0 - step}, {"dev_loss": 8.0 - step}, {"dev_bleu": float(step)})
-    ] + [{"stage": "", "step": 0, "train_seconds": 7.0}]
-    figure = learning_curves(history)
-    panels = {axes.get_title(): axes for axes in figure.axes}
-    assert set(panels) == {"loss", "bleu"}
-    lines = {line.get_label(): line for line in panels["loss"].lines}
-    assert set(lines) == {f"{stage} {what}" for stage in ("baseline", "joint") for what in ("training", "development")}
-    assert list(lines["joint training"].get_ydata()) == [9.0 - step for step in range(10)]
-    assert lines["joint training"].get_color() != lines["baseline training"].get_color()
-    figure.savefig(tmp_path / "curves.png")
-    learning_curves([]).savefig(tmp_path / "nothing.png")  # a run that was stopped before it logged

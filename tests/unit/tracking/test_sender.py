@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,38 +13,19 @@ import pytest
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import find_runs
+from tests.processes import free_ports
+from tests.unit.doctor.helpers import answering
 
 
 @contextmanager
-def refusing() -> Iterator[int]:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: every connection is refused
-        yield taken.getsockname()[1]
+def refusing() -> Iterator[str]:
+    yield f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 @contextmanager
-def silent() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # takes the connection and says nothing
-        yield taken.getsockname()[1]
-
-
-@contextmanager
-def answering(status: int) -> Iterator[int]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_POST = do_PUT = do_GET
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
-        server.shutdown()
+def silent() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts the connection and never answers
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def run_against(
@@ -76,14 +55,14 @@ def run_against(
     [
         (refusing, "Connection refused"),
         (silent, "did not answer within 0.5 s"),
-        (lambda: answering(500), "500 error responses"),
-        (lambda: answering(503), "503 error responses"),
+        (lambda: answering({}, (500, "")), "500 error responses"),
+        (lambda: answering({}, (503, "")), "503 error responses"),
     ],
     ids=["refusing", "silent", "500", "503"],
 )
 def test_a_server_that_does_not_do_its_work(server, why: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    with server() as port:
-        uri = f"http://someone:hunter2@127.0.0.1:{port}"
+    with server() as address:
+        uri = address.replace("://", "://someone:hunter2@")
         tracker, said, slowest, end = run_against(uri, tmp_path, 0.5, warned=server is not silent)
     assert slowest < 1.0
     assert 0.5 <= end < 3.0
@@ -93,13 +72,13 @@ def test_a_server_that_does_not_do_its_work(server, why: str, tmp_path: Path) ->
     assert f"agggen runs sync toy --runs {tmp_path}" in said[-1]
     assert "hunter2" not in "".join(said) + tracker.ui_command() + tracker.path.read_text()
     (run,) = find_runs(tmp_path)
-    assert (run.status, run.entries, run.unsent, run.uri) == ("FINISHED", 102, 102, f"http://127.0.0.1:{port}")
+    assert (run.status, run.entries, run.unsent, run.uri) == ("FINISHED", 102, 102, address)
 
 
 @pytest.mark.parametrize("what", ["401", "no such store"])
 def test_what_will_not_get_better_is_not_waited_for(what: str, tmp_path: Path) -> None:
-    with answering(401) as port:
-        uri = f"http://127.0.0.1:{port}" if what == "401" else "nonsense://x"
+    with answering({}, (401, "")) as address:
+        uri = address if what == "401" else "nonsense://x"
         _, said, _, end = run_against(uri, tmp_path, 60)
     assert end < 10
     assert "102 entries of run toy are not in MLflow" in said[-1]

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from agggen.errors import ConfigError, StoppedError
+from agggen_platform.cli.main import main
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.store import KEY_CHARACTERS, PARAM_CHARACTERS
 
@@ -96,11 +98,22 @@ def test_artifacts_stay_in_the_runs_folder(finished: tuple[Tracker, list[str]]) 
     assert (folder / "bundle" / "inner" / "a.json").read_text(encoding="utf-8") == "{}"
 
 
-def test_the_ui_command_names_the_store_and_listens_on_loopback(finished: tuple[Tracker, list[str]]) -> None:
+def test_the_ui_command_opens_the_store_on_loopback(
+    finished: tuple[Tracker, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     tracker, _ = finished
-    words = shlex.split(tracker.ui_command())
+    agggen, *words = shlex.split(tracker.ui_command())
+    with pytest.raises(SystemExit):
+        main([*words, "--print"])
+    words = shlex.split(capsys.readouterr().out)
+    assert agggen == "agggen"
     assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tracker.runs_dir}/mlflow.db" in words
     assert words[words.index("--host") + 1] == "127.0.0.1"
+
+
+def test_an_experiment_opens_as_one_of_trained_models(finished: tuple[Tracker, list[str]]) -> None:
+    experiment = mlflow_client(finished[0].uri).get_experiment_by_name("toys")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
 
 
 def test_what_mlflow_refuses_loses_only_itself(track: Track, run_of: RunOf, said: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ class Job:
         self.newest: object = None
         self.events: list[TrainingEvent] = []
         self.said: list[str] = []
+        self.system: list[Mapping[str, float]] = []
         self.coordinator = RunCoordinator()
         meter = TrainingMeter("r", config_of(Path("nowhere")))
-        self.monitor = WorkerMonitor(3, self._newest, self.events.append, meter, self.said.append)
+        self.monitor = WorkerMonitor(3, self._newest, self.events.append, meter, self.said.append, self.system.append)
 
     def _newest(self) -> object:
         if self.newest == "silent":
@@ -39,6 +41,11 @@ class Job:
 @pytest.fixture
 def job() -> Job:
     return Job()
+
+
+def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
+    job.tell(("system", {"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}))
+    assert job.system == [{"system/worker-1/gpu_0_memory_usage_megabytes": 512.0}]
 
 
 def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> None:

@@ -32,9 +32,7 @@ def corpus(countries: dict[str, tuple[str, int]]) -> list[Record]:
     """For each country so many cities, of which the texts say its word; and as many that say it literally."""
     records = []
     for country, (word, count) in countries.items():
-        for city, kind in zip(
-            CITIES[:count], ("city", "town", "port", "place", "site", "spot", "hub", "seat"), strict=False
-        ):
+        for city, kind in zip(CITIES[:count], KINDS, strict=False):
             records.append(told(f"{city} {country}", "country", country, f"{city} is a {word} {kind}."))
             records.append(told(f"{city} {country}", "country", country, f"{city} lies in {country}."))
     return records

@@ -1,4 +1,4 @@
-"""`agggen srl setup` and `agggen srl check`, with a worker that needs no AllenNLP."""
+"""`agggen srl check`, with a worker that needs no AllenNLP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.cli.main import main
-from agggen_platform.srl.environment import STAMP
 from tests.unit.srl.test_source import fake_environment
 
 
@@ -26,23 +25,6 @@ def run(*arguments: str) -> int:
 def archive(tmp_path: Path, content: str = "good") -> str:
     (tmp_path / "srl.tar.gz").write_text(content)
     return str(tmp_path / "srl.tar.gz")
-
-
-def test_setup_without_a_python_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert run("setup", "--dir", str(tmp_path / "new")) == 7
-    assert "uv python install 3.10" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
-
-
-def test_setup_prints_where_the_environment_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "env" / STAMP).write_text('{"complete": true}')
-    assert run("setup") == 0
-    assert capsys.readouterr() == (f"{tmp_path / 'env'}\n", f"{tmp_path / 'env'} is complete\n")
 
 
 def test_check_without_an_archive_looks_at_the_environment(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

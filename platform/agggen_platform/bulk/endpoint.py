@@ -1,0 +1,127 @@
+"""The endpoint as the worker of a bulk job: the same parts, written by requests to its generators."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, cast
+
+from agggen.errors import ConfigError
+from agggen.generation.config import InferenceConfig
+from agggen.generation.planner import Planner
+from agggen.generation.results import Generation, WrittenFact
+from agggen.records import Plan, Record
+from agggen_platform.bulk.config import BulkError
+from agggen_platform.bulk.rows import Counts
+from agggen_platform.bulk.worker import ROWS_AT_ONCE, BulkWorker, WorkerSettings
+from agggen_platform.client import Client, EndpointError, GenerateOptions
+from agggen_platform.client.parallel import in_parallel
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import Done
+
+_SENT = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
+_TIMEOUT = 540.0  # seconds of a request: a block of records is a batch of its own, and others may be before it
+_DEADLINE = 1800.0  # with all retries
+
+
+class EndpointWorker(BulkWorker):
+    """Does several shards at once, as many as the endpoint has generators for; needs no CPU worth mentioning."""
+
+    def __init__(self, url: str, settings: WorkerSettings) -> None:
+        """
+        Raises:
+            BundleError, BulkError: as of `BulkWorker`.
+            ConfigError: a setting of the search cannot be sent to an endpoint.
+        """
+        super().__init__(settings)
+        self.client = Client(url, timeout=_TIMEOUT, deadline=_DEADLINE)
+        own, config = self.generator.config, settings.config
+        options = options_of(config.inference, own) | {"n_best": config.n_best, "complete": config.complete}
+        self.generator = cast(Any, _Remote(self.client, self.generator.planner, settings.fingerprint, options))
+
+    def runs(self, shards: Sequence[Shard]) -> Iterator[Done[Counts]]:
+        def run(shard: Shard) -> Generator[Done[Counts]]:
+            yield self.run(shard)
+
+        return in_parallel(iter(shards), run, self.client.width(ROWS_AT_ONCE))
+
+    def close(self) -> None:
+        super().close()
+        self.client.close()
+
+
+class _Remote:
+    """What a `RowWriter` needs of a generator: records are checked here, planned and written by the endpoint."""
+
+    def __init__(self, client: Client, planner: Planner, fingerprint: str, options: dict[str, Any]) -> None:
+        self.client, self.planner, self.fingerprint = client, planner, fingerprint
+        self.options = cast(GenerateOptions, options | {"alone": True})
+
+    def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
+        """The texts; the options say how.
+
+        Raises:
+            BulkError: the endpoint does not answer, or serves another bundle.
+            RuntimeError: it answered that a record cannot be worked on.
+        """
+        asked = [
+            {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
+            for record, plan in zip(records, plans, strict=True)
+        ]
+        try:
+            answers = self.client.generate(asked, **self.options)
+        except EndpointError as error:
+            if error.problem is not None and error.problem.record is not None and not error.problem.retryable:
+                raise RuntimeError(error.problem.detail) from error
+            raise BulkError(f"{error}; what is done is kept, the same command goes on") from error
+        texts: list[list[Generation]] = []
+        for record, answer in zip(records, answers, strict=True):
+            if answer["status"] == "error":
+                if answer["error"]["retryable"]:
+                    raise BulkError(f"{self.client.url}: {answer['error']['detail']}; the same command goes on")
+                raise RuntimeError(answer["error"]["detail"])
+            if answer["model"] != self.fingerprint:
+                raise BulkError(
+                    f"{self.client.url} serves the bundle {answer['model'][:12]}, and the job's is "
+                    f"{self.fingerprint[:12]}: name the bundle that it serves"
+                )
+            texts.append([_generation(record.id, text) for text in answer["texts"]])
+        return texts
+
+
+def options_of(asked: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
+    """The request's options by which a bundle with its `own` settings searches as `asked`.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    options = {name: getattr(asked, name) for name in _SENT}
+    sent = replace(own, **options, beam=replace(own.beam, beam=asked.beam.beam))
+    if wrong := [field.name for field in fields(asked) if getattr(asked, field.name) != getattr(sent, field.name)]:
+        raise ConfigError(f"inference.{wrong[0]} cannot be sent to an endpoint: leave it as the bundle has it")
+    return options | {"beam": asked.beam.beam}
+
+
+def _generation(name: str, text: Any) -> Generation:
+    facts = [
+        WrittenFact(
+            fact["start"],
+            fact["end"],
+            tuple(fact["predicates"]),
+            tuple(fact.get("missing", ())),
+            fact.get("fallback", False),
+        )
+        for fact in text["facts"]
+    ]
+    return Generation(
+        name,
+        text["text"],
+        Plan.parse(text["plan"]),
+        text["plan_log_probability"],
+        text["plan_search"],
+        text["text_log_probability"],
+        text["score"],
+        tuple(facts),
+        tuple(text.get("faults", ())),
+        tuple(text.get("unknown_predicates", ())),
+    )

@@ -1,0 +1,54 @@
+"""How many replicas a deployment gets, and how many generators there are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ray.serve.config import AutoscalingContext
+
+RECORDS = "records"
+"""What a replica calls the number of its records, waiting and worked on, when Serve's controller asks."""
+
+
+def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:
+    """Serve's autoscaling policy: the replicas that the present records need, before its bounds and delays.
+
+    Serve's own policy counts calls, and a call has 1 to 64 records. A call that no replica has yet counts as a record.
+    Where replicas report no records (those of the ingress), calls are counted.
+    """
+    reported = (context.aggregated_metrics or {}).get("records", {})
+    records = sum(reported.values()) + (context.total_queued_requests or 0.0)
+    return max(records, context.total_num_requests) / context.config.target_ongoing_requests, {}
+
+
+@dataclass(frozen=True)
+class Generators:
+    """The present generators."""
+
+    running: int
+    loaded: bool
+    """Whether they have loaded the bundle and passed their self-test: now, or before they were scaled to zero."""
+
+
+def count_generators(name: str = "Generator") -> Callable[[], Generators]:
+    """A function that asks Serve's controller, at most once a second: no generator hears of it, so none is woken."""
+    from ray import serve
+    from ray.serve.schema import DeploymentStatus
+
+    application = serve.get_replica_context().app_name
+    steady = (DeploymentStatus.HEALTHY, DeploymentStatus.UPSCALING, DeploymentStatus.DOWNSCALING)
+    asked, answer = float("-inf"), Generators(0, False)
+
+    def count() -> Generators:
+        nonlocal asked, answer
+        if time.monotonic() - asked >= 1:
+            found = serve.status().applications[application].deployments[name]
+            running = sum(count for state, count in found.replica_states.items() if state == "RUNNING")
+            asked, answer = time.monotonic(), Generators(running, running > 0 or found.status in steady)
+        return answer
+
+    return count

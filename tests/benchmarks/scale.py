@@ -1,0 +1,197 @@
+"""What the driver of a bulk generation costs: the job with workers that write a fixed text.
+
+    python tests/benchmarks/scale.py [--records 100000 1000000] [--workers 2] [--s3] [--profile] [KEY=VALUE ...]
+
+Each number of records is a process of its own, with JSON lines as input (about 120 bytes a record) and a local cluster
+of Ray; with ``--s3`` the input and the output lie on an S3 server of this machine. Printed are processor seconds and
+peak memory of the driver alone, after Ray has started, with requests to S3 a part of the driver and of the workers.
+``--profile`` prints where the driver's time goes instead. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agggen.corpora.rejects import Reject
+from agggen.generation.config import InferenceConfig
+from agggen_platform.bulk import job
+from agggen_platform.bulk.config import BulkConfig
+from agggen_platform.bulk.inputs import read_records
+from agggen_platform.bulk.model import Model
+from agggen_platform.bulk.rows import Counts, text_schema
+from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
+from agggen_platform.ray_cluster import connected
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import Done, Worker
+
+SENT = count()
+"""Requests to S3 of this process; `next` counts one."""
+EMPTY = {pa.string(): "", pa.bool_(): False, pa.int32(): 1, pa.int64(): 0, pa.float64(): 0.0}
+PARSED = int(os.environ.get("AGGGEN_SCALE_ROWS_AT_ONCE", "1024"))
+
+
+class Writer(BulkWorker):
+    """Reads its records and writes a text about each that is always the same."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        Worker.__init__(self, settings.out, settings.job)
+        self.sent = Path(settings.bundle) / f"requests-{os.getpid()}"
+        count_requests()
+
+    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        ids = [row["id"] for _, rows in read_records(shard, PARSED) for row in rows]
+        numbers = pa.array(
+            range(shard.rows_before + shard.first, shard.rows_before + shard.first + len(ids)), pa.int64()
+        )
+        columns: dict[str, Any] = {
+            field.name: pa.array([EMPTY.get(field.type, [])] * len(ids), field.type) for field in text_schema()
+        }
+        pq.write_table(pa.table(columns | {"row": numbers, "id": ids}, text_schema()), path, compression="zstd")
+        return Counts(len(ids), len(ids)), len(ids), ()
+
+    def run(self, shard: Shard) -> Done[Counts]:
+        done = super().run(shard)
+        self.sent.write_text(str(sent()))
+        return done
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def count_requests() -> None:
+    from botocore.httpsession import URLLib3Session
+
+    send = URLLib3Session.send
+
+    def counted(self: Any, request: Any) -> Any:
+        next(SENT)
+        return send(self, request)
+
+    URLLib3Session.send = counted
+
+
+def sent() -> int:
+    """How many requests this process sent."""
+    return int(SENT.__reduce__()[1][0])
+
+
+def side(options: argparse.Namespace) -> None:
+    """One job, measured from inside."""
+    job.BulkWorker = Writer  # type: ignore[misc]
+    scratch = Path(options.scratch)
+    model = Model(str(scratch), "0" * 64, InferenceConfig(), 3)
+    settings = dict(pair.split("=") for pair in options.overrides)
+    config = BulkConfig(
+        inference=InferenceConfig(),
+        actors=options.workers,
+        shard_rows=int(settings.get("shard_rows", 0)),
+    )
+    with connected(address="local", cpus=options.workers, gpus=0):
+        count_requests()
+        profile = cProfile.Profile() if options.profile else None
+        cpu, clock, before = time.process_time(), time.monotonic(), sent()
+        if profile:
+            profile.enable()
+        report = job.generate(model, options.source, options.out, config)
+        if profile:
+            profile.disable()
+            pstats.Stats(profile).sort_stats("cumulative").print_stats(45)
+        result = {
+            "records": report.summary.records,
+            "parts": report.progress.total if report.progress else 0,
+            "driver_cpu": round(time.process_time() - cpu, 2),
+            "seconds": round(time.monotonic() - clock, 1),
+            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+            "driver_requests": sent() - before,
+        }
+    result["worker_requests"] = sum(int(path.read_text()) for path in scratch.glob("requests-*"))
+    print(json.dumps(result))
+
+
+def write_input(path: Path, records: int) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(records):
+            name = f"Element {number}"
+            triples = f'[["{name}", "symbol", "E{number}"], ["{name}", "period", "{number % 7}"]]'
+            file.write(f'{{"id": "record-{number}", "triples": {triples}}}\n')
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--records", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--s3", action="store_true", help="read from and write to an S3 server of this machine")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="shard_rows=N")
+    for name in ("--source", "--out", "--scratch"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    options = parser.parse_intermixed_args()
+    if options.source:
+        side(options)
+        return
+    results = []
+    for records in options.records:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            source = Path(folder) / "in.jsonl"
+            write_input(source, records)
+            where, environment = folder, dict(os.environ)
+            if options.s3:
+                environment |= s3_server(stack)
+                os.environ |= environment
+                where = "s3://scale"
+                from agggen_platform.storage.folder import Folder
+
+                Folder(where).upload("in.jsonl", source)
+            more = ["--profile"] if options.profile else []
+            command = [__file__, "--source", f"{where}/in.jsonl", "--out", f"{where}/out", "--scratch", folder, *more]
+            command += ["--workers", str(options.workers), *options.overrides]
+            done = subprocess.run([sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise SystemExit(f"{records:,} records: the job failed ({done.returncode})")
+            if options.profile:
+                print(done.stdout)
+            results.append(json.loads(done.stdout.splitlines()[-1]))
+            print(results[-1], flush=True)
+    about = {"workers": options.workers, "s3": options.s3, "overrides": options.overrides, "cores": os.cpu_count()}
+    print(json.dumps({"benchmark": "scale", **about, "runs": results}))
+
+
+def s3_server(stack: ExitStack) -> dict[str, str]:
+    """The environment that leads to an S3 server with an empty bucket ``scale``."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    stack.callback(server.stop)
+    host, port = server.get_host_and_port()
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    os.environ |= environment
+    boto3.client("s3").create_bucket(Bucket="scale")
+    return environment
+
+
+if __name__ == "__main__":
+    main()

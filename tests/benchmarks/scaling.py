@@ -1,0 +1,208 @@
+"""An endpoint under a load that rises and falls: replicas over time, latencies, what fails when replicas are killed.
+
+    python tests/benchmarks/scaling.py [KEY=VALUE ...] [--preset tiny | webnlg | --bundle DIR --corpus NAME]
+        [--clients 1 4 16 4 1] [--seconds 30] [--kill 0] [--records 8]
+
+The whole picture on a machine with room for several generators: ``--clients 1 4 16 64 64 16 4 1 --seconds 75``, and
+once more with ``--kill 30``.
+
+So many clients at a time, each phase `--seconds` long, send `--records` records a request, as soon as the last one is
+answered, with the retries of `agggen_platform.client`. Every two seconds the processes of replicas are counted. With
+``--kill 30`` a generator, a planner and an ingress replica get SIGKILL every 30 s, one of them every ten. Each text is
+compared with that of the library. The last line is JSON:
+
+- `requests`, `failed_at_first` (attempts that the client repeated), `lost` (no answer in the end), `wrong_texts`;
+- `p50`, `p99`: ms of a request of a phase, retries included; `records_per_second`;
+- `cpu_ms_a_record`: of all processes of the endpoint, replicas' starts included, and of the library (not with kills:
+  what a process used that died is not known);
+- `replicas`: [second, clients, ingress, planners, generators].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import httpx
+import psutil
+import torch
+from measuring import cpu_of, free_port
+from serving import running
+from untrained import PRESETS, development_records, save_untrained
+
+from agggen.bundle import load_bundle
+from agggen_platform.client import Client, EndpointError
+
+KINDS = ("Ingress", "Planner", "Generator")
+SAMPLE = 256  # different records
+
+
+class Counting(httpx.HTTPTransport):
+    """Counts the attempts that were not answered with 200."""
+
+    failed = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            response = super().handle_request(request)
+        except httpx.TransportError:
+            Counting.failed += 1
+            raise
+        Counting.failed += response.status_code != 200
+        return response
+
+
+@dataclass
+class Load:
+    """What so many clients do until the phase ends."""
+
+    url: str
+    asked: Sequence[dict[str, Any]]
+    texts: dict[str, str]
+    """The library's, by id."""
+    size: int
+    seconds: list[float] = field(default_factory=list)
+    lost: int = 0
+    wrong: int = 0
+
+    def run(self, clients: int, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        threads = [threading.Thread(target=self._client, args=(number, end)) for number in range(clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _client(self, number: int, end: float) -> None:
+        draw = random.Random(number)
+        with Client(self.url, transport=Counting()) as client:
+            while time.monotonic() < end:
+                chosen, begin = draw.sample(self.asked, self.size), time.monotonic()
+                try:
+                    answers = client.generate(chosen)
+                except EndpointError as error:
+                    print(f"lost: {error}", flush=True)
+                    self.lost += 1
+                    continue
+                self.seconds.append(time.monotonic() - begin)
+                for record, answer in zip(chosen, answers, strict=True):
+                    if answer["status"] == "error":
+                        print(f"lost: {answer['error']}", flush=True)
+                        self.lost += 1
+                    elif answer["texts"][0]["text"] != self.texts[record["id"]]:
+                        self.wrong += 1
+
+
+def replicas(server: psutil.Process) -> dict[str, list[psutil.Process]]:
+    """The replicas' processes by their deployment."""
+    found: dict[str, list[psutil.Process]] = {kind: [] for kind in KINDS}
+    for process in server.children(recursive=True):
+        with suppress(psutil.Error):
+            title = " ".join(process.cmdline())
+            for kind in KINDS:
+                if title.startswith(f"ray::ServeReplica:agggen:{kind}"):
+                    found[kind].append(process)
+    return found
+
+
+class Watch(threading.Thread):
+    """Counts replicas every two seconds, and kills them in turn."""
+
+    def __init__(self, server: psutil.Process, kill: float) -> None:
+        super().__init__(daemon=True)
+        self.server, self.kill, self.clients, self.done = server, kill, 0, threading.Event()
+        self.timeline: list[list[int]] = []
+        self.killed = 0
+
+    def run(self) -> None:
+        begin, due = time.monotonic(), time.monotonic() + self.kill / len(KINDS)
+        while not self.done.wait(2):
+            present = replicas(self.server)
+            counts = [len(present[kind]) for kind in KINDS]
+            self.timeline.append([round(time.monotonic() - begin), self.clients, *counts])
+            if self.kill and time.monotonic() >= due:
+                due += self.kill / len(KINDS)
+                victims = present[KINDS[self.killed % len(KINDS)]]
+                for victim in victims[:1]:
+                    victim.kill()
+                self.killed += 1
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, int]:
+    cuts = quantiles(seconds, n=100) if len(seconds) > 1 else [*seconds, 0.0] * 50
+    return {"p50": round(1000 * cuts[49]), "p99": round(1000 * cuts[98])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="an endpoint that grows and shrinks")
+    parser.add_argument("--preset", choices=PRESETS, default="tiny", help="random weights of these sizes")
+    parser.add_argument("--bundle", type=Path, help="a trained model instead")
+    parser.add_argument("--corpus", help="whose development records are written about; default: the preset's")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 4, 1], help="of each phase")
+    parser.add_argument("--seconds", type=float, default=30, help="of a phase")
+    parser.add_argument("--kill", type=float, default=0, help="seconds in which a replica of each kind is killed")
+    parser.add_argument("--records", type=int, default=8, help="of a request")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
+    options = parser.parse_intermixed_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = options.bundle or save_untrained(options.preset, Path(folder) / "bundle")
+        records = development_records(options.corpus or PRESETS[options.preset].corpus, SAMPLE)
+        torch.set_num_threads(1)
+        generator, before = load_bundle(bundle).generator(), time.process_time()
+        texts = {one[0].id: one[0].text for one in generator.generate(records)}
+        library_cpu = (time.process_time() - before) / len(records)
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), f"http.port={port}", *options.overrides]
+        with running(command, url, "/readyz") as (server, _):
+            watch = Watch(server, options.kill)
+            watch.start()
+            phases, cpu, begin = [], cpu_of(server), time.monotonic()
+            load = Load(url, [record.as_dict() for record in records], texts, options.records)
+            for clients in options.clients:
+                watch.clients, first, phase = clients, len(load.seconds), time.monotonic()
+                load.run(clients, options.seconds)
+                took = load.seconds[first:]
+                speed = len(took) * options.records / (time.monotonic() - phase)
+                phases.append({"clients": clients, "records_per_second": round(speed, 1), **percentiles(took)})
+                print(phases[-1], watch.timeline[-1:], flush=True)
+            seconds, cpu = time.monotonic() - begin, cpu_of(server) - cpu
+            watch.done.set()
+            watch.join()
+    answered = len(load.seconds) * options.records
+    result = {
+        "benchmark": "scaling",
+        "weights": "trained" if options.bundle else f"random, {options.preset}",
+        "requests": len(load.seconds) + load.lost,
+        "failed_at_first": Counting.failed,
+        "lost": load.lost,
+        "wrong_texts": load.wrong,
+        "killed": watch.killed,
+        "records": answered,
+        "seconds": round(seconds, 1),
+        "phases": phases,
+        "cpu_ms_a_record": {
+            "endpoint": None if options.kill else round(1000 * cpu / max(1, answered), 1),
+            "library": round(1000 * library_cpu, 1),
+        },
+        "replicas": watch.timeline,
+        "settings": options.overrides,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""What tests of the bulk generation job share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agggen_platform.bulk.job import generate
+from agggen_platform.bulk.model import Model, open_model
+from tests.bulk_jobs import RECORDS, here, published, some_records, write_jsonl
+from tests.unit.serve.conftest import save_tiny_model
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(RECORDS))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The output of an undisturbed job of one process."""
+    out = tmp_path_factory.mktemp("undisturbed")
+    generate(model, str(source), str(out), here(model))
+    return published(out)

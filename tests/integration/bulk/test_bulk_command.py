@@ -1,0 +1,68 @@
+"""`agggen bulk`, in process and with actors of its own on S3."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.records import Record, Triple
+from agggen_platform.bulk.model import Model
+from agggen_platform.storage.folder import Folder
+from tests.bulk_jobs import RECORDS, some_records, write_jsonl
+from tests.command import command
+
+
+def test_the_command(model: Model, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = command(capsys)
+    arguments = ["bulk", model.address, source, "--out", tmp_path / "out", "--runs", tmp_path / "runs", "--actors", "0"]
+    code, said, _ = run(*arguments, "--print-config", "inference.plans=3")
+    assert (code, json.loads(said)["inference"]["plans"]) == (0, 3)
+    assert not (tmp_path / "out").exists()
+    code, said, noted = run(*arguments)
+    assert code == 0
+    assert said.splitlines()[1].startswith(f"{RECORDS}\t{RECORDS}\t")
+    assert said.splitlines()[-1] == str(tmp_path / "out")
+    assert "records/s at work" in noted
+    assert "nothing was done" in run(*arguments)[2]
+    code, _, noted = run(*arguments, "format=jsonl")
+    assert (code, "format: parquet there, jsonl now" in noted) == (2, True)
+
+
+def test_predicates_that_training_never_saw_are_counted_by_record(
+    model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strange = (Triple("Neon", "used in", "signs"), Triple("Neon", "used for", "light"))
+    records = [Record(each.id, (*each.triples, *strange[: n % 3])) for n, each in enumerate(some_records(18))]
+    out = tmp_path / "out"
+    arguments = ["bulk", model.address, write_jsonl(tmp_path / "in.jsonl", records), "--out", out, "--actors", 0]
+    code, _, noted = command(capsys)(*arguments, "shard_rows=4", "--runs", tmp_path / "runs")
+    assert code == 0
+    assert "never saw, and how many records have each: used in (12), used for (6)\n" in noted
+    manifest, report = (json.loads((out / name).read_text()) for name in ("manifest.json", "report.json"))
+    assert manifest["summary"]["unknown_predicates"] == {"used for": 6, "used in": 12}
+    assert report["unknown_predicates"] == {"used for": 6, "used in": 12}
+    assert "used in (12), used for (6)" in command(capsys)(*arguments, "--runs", tmp_path / "runs")[2]
+
+
+@pytest.mark.slow
+def test_the_command_on_s3_with_actors_of_its_own(model: Model, source: Path, s3: str, tmp_path: Path) -> None:
+    bucket = Folder(s3)
+    bucket.write("in/in.jsonl", source.read_bytes())
+    for path in Path(model.address).iterdir():
+        bucket.upload(f"model/{path.name}", path)
+    script = Path(__file__).parents[3] / "jobs" / "generate.py"
+    call = [sys.executable, str(script), f"{s3}/model", f"{s3}/in", "--out", f"{s3}/out", "shard_rows=8"]
+    done = subprocess.run([*call, "--actors", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert f"\n{RECORDS}\t{RECORDS}\t" in done.stdout
+    ids = [row["id"] for name in bucket.names("out/texts") for row in pq.read_table(bucket.open(name)).to_pylist()]
+    assert ids == [f"r{number}" for number in range(RECORDS)]
+    log = next(tmp_path.glob("runs/generate-*/tracking.jsonl")).read_text().splitlines()
+    metrics = [json.loads(line)["values"] for line in log if json.loads(line)["event"] == "metrics"]
+    assert metrics[-1]["records"] == RECORDS
+    assert {"records_per_second", "fulfilled_share", "redone_shards", "mean_plan_length"} <= metrics[-1].keys()

@@ -1,0 +1,136 @@
+"""A bulk generation job that was cut off, and one whose workers die or break."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.corpora.prepared import write_records
+from agggen.corpora.rejects import Reject
+from agggen.errors import CorpusError
+from agggen_platform.bulk import job as job_module
+from agggen_platform.bulk.job import Progress, generate
+from agggen_platform.bulk.model import Model, bulk_config
+from agggen_platform.bulk.rows import Counts
+from agggen_platform.bulk.worker import BulkWorker
+from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import ATTEMPTS
+from tests.bulk_jobs import RECORDS, here, published, rejects, some_records, texts, write_jsonl
+
+
+def test_a_job_that_was_cut_off_goes_on(
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    class CutError(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.shards == 4:
+            raise CutError
+
+    with pytest.raises(CutError):
+        generate(model, str(source), str(tmp_path), here(model), progress=stop)
+    assert not published(tmp_path)
+    parts = sorted((tmp_path / "texts").iterdir())
+    parts[2].write_bytes(b"PAR1 and no more")
+    begun = tmp_path / ".work" / "texts" / parts[0].stem.replace("000000", "000004") / "begun-0"
+    begun.parent.mkdir()
+    begun.touch()  # a worker was at it
+    report = generate(model, str(source), str(tmp_path), here(model))
+    assert report.progress is not None
+    assert (report.progress.found, report.progress.total, report.redone) == (3, 6, 2)
+    assert published(tmp_path) == undisturbed
+
+
+def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model, tmp_path: Path) -> None:
+    source, out = write_jsonl(tmp_path / "in.jsonl", some_records(20)), tmp_path / "out"
+    records = source.read_bytes()
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(model, str(source), str(out), here(model), progress=stop)
+    source.write_bytes(records.replace(b"r19", b"r91"))
+    with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
+        generate(model, str(source), str(out), here(model))
+    source.write_bytes(records)  # at another time, but the same
+    report = generate(model, str(source), str(out), here(model))
+    assert report.progress is not None and report.progress.found == 1
+
+
+def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Model, tmp_path: Path) -> None:
+    class CutError(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.shards == 3:
+            raise CutError
+
+    records, source, out = list(some_records(16)), tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name, some in (("a", records[:8]), ("b", records[8:12]), ("c", records[12:])):
+        write_records(tmp_path / "whole.parquet", some, "x", "dev")
+        pq.write_table(pq.read_table(tmp_path / "whole.parquet"), source / f"{name}.parquet", row_group_size=4)
+    with pytest.raises(CutError):
+        generate(model, str(source), str(out), here(model, "shard_rows=4"), progress=stop)
+    generate(model, str(source), str(out), here(model, "shard_rows=8"))
+    assert [row["id"] for row in texts(out)] == [record.id for record in some_records(16)]
+
+
+class Deadly(BulkWorker):
+    """Dies over the second shard."""
+
+    def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
+        if shard.index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fill(shard, path)
+
+
+@pytest.mark.slow
+def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
+    model: Model,
+    source: Path,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    ray_cluster: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_module, "BulkWorker", Deadly)
+    config = bulk_config(model, ["actors=2", "shard_rows=8", "max_reject_share=0.2"])
+    report = generate(model, str(source), str(tmp_path), config)
+    assert (report.summary.records, report.summary.failed, report.redone) == (RECORDS - 8, 8, ATTEMPTS)
+    assert [reject["line"] for reject in rejects(tmp_path)] == list(range(9, 17))
+    assert f"{ATTEMPTS} workers died over rows 8 to 15 of {source}: out of memory" in str(
+        rejects(tmp_path)[0]["reason"]
+    )
+    monkeypatch.undo()
+    (tmp_path / "manifest.json").unlink()
+    again = generate(model, str(source), str(tmp_path), here(model))  # what failed may not be its own fault
+    assert again.progress is not None and again.progress.found == 5
+    assert published(tmp_path) == undisturbed
+
+
+def test_an_error_in_an_actor_reaches_the_user(model: Model, source: Path, tmp_path: Path, ray_cluster: None) -> None:
+    other = Model(model.address, "0" * 64, model.inference, model.largest_group)
+    with pytest.raises(JobError, match="the job's is 000000000000: it was replaced"):
+        generate(other, str(source), str(tmp_path), bulk_config(model, ["actors=1"]))
+
+
+def test_a_worker_that_outlived_another_job_spoils_nothing(
+    model: Model, source: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Parts are named after their job, and those that the manifest does not name are removed."""
+
+    def write_late(progress: Progress) -> None:
+        if progress.shards == 6:
+            (tmp_path / "texts" / "000000-0123456789abcdef.parquet").write_bytes(b"of another job")
+
+    generate(model, str(source), str(tmp_path), here(model), progress=write_late)
+    assert published(tmp_path) == undisturbed

@@ -1,0 +1,74 @@
+"""A bulk job with the endpoint as its worker is the same job: the same bytes, whoever else asks and whatever dies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agggen.errors import ConfigError
+from agggen_platform.bulk.config import BulkError
+from agggen_platform.bulk.job import Progress, generate
+from agggen_platform.bulk.model import Model, open_model
+from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.serve_app import Load, kill, replicas, serving
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_rows=16")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records, one with a plan, and three that are rejected."""
+    path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(150))
+    lines = path.read_text().splitlines()
+    lines[3] = json.dumps({"id": "planned", "triples": [["Neon", "symbol", "Ne"]], "plan": "[symbol]"})
+    lines[20:20] = [
+        "{no json",
+        lines[0],
+        json.dumps({"id": "long", "triples": [["s", f"p{i}", "o"] for i in range(99)]}),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path, tmp_path: Path) -> None:
+    config = here(model, *SETTINGS, "max_reject_share=0.1")
+    generate(model, str(source), str(tmp_path / "local"), config)
+    expected = published(tmp_path / "local")
+    with serving(model.address, "generator.min_replicas=2", "generator.max_replicas=2") as served:
+        shards = 0
+
+        def interrupt(now: Progress) -> None:
+            nonlocal shards
+            shards = now.shards
+            if shards == 2:
+                raise KeyboardInterrupt
+
+        out = str(tmp_path / "remote")
+        with Load(served.url, clients=2) as load:
+            with pytest.raises(KeyboardInterrupt):
+                generate(model, str(source), out, config, endpoint=served.url, progress=interrupt)
+            assert published(out) == {}
+            kill({next(iter(replicas("Generator")))})
+            report = generate(model, str(source), out, config, endpoint=served.url)
+        assert load.lost == []
+        assert report.progress is not None
+        assert report.progress.found >= 2
+        assert published(out) == expected
+        other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
+        with pytest.raises(BulkError, match=f"serves the bundle {model.fingerprint[:12]}"):
+            generate(other, str(source), str(tmp_path / "mixed"), here(other), endpoint=served.url)
+
+
+def test_a_setting_that_no_request_has_is_refused(model: Model, source: Path, tmp_path: Path) -> None:
+    config = here(model, "inference.plan_weight=0.5")
+    with pytest.raises(ConfigError, match=r"inference\.plan_weight cannot be sent to an endpoint"):
+        generate(model, str(source), str(tmp_path / "out"), config, endpoint="http://127.0.0.1:1")

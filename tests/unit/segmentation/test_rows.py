@@ -1,0 +1,51 @@
+"""Rows of any quality become records with facts, or rejects that say why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agggen.corpora.rejects import Reject
+from agggen.facts.clauses import ClauseSegmenter
+from agggen_platform.segmentation.rows import RowSegmenter
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    triples = [{"subject": "Aromi", "predicate": name, "object": f" {name} {number} "} for name in ("food", "near by")]
+    texts = [f"Aromi has food {number}, and it lies near by {number}.", f"Café {number} 🎉 is a place."]
+    references: list[Any] = [{"text": text, "facts": None, "plan": None} for text in texts]
+    same = {"id": f" e2e-{number}\t", "corpus": "theirs", "split": "theirs", "category": None}
+    return same | {"triples": triples, "references": references} | changes
+
+
+def test_bad_rows_and_references_are_rejects() -> None:
+    rows = [
+        row(0),
+        row(1, id=""),
+        row(2, triples=[]),
+        row(3, category="Food", references=[]),
+        row(4, references=[{"text": " "}, None, {"text": "It is good.", "plan": '[food]   [ "near by" ]'}]),
+        row(5, references=[{"text": "It is good.", "plan": "[elsewhere]"}]),
+        row(6, references=[{"text": "It is good.", "plan": ""}]),
+    ]
+    segmenter = RowSegmenter(ClauseSegmenter(), file="in.parquet")
+    records = segmenter.records(rows, 10)
+    assert [(reject.line, reject.reason) for reject in segmenter.rejects] == [
+        (11, "the record's id is empty"),
+        (12, "record 'e2e-2' has no triples; it needs at least one"),
+        (14, "reference 1: a reference text is empty"),
+        (14, "reference 2: the reference has no text"),
+        (15, "reference 1: record 'e2e-5': a reference names 'elsewhere', which is no predicate of it"),
+    ]
+    assert segmenter.rejects[0] == Reject("in.parquet", 11, "", "the record's id is empty")
+    assert [(one.id, one.category) for one in records] == [
+        ("e2e-0", None),
+        ("e2e-3", "Food"),
+        ("e2e-4", None),
+        ("e2e-5", None),
+        ("e2e-6", None),
+    ]
+    assert [len(one.references) for one in records] == [2, 0, 1, 0, 1]
+    assert str(records[2].references[0].plan) == '[food] ["near by"]'
+    counts = segmenter.counts
+    assert (counts.records, counts.references, counts.rejects) == (5, 4, 5)
+    assert counts.facts == sum(len(reference.facts or ()) for one in records for reference in one.references)

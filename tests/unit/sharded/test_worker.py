@@ -1,0 +1,125 @@
+"""A worker counts who died over a shard, asks the store little, and finds what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agggen.corpora.rejects import Reject
+from agggen_platform import ray_cluster
+from agggen_platform.ray_cluster import Cluster
+from agggen_platform.sharded import driver
+from agggen_platform.sharded import worker as worker_module
+from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.worker import ATTEMPTS, Done, Tally, Worker, with_attempts
+from agggen_platform.storage.folder import Folder
+from tests.s3_faults import FaultyS3
+
+SHARD = Shard(0, "in", "in.jsonl", "texts/000000.txt", (0,), 0, 0, 8, "in/in.jsonl")
+
+
+@dataclass
+class Rows(Tally):
+    rows: int = 0
+
+
+class Dying(Worker[Rows]):
+    """Is killed over each shard, until it is not `deadly`."""
+
+    counts = Rows
+    deadly = True
+
+    def fill(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
+        if self.deadly:
+            raise SystemExit
+        path.write_text("text")
+        return Rows(shard.rows), shard.rows, ()
+
+    def broken(self, shard: Shard) -> JobError:
+        return JobError(f"workers died over {shard}")
+
+
+def attempt(out: Folder, shard: Shard, deadly: bool = True) -> Done[Rows]:
+    """An actor's."""
+    worker = Dying(out.address, "job")
+    worker.deadly = deadly
+    return Done.from_json(worker({"shard": [shard.as_json()]})["done"][0], Rows)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of nodes; the last is where actors run, the others are gone."""
+    nodes = ["first"]
+    monkeypatch.setattr(worker_module, "this_actor", lambda: (nodes[-1], True))
+    monkeypatch.setattr(worker_module, "dead_nodes", lambda: set(nodes[:-1]))
+    yield nodes
+
+
+def test_workers_die_three_times_over_a_shard_in_a_run(tmp_path: Path, node: list[str]) -> None:
+    out, shard = Folder(str(tmp_path)), SHARD
+    for _ in range(2):  # runs
+        for _ in range(ATTEMPTS):
+            with pytest.raises(SystemExit):
+                attempt(out, shard)
+        with pytest.raises(JobError, match="workers died over rows 0 to 7"):
+            attempt(out, shard)
+        (shard,) = with_attempts([SHARD], out)
+    assert attempt(out, shard, deadly=False).retries == 2 * (ATTEMPTS + 1)
+
+
+def test_a_node_that_is_gone_is_no_fault_of_a_shard(tmp_path: Path, node: list[str]) -> None:
+    out = Folder(str(tmp_path))
+    for number in range(3 * ATTEMPTS):
+        with pytest.raises(SystemExit):
+            attempt(out, SHARD)
+        node.append(f"node {number}")
+    assert attempt(out, SHARD, deadly=False).retries == 3 * ATTEMPTS
+
+
+def test_a_shard_takes_three_requests_beside_its_input(
+    s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "this_actor", lambda: ("node", False))
+    attempt(Folder(s3), SHARD, deadly=False)
+    assert [(method, path.partition("?")[0].rpartition("/")[2]) for method, path in faulty_s3.requests] == [
+        ("PUT", "begun-0"),
+        ("PUT", "000000.txt"),
+        ("PUT", "done.json"),
+    ]
+    (again,) = with_attempts([SHARD], Folder(s3))
+    assert attempt(Folder(s3), again).found
+
+
+def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[Any] = []
+
+    def actors(*arguments: Any) -> Iterator[Any]:
+        asked.append(arguments[3:])
+        yield
+
+    def results(local: bool) -> None:
+        @contextmanager
+        def connected(address: str | None) -> Iterator[Cluster]:
+            yield Cluster(4.0, 0.0, local)
+
+        monkeypatch.setattr(ray_cluster, "connected", connected)
+        with driver.results(
+            [SHARD] * 9, Dying, SimpleNamespace(out=str(tmp_path)), lambda: None, None, None, 1.0
+        ) as found:
+            list(found)
+
+    monkeypatch.setattr(driver, "by_actors", actors)
+    with pytest.raises(JobError, match=r"an actor needs 1 GPUs \(gpus_per_actor\), and this machine has 0"):
+        results(local=True)
+    results(local=False)
+    assert asked == [(9, 0, 1.0)]
+    assert "waiting for its autoscaler" in caplog.text

@@ -1,0 +1,89 @@
+"""A training step on a device whose values nobody may wait for: what a GPU needs, tested without one.
+
+Tensors on the device "meta" have shapes and no values. Whatever reads one (`item`, `nonzero`, a boolean index, a copy
+to main memory) fails here, and would make a GPU finish its queue first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from agggen.training.objectives import ObjectiveName
+from tests.unit.model.enumeration import tiny_model
+from tests.unit.toy_training import ALL, CONFIG, trainer
+
+COPIES = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
+
+
+class OneDevice(TorchDispatchMode):
+    """Fails on an operation on tensors of two devices, and on a copy to the device that waits for it."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        devices = {tensor.device.type for tensor in tensors if tensor.dim()}
+        result = func(*args, **kwargs)
+        if func in COPIES:
+            crossed = isinstance(result, Tensor) and result.device.type == "meta" and devices == {"cpu"}
+            assert not crossed or kwargs.get("non_blocking"), f"a copy that waits: {func}"
+        else:
+            assert len(devices) <= 1, f"{func} mixes {devices}"
+        return result
+
+
+@pytest.mark.parametrize(
+    ("stage", "history", "penalty"),
+    [("baseline", "shared", None), ("joint", "shared", None), ("joint", "masked", None), ("joint", "shared", 2.0)],
+)
+def test_an_epoch_of_updates_does_not_wait_for_its_device(
+    stage: ObjectiveName, history: Literal["shared", "masked"], penalty: float | None
+) -> None:
+    config = replace(CONFIG, alignment_penalty=penalty, log_every=1000)
+    one = trainer(stage, config, model=tiny_model(seed=3, history=history).to("meta"))
+    for update in one._updates([ALL, ALL[:4]]):
+        one._update(update)  # the lattices of these sizes, which are made once
+        with OneDevice():
+            one._update(update)
+
+
+def test_updates_prepared_in_the_background_are_those_of_a_cpu() -> None:
+    batches = [ALL[:3], ALL[3:6], ALL[6:], ALL[:1], ALL[1:2]]
+    config = replace(CONFIG, accumulate=2)
+    there, here = (trainer("joint", config, model=tiny_model().to(name)) for name in ("meta", "cpu"))
+    for one in (there, here):
+        one.progress.batch = 1
+    pairs = list(zip(there._updates(batches), here._updates(batches), strict=True))
+    assert [one.chosen for one, _ in pairs] == [[ALL[3:6], ALL[6:]], [ALL[:1], ALL[1:2]]]
+    for one, other in pairs:
+        assert one.positions == other.positions
+        for a, b in zip(one.shares, other.shares, strict=True):
+            assert a.source.device.type == "meta" and torch.equal(a.on_cpu.targets, b.targets)
+    there.progress.batch = len(batches)
+    assert list(there._updates(batches)) == []
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x + torch.ones(3),
+        lambda x: x[torch.tensor([1])],
+        lambda x: torch.ones(3).to("meta"),
+    ],
+)
+def test_what_waits_or_mixes_devices_is_seen(waits: Callable[[Tensor], Any]) -> None:
+    x = torch.ones(3, device="meta")
+    with pytest.raises((RuntimeError, NotImplementedError, AssertionError)), OneDevice():
+        waits(x)
