@@ -13,14 +13,13 @@ from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.rows import Counts
-from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
+from agggen_platform.bulk.worker import ROWS_AT_ONCE, BulkWorker, WorkerSettings
 from agggen_platform.client import Client, EndpointError, GenerateOptions
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
 
 _SENT = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_RECORDS = 64  # of a request: those that a worker writes about at once
 _TIMEOUT = 540.0  # seconds of a request: a block of records is a batch of its own, and others may be before it
 _DEADLINE = 1800.0  # with all retries
 
@@ -44,7 +43,7 @@ class EndpointWorker(BulkWorker):
         def run(shard: Shard) -> Generator[Done[Counts]]:
             yield self.run(shard)
 
-        return in_parallel(iter(shards), run, self.client.width(_RECORDS))
+        return in_parallel(iter(shards), run, self.client.width(ROWS_AT_ONCE))
 
     def close(self) -> None:
         super().close()

@@ -21,7 +21,7 @@ from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-_ROWS_AT_ONCE = 64  # records that are read and written about at once
+ROWS_AT_ONCE = 64  # records that are read and written about at once
 _GROUP = 4096  # texts of a row group
 
 
@@ -58,7 +58,7 @@ class BulkWorker(Worker[Counts]):
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         writer = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, shard)
-        read = read_rows(shard, _ROWS_AT_ONCE, columns_to_read(shard.address))
+        read = read_rows(shard, ROWS_AT_ONCE, columns_to_read(shard.address))
         texts = (text for first, rows in read for text in writer.texts(rows, first))
         write = _write_json_lines if self.settings.config.format == "jsonl" else _write_parquet
         write(path, texts)
