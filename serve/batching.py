@@ -51,6 +51,10 @@ class _Waiting(Generic[T, A]):
     answer: asyncio.Future[A | Failure]
 
 
+class Abandoned(Exception):
+    """No caller waits for the batch any more."""
+
+
 class Batcher(Generic[T, A]):
     """Collects items and processes them in batches, in its own thread, so that the event loop stays free.
 
@@ -84,7 +88,7 @@ class Batcher(Generic[T, A]):
         self._worker: asyncio.Task[None] | None = None
         self._full = asyncio.Event()
         self._began: float | None = None  # when the current batch began
-        self._at_work = 0  # items of the current batch
+        self._batch: list[_Waiting[T, A]] = []  # that is processed
         self.failed_in_a_row = 0
         """Failed items since the last successful one."""
 
@@ -95,7 +99,12 @@ class Batcher(Generic[T, A]):
     @property
     def load(self) -> int:
         """The number of items that wait or are worked on."""
-        return len(self._waiting) + self._at_work
+        return len(self._waiting) + len(self._batch)
+
+    def check_wanted(self) -> None:
+        """For work that takes long, in its thread: raises Abandoned when no caller waits for the batch any more."""
+        if self._batch and all(entry.answer.done() for entry in self._batch):
+            raise Abandoned
 
     def stuck(self, seconds: float) -> bool:
         """Whether the current batch has taken longer than this."""
@@ -155,7 +164,7 @@ class Batcher(Generic[T, A]):
             batch = self._take(loop.time())
             if not batch:
                 continue
-            self._began, self._at_work = time.monotonic(), len(batch)
+            self._began, self._batch = time.monotonic(), batch
             if self._meters:
                 self._meters.queue(len(self._waiting))
             waited = loop.time() - batch[0].arrived
@@ -167,7 +176,7 @@ class Batcher(Generic[T, A]):
                 if self._meters:
                     self._meters.batch(work, len(batch), waited, time.monotonic() - self._began)
             finally:  # no caller is left waiting
-                self._began, self._at_work = None, 0
+                self._began, self._batch = None, []
                 for entry in batch:
                     _settle(entry, broken())
 
@@ -209,6 +218,8 @@ class Batcher(Generic[T, A]):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
             self.failed_in_a_row = 0
             return answers
+        except Abandoned:
+            return [too_late()] * len(items)
         except Exception:
             if len(items) == 1:
                 _log.exception("a record could not be worked on")

@@ -61,6 +61,8 @@ class GeneratorReplica:
         self._longest, self._limits = config.limits.longest_deadline_s, config.limits
         self._calls = itertools.count()
         self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, Meters())
+        # Each part of an alignment passes the decoder, so one that no caller waits for any more ends at the next part.
+        served.bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.check_wanted())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float

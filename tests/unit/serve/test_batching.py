@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,6 +126,34 @@ def test_late_items_are_not_worked_on() -> None:
 
     run(test)
     assert worker.batches == [[1], [5]]
+
+
+def test_work_that_looks_ends_when_its_last_caller_has_gone() -> None:
+    looks, began = 0, threading.Event()
+
+    def work(kind: str, items: Sequence[int]) -> list[int]:
+        nonlocal looks
+        began.set()
+        while 0 in items:  # for ever
+            looks += 1
+            time.sleep(0.01)
+            batcher.check_wanted()
+        return list(items)
+
+    batcher: Batcher[int, int] = Batcher(work, BatchConfig(records=2, wait_ms=50))
+
+    async def test() -> None:
+        first, second = (asyncio.create_task(batcher.submit([0], seconds)) for seconds in (LONG, LONG))
+        assert await asyncio.to_thread(began.wait, LONG)
+        first.cancel()
+        before = looks
+        while looks < before + 5:  # one caller is left
+            await asyncio.sleep(0.01)
+        second.cancel()
+        assert await batcher.submit([1], LONG) == [1]
+
+    run(test)
+    assert batcher.failed_in_a_row == 0
 
 
 def test_items_of_cancelled_callers_are_not_worked_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +179,24 @@ def test_what_alignment_may_cost_is_bounded_before_any_work(generator: Generator
     assert isinstance(many, Failure) and many.message == "the text has 900 facts; at most 64"
     assert isinstance(long, Failure) and long.message.endswith("send fewer triples or a shorter text")
     assert not isinstance(good, Failure)
+
+
+def test_an_alignment_ends_soon_after_its_deadline(generator: GeneratorReplica) -> None:
+    wide = Record("wide", tuple(Triple("Neon", f"p{n}", "1") for n in range(16)))
+    text = "Neon is a gas. " * 40
+
+    def cpu(seconds: float) -> float:
+        async def align() -> None:
+            await generator.align([Text(wide, text, (text,))], seconds)
+            await generator.align([Text(RECORDS[1], "Neon.")], LONG)  # the thread is free
+
+        begin = time.process_time()
+        asyncio.run(align())
+        return time.process_time() - begin
+
+    cpu(0.01)
+    whole = cpu(LONG)
+    assert cpu(0.01) < whole / 2
 
 
 def cut_by(config: SegmenterConfig, bundle_path: Path, path: Path) -> str:
