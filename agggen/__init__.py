@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agggen.api import Model as Model
+    from agggen.api import adapt as adapt
     from agggen.api import load_model as load_model
     from agggen.api import train as train
     from agggen.datasets import Dataset as Dataset
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("Record", "Triple", "Plan"), "agggen.records"),
     **dict.fromkeys(("Dataset", "load_dataset", "load_records"), "agggen.datasets"),
-    **dict.fromkeys(("Model", "load_model", "train"), "agggen.api"),
+    **dict.fromkeys(("Model", "adapt", "load_model", "train"), "agggen.api"),
     **dict.fromkeys(("evaluate", "score"), "agggen.scoring"),
 }
 __all__ = ["__version__", *_HOMES]

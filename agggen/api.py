@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,10 @@ from agggen.generation.results import AlignedText, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen.run import RunConfig
 from agggen.run import train as train_records
+from agggen.training.adaptation import adaptation
 from agggen.training.callbacks import Callback
 from agggen.training.choice import AUTO, config_for
-from agggen.training.data import bundle_folder, check_same, training_data
+from agggen.training.data import Data, bundle_folder, check_same, training_data
 from agggen.training.events import EventReporter, TrainingEvent
 from agggen.training.progress import ProgressLines
 from agggen.training.stopping import StopRequest
@@ -228,7 +230,58 @@ def train(
     dataset = load_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
     own = training_data(config, max_reject_share, dataset)
-    folder = Path(output)
+    return _trained(config, own, Path(output), callbacks, progress, max_reject_share)
+
+
+def adapt(
+    model: Model | Path | str,
+    data: Any,
+    /,
+    output: Path | str = "runs/adapted",
+    *,
+    replay: Any = None,
+    callbacks: Iterable[Callback] = (),
+    progress: bool | Callable[[TrainingEvent], None] = True,
+    max_reject_share: float = 0.05,
+    **settings: Any,
+) -> Model:
+    """Continues a trained model on new data, and writes ``OUTPUT/bundle``; called again, as `train`.
+
+    Words and predicates that the model does not know are added; known ones keep their vectors. Old texts are mixed in
+    (``training={"replay": 0.5}``: half of all), so that the model forgets little.
+
+    Args:
+        model: or its address, as `load_model` takes it. It is left as it is, and the new bundle names its fingerprint
+            (``bundle.sources["start"]``).
+        data: see `train`.
+        replay: the corpus of the old texts. [default: those that the bundle names, if they can be read here]
+        output, callbacks, progress, max_reject_share: see `train`.
+        settings: over the bundle's and those of the preset ``adapt``. The sizes of the model stay.
+
+    Raises:
+        BundleError, RegistryError, StorageError: see `load_model`.
+        ConfigError, CorpusError, StoppedError, TrainingError: see `train`.
+    """
+
+    def say(sentence: str) -> None:
+        if progress is True:
+            print(sentence, file=sys.stderr)
+
+    address = model.path if isinstance(model, Model) else model
+    overrides = as_overrides(settings)
+    config, own = adaptation(RunConfig, address, load_dataset(data), replay, overrides, max_reject_share, say)
+    return _trained(config, own, Path(output), callbacks, progress, max_reject_share)
+
+
+def _trained(
+    config: RunConfig,
+    own: Data,
+    folder: Path,
+    callbacks: Iterable[Callback],
+    progress: bool | Callable[[TrainingEvent], None],
+    max_reject_share: float,
+) -> Model:
+    """Trains in `folder`, continues there, or finds a finished run."""
     asked = flatten(config) | own.decisive
     begun = folder / _RUN
     if begun.is_file():

@@ -37,6 +37,7 @@ from agggen.text import Vocabulary
 from agggen.training.callbacks import Callback, CheckpointEvery, Keeper
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Alone, Group
+from agggen.training.growth import grown
 from agggen.training.loop import Precision, StageConfig, Trainer, isolated_randomness
 from agggen.training.objectives import ObjectiveName
 from agggen.training.substitution import substitution
@@ -45,6 +46,7 @@ from agggen.verification.lexicon import Lexicon
 
 Listen = Callable[[ObjectiveName], Sequence[Callback]]
 _SHARED_SIZES = ("width", "heads", "layers", "feed_forward", "copy", "unseen_words")  # of encoder and decoder
+_OF_TRANSITIONS = ("predicate_dim", "max_group_size", "transition")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -102,12 +104,18 @@ class TrainingConfig:
     precision: Precision = "auto"  # of matrix products; auto is bfloat16 on a GPU and float32 on a CPU
     threads: int = 0  # torch threads on CPU (0: torch's default)
     start: str | None = None  # a bundle that provides vocabulary, predicates and initial weights; null: none
+    grow: bool = False  # `start` takes in the words and predicates of the training records (`training.growth`)
+    replay: float = 0.0  # share of old texts among those that `agggen adapt` trains on
     baseline: StageConfig = field(default_factory=StageConfig)
     joint: StageConfig = field(default_factory=StageConfig)
 
     def __post_init__(self) -> None:
         if self.seed < 0 or self.threads < 0:
             raise ConfigError(f"training.seed and threads must be 0 or more, not {self.seed} and {self.threads}")
+        if not 0 <= self.replay < 1:
+            raise ConfigError(f"training.replay is a share, at least 0 and less than 1, not {self.replay}")
+        if self.grow and not self.start:
+            raise ConfigError("training.grow needs training.start, the bundle that grows")
 
 
 @dataclass(frozen=True)
@@ -164,7 +172,8 @@ def prepare(
 
     References that cannot be segmented, that contain no words, or whose record has too many triples to be planned are
     rejected and listed. If ``training.start`` is set, vocabulary, predicate table and weights are those of its bundle;
-    the weights of its transitions only if the configuration has the same transition model.
+    the weights of its transitions only if the configuration has the same transition model. With ``training.grow`` all
+    of these, and the lexicon, grow by what the training records have (`agggen.training.growth`).
 
     Args:
         config: of the run.
@@ -181,7 +190,7 @@ def prepare(
         RecordError: ``facts.source`` is corpus and a reference has no facts.
     """
     start = start or (load_bundle(config.training.start) if config.training.start else None)
-    weights = _weights_of(start, config) if start else {}
+    weights = weights_of(start, config) if start else {}
     train = [record for record in train if record.references][: config.corpus.limit or None]
     dev = [record for record in dev if record.references]
     if not train or not dev:
@@ -195,7 +204,11 @@ def prepare(
         _cut(records, cut, split, split_rejects, max_reject_share)
         for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True)
     )
-    if start:
+    lexicon = learn(train)
+    if start and config.training.grow:
+        encoder, weights = grown(start, train, config.text.min_count)
+        lexicon = start.lexicon.merged(lexicon)
+    elif start:
         encoder = replace(start.encoder, max_group_size=config.model.max_group_size)
     else:
         vocabulary = Vocabulary.build(train, config.text.min_count)
@@ -214,26 +227,31 @@ def prepare(
         examples[1],
         cut.fingerprint if cut else "corpus",
         rejects_by_split,
-        learn(train),
+        lexicon,
         weights,
     )
 
 
-def _weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
-    """The weights of `start` with which a model of `config` can be initialised."""
-    requested, existing = asdict(config.model), asdict(start.model.config)
-    differing = [f"model.{name}" for name in _SHARED_SIZES if requested[name] != existing[name]]
+def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
+    """The weights of `start` with which a model of `config` can be initialised.
+
+    Raises:
+        ConfigError: it is of another size or variant, or has another vocabulary setting; names them.
+    """
+    requested, existing, grow = asdict(config.model), asdict(start.model.config), config.training.grow
+    same = (*_SHARED_SIZES, *_OF_TRANSITIONS) if grow else _SHARED_SIZES
+    differing = [
+        f"model.{name} ({existing[name]}, not {requested[name]})" for name in same if requested[name] != existing[name]
+    ]
     text = start.config.get("text")
-    if isinstance(text, Mapping):
+    if isinstance(text, Mapping) and not grow:
         differing += [f"text.{name}" for name, value in asdict(config.text).items() if text.get(name, value) != value]
     if differing:
         raise ConfigError(
             f"training.start {config.training.start} was trained with another {', '.join(differing)}; "
             "set the same values to start from its weights"
         )
-    keeps_transitions = all(
-        requested[name] == existing[name] for name in ("predicate_dim", "max_group_size", "transition")
-    )
+    keeps_transitions = all(requested[name] == existing[name] for name in _OF_TRANSITIONS)
     return {
         name: tensor
         for name, tensor in start.model.state_dict().items()

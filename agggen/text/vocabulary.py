@@ -79,6 +79,17 @@ class Vocabulary:
             ConfigError: `min_count` is below 1.
             CorpusError: no record has a reference text.
         """
+        return cls(SPECIALS, len(SPECIALS)).grown(records, min_count)
+
+    def grown(self, records: Iterable[Record], min_count: int = 2) -> Vocabulary:
+        """This vocabulary and the words of further records, as `build` chooses them.
+
+        The ids below `n_output` stay. The new words of texts come next, so words of the source only get higher ids; one
+        of these that the texts have becomes a word of texts.
+
+        Raises:
+            ConfigError, CorpusError: see `build`.
+        """
         if min_count < 1:
             raise ConfigError(f"min_count must be at least 1, not {min_count}")
         source: Counter[str] = Counter()
@@ -91,10 +102,9 @@ class Vocabulary:
             raise CorpusError("there is no reference text to build a vocabulary from; training records need references")
         for special in SPECIALS:
             source.pop(special, None)
-        output = _by_frequency(target, min_count)
-        known = set(output)
-        only_source = [word for word in _by_frequency(source, min_count) if word not in known]
-        return cls([*SPECIALS, *output, *only_source], len(SPECIALS) + len(output))
+        output = dict.fromkeys((*self.words[: self.n_output], *_by_frequency(target, min_count)))
+        words = dict.fromkeys((*output, *self.words[self.n_output :], *_by_frequency(source, min_count)))
+        return Vocabulary(list(words), len(output))
 
     def __len__(self) -> int:
         return len(self.words)

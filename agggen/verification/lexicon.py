@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +119,35 @@ class Lexicon:
 
     def with_variants(self, additions: Mapping[str, Sequence[str]]) -> Lexicon:
         """A copy with further wordings of values."""
-        variants = {**self.variants}
-        for value, wordings in additions.items():
-            variants[value] = tuple(dict.fromkeys((*variants.get(value, ()), *wordings)))
-        return Lexicon(**{**self.__dict__, "variants": variants})
+        return replace(self, variants=_united(self.variants, additions))
+
+    def merged(self, other: Lexicon) -> Lexicon:
+        """What this lexicon or the `other` knows: all wordings, this one's templates, and the larger of two counts.
+
+        A value word of one that is an ordinary word for the other is an ordinary word.
+        """
+        booleans = {
+            name: _united(self.booleans.get(name, {}), other.booleans.get(name, {}))
+            for name in {**self.booleans, **other.booleans}
+        }
+        contexts = {
+            name: dict(Counter(self.contexts.get(name, {})) | Counter(other.contexts.get(name, {})))
+            for name in {**self.contexts, **other.contexts}
+        }
+        ordinary = (self.lower - self.value_words) | (other.lower - other.value_words)
+        return Lexicon(
+            variants=_united(self.variants, other.variants),
+            booleans=booleans,
+            wordings=_united(self.wordings, other.wordings),
+            templates={**other.templates, **self.templates},
+            contexts=contexts,
+            value_words=(self.value_words | other.value_words) - ordinary,
+            lower=self.lower | other.lower,
+        )
+
+
+def _united(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(dict.fromkeys((*first.get(key, ()), *second.get(key, ())))) for key in {**first, **second}}
 
 
 def _strings(items: Iterable[object]) -> tuple[str, ...]:

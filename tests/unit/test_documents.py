@@ -48,7 +48,7 @@ NEEDS = {
     r"webnlg|^corpora fetch": "a corpus that is downloaded",
     r"allennlp|^srl": "AllenNLP, or a corpus of semantic roles",
     r"^bulk (?!.*--actors 0)": "a cluster",
-    r"^(demo|train|sweep)": "minutes",
+    r"^(demo|train|adapt|sweep)": "minutes",
     r"^doctor": "a machine without a fault",
     r"security\.keys_file": "a machine on a network",
 }
@@ -95,7 +95,7 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
     from agggen_platform.segmentation.config import SegmentConfig
     from agggen_platform.serving.config import ServeConfig
 
-    kinds: dict[str, Any] = dict.fromkeys(("train", "sweep", "doctor", "demo", "reproduce"), JobConfig)
+    kinds: dict[str, Any] = dict.fromkeys(("train", "adapt", "sweep", "doctor", "demo", "reproduce"), JobConfig)
     kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig}
     kinds |= {"evaluate": InferenceConfig, "adjust": InferenceConfig}
     settings = [

@@ -44,6 +44,17 @@ def test_ids_are_specials_then_target_words_by_frequency_then_words_of_the_sourc
     assert named == tuple(range(7))
 
 
+def test_a_vocabulary_grows_by_the_frequent_words_of_further_records_and_keeps_the_ids_of_those_it_writes() -> None:
+    old = Vocabulary([*SPECIALS, "is", "in", "city"], len(SPECIALS) + 2)
+    record = Record.of(
+        {"id": "1", "triples": [["Mira", "city", "Ulm"]], "references": ["Mira is in Ulm, Ulm city city"]}
+    )
+    assert old.grown([record], 1).words == [*SPECIALS, "is", "in", "Ulm", "city", "Mira", "￭,"]
+    few = old.grown([record], 2)
+    assert (few.words, few.n_output) == ([*SPECIALS, "is", "in", "Ulm", "city"], len(SPECIALS) + 4)
+    assert few.grown([record], 2).to_json() == few.to_json()
+
+
 def test_words_of_the_record_that_the_vocabulary_lacks_are_copied() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     source = vocabulary.encode_source(NEW)

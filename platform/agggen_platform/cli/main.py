@@ -24,6 +24,7 @@ from typer.core import TyperGroup
 from agggen.errors import AggGenError
 from agggen_platform import extras
 from agggen_platform.cli import (
+    adapt,
     ask,
     bulk,
     console,
@@ -81,6 +82,7 @@ app.command("segment", short_help="Cut the texts of a corpus into facts.")(segme
 app.add_typer(facts.app, name="facts")
 app.add_typer(srl.app, name="srl")
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
+app.command("adapt", short_help="Continue a trained model on new data of your own.")(adapt.adapt)
 app.command("sweep", short_help="Search a space of settings: many trainings, the best bundle.")(sweep.sweep)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
 app.command("reproduce", short_help="Make the paper's tables again, ours beside the published.")(reproduce.reproduce)

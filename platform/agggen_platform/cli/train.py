@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.folders import on_this_machine
+
+if TYPE_CHECKING:
+    from agggen.training.data import Data
+    from agggen_platform.job_config import JobConfig
 
 Runs = Annotated[
     Path,
@@ -61,10 +65,8 @@ def train(
     from agggen.datasets import load_dataset
     from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
-    from agggen_platform.cli.progress import training_progress
     from agggen_platform.job_config import JobConfig, result_of
-    from agggen_platform.training.data import data_of, default_name
-    from agggen_platform.training.job import train_job
+    from agggen_platform.training.data import data_of
 
     dataset = None
     columns = (id_, subject, text, split_column, category, ignore, rename)
@@ -79,8 +81,16 @@ def train(
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(result_of(config)))
         return
-    data = data_of(config, dataset)
-    name = name or default_name(source, config, data)
+    carry_out(config, data_of(config, dataset), source, name, runs, fresh)
+
+
+def carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
+    """Trains with progress, and prints where the bundle is. Without a `name`, the run is called ``LABEL-HASH``."""
+    from agggen_platform.cli.progress import training_progress
+    from agggen_platform.training.data import default_name
+    from agggen_platform.training.job import train_job
+
+    name = name or default_name(label, config, data)
     console.note(f"Run {name}")
     with training_progress() as show:
         done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)

@@ -99,7 +99,7 @@ def _key(config: RunConfig, data: Data) -> str:
         "max_group_size": config.model.max_group_size,
     }
     if data.start:
-        decisive |= {"start": data.start.fingerprint, "model": asdict(config.model)}
+        decisive |= {"start": data.start.fingerprint, "model": asdict(config.model), "grow": config.training.grow}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 

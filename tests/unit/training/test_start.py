@@ -94,8 +94,8 @@ def test_what_a_worker_reads_begins_the_same(config: JobConfig, start: Path, tmp
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda c: replace(c, model=replace(c.model, width=16)), r"model\.width"),
-        (lambda c: replace(c, model=replace(c.model, copy=False)), r"model\.copy"),
+        (lambda c: replace(c, model=replace(c.model, width=16)), r"model\.width \(8, not 16\)"),
+        (lambda c: replace(c, model=replace(c.model, copy=False)), r"model\.copy \(True, not False\)"),
         (lambda c: replace(c, text=replace(c.text, min_count=7)), r"text\.min_count"),
     ],
 )

@@ -227,6 +227,20 @@ def test_a_lexicon_comes_back_from_json(elements: Learned, tmp_path: Path) -> No
     assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "parts may be left out"
 
 
+def test_a_lexicon_takes_in_another(elements: Learned) -> None:
+    old = Lexicon({"US": ("American",)}, {"kids": {"yes": ("for kids",)}}, {"p": ("a",)}, {"p": "{subject}: {object}."},
+                  {"p": {"L1 in": 4, "": 8}}, frozenset(("pilot", "thai")), frozenset(("city",)))  # fmt: skip
+    new = Lexicon({"US": ("States", "American")}, {"kids": {"yes": ("no", "for kids")}}, {"q": ("b",)},
+                  {"p": "{object} is.", "q": "{subject} {object}."}, {"p": {"L1 in": 2, "L1 on": 1, "": 6}},
+                  frozenset(("city", "ulm")), frozenset(("pilot",)))  # fmt: skip
+    both = Lexicon({"US": ("American", "States")}, {"kids": {"yes": ("for kids", "no")}}, {"p": ("a",), "q": ("b",)},
+                   {"p": "{subject}: {object}.", "q": "{subject} {object}."}, {"p": {"L1 in": 4, "L1 on": 1, "": 8}},
+                   frozenset(("thai", "ulm")), frozenset(("city", "pilot")))  # fmt: skip
+    assert old.merged(new) == both
+    learned = elements[0].lexicon
+    assert learned.merged(learned) == learned == learned.merged(Lexicon())
+
+
 def test_the_same_texts_give_the_same_lexicon(elements: Learned) -> None:
     assert json.dumps(learn(elements[1][:200]).as_dict()) == json.dumps(learn(elements[1][:200]).as_dict())
 

@@ -1,0 +1,135 @@
+"""What a trained model is adapted to: its own configuration with the preset `adapt`, the new data, and old texts.
+
+The old texts (replay) keep what the model knew. They are drawn from the corpora that the bundle's `sources` name, if
+these can be read here and are the same, or from a corpus that is given.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agggen.bundle import Bundle, load_bundle
+from agggen.config import as_overrides, load_config
+from agggen.datasets import Dataset, fingerprint_of, load_dataset
+from agggen.errors import AggGenError, ConfigError, TrainingError
+from agggen.records import Record
+from agggen.run import RunConfig, weights_of
+from agggen.training.choice import own_corpus
+from agggen.training.data import Data, bundle_folder, training_data
+
+C = TypeVar("C", bound=RunConfig)
+Say = Callable[[str], None]
+PRESET = "adapt"
+_REPLAY = "replay "
+_AT_LEAST = 100  # old texts to train on: fewer make too few updates, and are soon learnt by heart
+
+
+def adaptation(
+    kind: type[C],
+    address: Path | str,
+    data: Dataset,
+    replay: Any = None,
+    overrides: Sequence[str] = (),
+    max_reject_share: float = 0.05,
+    say: Say = lambda sentence: None,
+) -> tuple[C, Data]:
+    """The configuration that adapts the bundle at `address` to `data`, and the records.
+
+    Args:
+        kind: of configuration.
+        address: see `bundle_folder`.
+        data: the new domain, with splits train and dev.
+        replay: the corpus of the old texts, as `load_dataset` takes it. [default: those that the bundle names]
+        overrides: settings over those of the bundle and of the preset `adapt`.
+        max_reject_share: see `training_data`.
+        say: gets a sentence about what is new, and about replay.
+
+    Raises:
+        BundleError: there is no bundle, or it was changed.
+        ConfigError: a setting that does not exist or that the bundle's model cannot have.
+        CorpusError: `replay` cannot be read, or `data` lacks a split or has too many rejects.
+        TrainingError: `data` has no text in train or dev.
+    """
+    bundle = load_bundle(bundle_folder(address))
+    for split, records in (("train", data.train), ("dev", data.dev)):
+        if not any(record.references for record in records):
+            raise TrainingError(
+                f"{data.name}: none of the {len(records):,} records of {split} has a text; adapting needs texts in "
+                "train and dev, so name their column (text) or give records with references"
+            )
+    own = ["training.grow=true", f"training.start={json.dumps(str(address))}", *overrides]
+    settings = {"model": asdict(bundle.model.config), "inference": asdict(bundle.inference)}
+    cut = asdict(bundle.segmenter) | {"constraints": bundle.config.get("facts", {}).get("constraints", "release")}
+    defaults = as_overrides(settings | {"facts": cut})
+    old: dict[str, Dataset] = {}
+    if load_config(kind, PRESET, own, defaults=defaults).training.replay:
+        old = _given(replay) if replay is not None else _of_bundle(bundle, say)
+    config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *own], defaults=defaults)
+    weights_of(bundle, config)
+    found = training_data(config, max_reject_share, data)
+    table = set(bundle.encoder.predicates)
+    new = {name for record in found.train if record.references for name in record.predicates} - table
+    say(f"{len(new)} predicates are new to the model, which knows {len(table) - 1}")
+    return config, _with_replay(found, old, config, say)
+
+
+def _given(replay: Any) -> dict[str, Dataset]:
+    old = load_dataset(replay)
+    return {old.name: Dataset(old.name, {"train": old.train, "dev": old.dev})}
+
+
+def _of_bundle(bundle: Bundle, say: Say) -> dict[str, Dataset]:
+    """The corpora that the bundle was trained on, those of its own replay too; without any that is not the same."""
+    corpus = bundle.config.get("corpus", {})
+    named = {key.removeprefix(_REPLAY).rpartition("/")[0] for key in bundle.sources if key.startswith(_REPLAY)}
+    splits_of = {name: {"train": "train", "dev": "dev"} for name in sorted(named)}
+    if "name" in corpus:
+        splits_of[corpus["name"]] = {"train": corpus.get("train", "train"), "dev": corpus.get("dev", "dev")}
+    if not splits_of:
+        say("No old texts are mixed in, so the model may forget: the bundle names no corpus. Name one for replay")
+    old: dict[str, Dataset] = {}
+    for name, splits in splits_of.items():
+        prefix = _REPLAY if name in named else ""
+        try:
+            found = load_dataset(name, splits=tuple(dict.fromkeys(splits.values())))
+            for split in splits.values():
+                if fingerprint_of(found.split(split)) != bundle.sources.get(f"{prefix}{name}/{split}"):
+                    raise ConfigError(f"its split {split} is not the one that the bundle was trained on")
+        except AggGenError as error:
+            say(f"No old texts of {name} are mixed in, so the model may forget: {error}. Name a corpus for replay")
+            continue
+        old[name] = Dataset(name, {role: found.split(split) for role, split in splits.items()})
+    return old
+
+
+def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, say: Say) -> Data:
+    """The data with so many texts of `old` in both splits that they are the share ``training.replay`` of all."""
+    share, rng = config.training.replay, random.Random(config.training.seed)
+    mixed: dict[str, list[Record]] = {}
+    for split, records, least in (("train", data.train, _AT_LEAST if share else 0), ("dev", data.dev, 0)):
+        pool = [one for corpus in old.values() for one in corpus.split(split) if one.references]
+        wanted = max(round(_texts(records) * share / (1 - share)), least)
+        chosen: list[Record] = []
+        for record in rng.sample(pool, len(pool)):
+            if wanted <= 0:
+                break
+            chosen.append(record)
+            wanted -= len(record.references)
+        mixed[split] = [*records, *chosen]
+        if old and split == "train":
+            say(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")
+    prints = {
+        f"{_REPLAY}{name}/{split}": fingerprint_of(records)
+        for name, corpus in old.items()
+        for split, records in corpus.splits.items()
+    }
+    return replace(data, train=mixed["train"], dev=mixed["dev"], fingerprints=data.fingerprints | prints)
+
+
+def _texts(records: Sequence[Record]) -> int:
+    return sum(len(record.references) for record in records)

@@ -1,0 +1,57 @@
+"""A trained model takes in words and predicates that it does not know, and is at first the model that it was.
+
+Everything known keeps its vectors. What is new begins as what the model took it for until now:
+
+- A word begins with the vector of [UNK]. The new words of texts and [UNK] share the probability that [UNK] had, so that
+  no other word's changes. Only a word that was known from records alone, and is now written, changes the normalisation.
+- A predicate begins with the vectors and stop probabilities of the unknown predicate, which training by
+  ``model.predicate_dropout`` made the back-off; a further occurrence (``isPartOf_2``) with those of the first.
+
+So plans have the probabilities that they had, exactly, those of new predicates too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from agggen.bundle import Bundle
+from agggen.encoding import Encoder
+from agggen.records import Record
+from agggen.text import Vocabulary
+
+
+def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tuple[Encoder, dict[str, Tensor]]:
+    """The encoder of a bundle with the words and predicates of `records`, and the weights of a model for it.
+
+    Args:
+        bundle: is left as it is.
+        records: with reference texts.
+        min_count: occurrences in `records` that a new word needs.
+    """
+    old, weights = bundle.encoder, dict(bundle.model.state_dict())
+    vocabulary = old.vocabulary.grown(records, min_count)
+    places = {word: place for place, word in enumerate(old.vocabulary.words)}
+    word_of = [places.get(word, Vocabulary.UNK) for word in vocabulary.words]
+    weights["embedding.weight"] = weights["embedding.weight"][word_of]
+    written_as = [of if of < old.vocabulary.n_output else Vocabulary.UNK for of in word_of[: vocabulary.n_output]]
+    bias = weights["output_bias"][written_as]
+    bias[torch.tensor(written_as) == Vocabulary.UNK] -= math.log(written_as.count(Vocabulary.UNK))
+    weights["output_bias"] = bias
+    first = {
+        name: id_
+        for record in records
+        for name, id_ in zip(record.predicates, old.predicate_ids(record), strict=True)
+        if name not in old.predicates
+    }
+    new = sorted(first)
+    predicate_of = [*range(len(old.predicates)), *(first[name] for name in new)]
+    for name in ("a_in", "b_in", "a_out", "b_out", "stop"):
+        table = weights[f"transitions.{name}"]
+        start = table[len(old.predicates) :]  # the start state, in the tables that have one
+        weights[f"transitions.{name}"] = torch.cat((table[predicate_of], start))
+    return replace(old, vocabulary=vocabulary, predicates=(*old.predicates, *new)), weights

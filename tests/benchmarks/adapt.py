@@ -1,0 +1,116 @@
+"""Adaptation: what do 10, 50, 200 and 1,000 texts of a new domain give, adapted from a model and trained from nothing?
+
+    AGGGEN_DATA_HOME=... python tests/benchmarks/adapt.py FOLDER [--hold-out Astronaut] [--base 1500] [--plot FILE]
+
+A base model is trained on WebNLG 2017 without one category (`--base` training records, spread over the split). Records
+of the category, shuffled by the seed, are taken until they hold so many texts; the base is adapted to them
+(`agggen.adapt`, with replay) and another model trained on them alone (`agggen.train`, preset `auto`), each with a 25th
+as many development records as texts (2 at least). All write the category's development records, unconstrained
+(`verify=off`) and by default, and the adapted ones the base's own development records (every `--every`-th) too: what
+was forgotten. One check, the base's, reads all texts. Models and points are kept in FOLDER: the same command
+continues, or prints again. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from ablations import rounded, scores_of
+
+import agggen
+from agggen.evaluation.held_out import write
+from agggen.verification.check import Checker
+
+Points = dict[str, dict[str, float]]
+SEED = 1
+
+
+def parts(category: str, limit: int) -> tuple[agggen.Dataset, agggen.Dataset]:
+    """WebNLG without the category, of `limit` training records, and the category alone."""
+    found = agggen.load_dataset("webnlg", splits=("train", "dev"))
+    old = {split: [one for one in records if one.category != category] for split, records in found.splits.items()}
+    new = {split: [one for one in records if one.category == category] for split, records in found.splits.items()}
+    old["train"] = old["train"][:: max(len(old["train"]) // limit, 1)][:limit]
+    return agggen.Dataset(f"webnlg without {category}", old), agggen.Dataset(f"webnlg {category}", new)
+
+
+def first_texts(data: agggen.Dataset, count: int) -> agggen.Dataset:
+    """The first shuffled training records that hold `count` texts, with few development records."""
+    chosen, texts = [], 0
+    for record in random.Random(SEED).sample(data.train, len(data.train)):
+        if texts < count:
+            kept = record.references[: count - texts]
+            chosen.append(agggen.Record(record.id, record.triples, kept, record.category))
+            texts += len(kept)
+    few = max(count // 25, 2)
+    return agggen.Dataset(f"{data.name}, {count} texts", {"train": chosen, "dev": data.dev[:few]})
+
+
+def scores(model: agggen.Model, records: Sequence[agggen.Record], checker: Checker) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for way, config in (("free", model.settings(verify="off")), ("default", model.settings())):
+        written = write(model.generator, records, config)
+        measured = scores_of("webnlg", written.records, written.texts, checker)
+        found |= {f"{way} {name}": value for name, value in measured.items()}
+    return found
+
+
+def draw(points: Points, counts: Sequence[int], file: Path) -> None:
+    """BLEU and values said whole, unconstrained, by number of texts."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(1, 2, figsize=(8, 3))
+    for axis, name in zip(axes, ("free bleu", "free values_whole"), strict=True):
+        for way in ("adapted", "from nothing"):
+            axis.plot(counts, [points[f"{way}, {count}"][name] for count in counts], "o-", label=way)
+        axis.set(xscale="log", xlabel="texts", ylabel=name)
+    axes[0].legend()
+    plt.savefig(file, bbox_inches="tight")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="adapted against trained from nothing, by number of texts")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--hold-out", default="Astronaut", metavar="CATEGORY")
+    parser.add_argument("--base", type=int, default=1500, metavar="RECORDS")
+    parser.add_argument("--texts", type=int, nargs="*", default=(10, 50, 200, 1000))
+    parser.add_argument("--every", type=int, default=10, help="of the base's own development records")
+    parser.add_argument("--plot", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    old, new = parts(options.hold_out, options.base)
+    baseline, joint = {"epochs": 8}, {"epochs": 3}
+    base = agggen.train(old, "small", options.folder / "base", training={"baseline": baseline, "joint": joint})
+    file = options.folder / "points.json"
+    points: Points = json.loads(file.read_text()) if file.exists() else {}
+
+    def point(name: str, train: Callable[[], agggen.Model], forgets: bool) -> None:
+        if name not in points:
+            began = time.process_time()
+            model = train()
+            found = {"cpu seconds": time.process_time() - began, **scores(model, new.dev, base.generator.checker)}
+            if forgets:
+                own = scores(model, old.dev[:: options.every], base.generator.checker)
+                found |= {f"old, {key}": value for key, value in own.items()}
+            points[name] = found
+            file.write_text(json.dumps(points))
+        print(f"{name}: {rounded(points[name])}", flush=True)
+
+    point("base", lambda: base, True)
+    for count in options.texts:
+        data, place = first_texts(new, count), options.folder / str(count)
+        point(f"adapted, {count}", partial(agggen.adapt, base, data, place / "adapted", replay=old), True)
+        point(f"from nothing, {count}", partial(agggen.train, data, output=place / "from_nothing"), False)
+    if options.plot:
+        draw(points, options.texts, options.plot)
+    said = {"benchmark": "adapt", "seed": SEED, "hold_out": options.hold_out, "base_records": len(old.train)}
+    print(json.dumps(said | {"dev_records": len(new.dev), "points": rounded(points)}))
+
+
+if __name__ == "__main__":
+    main()

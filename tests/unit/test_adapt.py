@@ -1,0 +1,151 @@
+"""`agggen.adapt` and `agggen adapt`: a trained model learns new predicates and words, among old texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agggen
+from agggen.bundle import fingerprint
+from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, StoppedError, TrainingError
+from tests.command import command
+from tests.unit.test_api import ROWS, Count, train
+
+COLOURS = [
+    {"id": name, "name": name, "food": "Thai", "colour": colour, "text": f"{name} is {colour} and serves Thai food."}
+    for name, colour in zip("ABCDEFGHIJKL", ("red", "blue", "green") * 4, strict=True)
+]
+NEW = agggen.load_dataset(COLOURS, name="colours")
+FAST: dict[str, Any] = {"threads": 1, "device": "cpu", "joint": {"epochs": 2, "log_every": 1, "patience": 9}}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("data") / "old.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return file
+
+
+@pytest.fixture(scope="module")
+def base(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> agggen.Model:
+    return train(tmp_path_factory.mktemp("runs") / "base", str(corpus))
+
+
+def adapt(base: Any, output: Path, data: Any = NEW, **more: Any) -> agggen.Model:
+    return agggen.adapt(base, data, output, **{"progress": False, "training": FAST} | more)
+
+
+def test_a_model_learns_what_is_new(base: agggen.Model, tmp_path: Path) -> None:
+    training = FAST | {"joint": {"epochs": 25, "learning_rate": 0.01, "patience": 25, "batch_positions": 64}}
+    few, many = adapt(base, tmp_path / "few"), adapt(base, tmp_path / "many", training=training)
+    assert many.bundle.metrics["joint.dev_loss"] < few.bundle.metrics["joint.dev_loss"] - 0.5
+    assert many.predicates == (*base.predicates, "colour")
+    words = many.bundle.encoder.vocabulary
+    assert "red" in words.words[: words.n_output] and "red" not in base.bundle.encoder.vocabulary.words
+    assert many.bundle.sources["start"] == fingerprint(base.path)
+    assert many.generate(NEW.test[0]).plan.predicates and base.predicates == ("area", "food")
+
+
+def test_old_texts_come_from_the_corpora_that_the_bundle_names(
+    base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = adapt(base, tmp_path / "once", progress=True)
+    assert f"8 old texts of {corpus} are mixed into 10 new ones" in capsys.readouterr().err
+    assert f"replay {corpus}/train" in once.bundle.sources and "colours/train" in once.bundle.sources
+    third = [row | {"shape": "round", "text": f"{row['name']} is round."} for row in COLOURS]
+    twice = adapt(once, tmp_path / "twice", agggen.load_dataset(third, name="shapes"), progress=True)
+    said = capsys.readouterr().err
+    assert "No old texts of colours are mixed in, so the model may forget: no corpus 'colours'" in said
+    assert f"8 old texts of {corpus} are mixed into 10 new ones" in said, "those of its own replay, too"
+    assert twice.predicates == (*once.predicates, "shape")
+    assert twice.bundle.sources["start"] == fingerprint(once.path)
+
+
+def test_old_texts_that_have_changed_are_not_taken(
+    base: agggen.Model, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = corpus.read_text()
+    try:
+        corpus.write_text(whole.replace("Thai", "Tai"))
+        model = adapt(base, tmp_path / "changed", progress=True)
+    finally:
+        corpus.write_text(whole)
+    assert "is not the one that the bundle was trained on" in capsys.readouterr().err
+    assert not any(name.startswith("replay") for name in model.bundle.sources)
+
+
+def test_replay_is_a_corpus_that_is_given_or_none(base: agggen.Model, tmp_path: Path, capsys: Any) -> None:
+    given = adapt(base, tmp_path / "given", replay=agggen.load_dataset(ROWS, name="mine"), progress=True)
+    assert "8 old texts of mine" in capsys.readouterr().err and "replay mine/train" in given.bundle.sources
+    none = adapt(base, tmp_path / "none", training=FAST | {"replay": 0}, progress=True)
+    assert "old texts" not in capsys.readouterr().err
+    assert not any(name.startswith("replay") for name in none.bundle.sources)
+
+
+def test_a_stopped_run_continues_and_a_finished_one_is_returned(base: agggen.Model, tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        adapt(base, tmp_path / "cut", callbacks=[Count(stop_at=1)])
+    rest, none = Count(), Count()
+    ended = adapt(base, tmp_path / "cut", callbacks=[rest])
+    whole = adapt(base.path, tmp_path / "whole")
+    assert rest.updates == whole.bundle.metrics["joint.updates"] - 1
+    assert ended.generate(NEW.test) == whole.generate(NEW.test)
+    assert adapt(base, tmp_path / "cut", callbacks=[none]).path == ended.path and none.updates == 0
+
+
+UNTOLD = [{key: value for key, value in row.items() if key != "text"} for row in COLOURS]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"model": {"max_group_size": 2}}, ConfigError, r"another model\.max_group_size \(3, not 2\)"),
+        ({"model": {"transition": "paper"}}, ConfigError, r"another model\.transition \(normalised, not paper\)"),
+        ({"model": {"width": 16}}, ConfigError, r"another model\.width \(8, not 16\)"),
+        ({"data": {"train": UNTOLD, "dev": COLOURS}}, TrainingError, "none of the 12 records of train has a text"),
+        ({"data": {"train": COLOURS, "dev": UNTOLD}}, TrainingError, "none of the 12 records of dev has a text"),
+        ({"data": {"train": COLOURS}}, CorpusError, "data has no split 'dev'"),
+        ({"replay": "nowhere.csv"}, CorpusError, "cannot read nowhere.csv"),
+        ({"training": {"replay": 1}}, ConfigError, r"training\.replay is a share"),
+        ({"base": "nowhere"}, BundleError, "there is no bundle at nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_written(
+    base: agggen.Model, tmp_path: Path, change: dict[str, Any], error: type[AggGenError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        adapt(**{"base": base, "output": tmp_path / "run"} | change)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    lines = ["title,colour,plot", *(f"{row['name']},{row['colour']},{row['text']}" for row in COLOURS)]
+    Path("new.csv").write_text("\n".join(lines) + "\n")
+    return command(capsys)
+
+
+def test_the_command_writes_a_bundle_and_finds_it_again(base: agggen.Model, run: Callable[..., Any]) -> None:
+    asked = ("adapt", base.path, "new.csv", "--text", "plot", "training.joint.epochs=1", "training.threads=1")
+    code, out, err = run(*asked)
+    assert code == 0
+    assert "1 predicates are new to the model, which knows 2" in err and "old texts of" in err
+    bundle = Path(out.strip())
+    assert bundle.parent.name.startswith("adapt-new-")
+    assert agggen.load_model(bundle).predicates == (*base.predicates, "colour")
+    code, again, err = run(*asked)
+    assert (code, again) == (0, out) and "finished already" in err
+
+
+def test_the_command_says_what_is_wrong(base: agggen.Model, run: Callable[..., Any]) -> None:
+    code, _, err = run("adapt", base.path, "new.csv", "--ignore", "plot")
+    assert code == 2 and "0 different records have texts" in err
+    code, _, err = run("adapt", base.path, "new.csv", "--text", "plot", "model.layers=3")
+    assert code == 2 and "model.layers (1, not 3)" in err
+    code, _, err = run("adapt", "nowhere", "new.csv", "--text", "plot")
+    assert code == 3 and "there is no bundle at nowhere" in err

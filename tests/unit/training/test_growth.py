@@ -1,0 +1,141 @@
+"""A model takes in new words and predicates, and is at first the model that it was: in float64, to rounding."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from agggen.bundle import Bundle, load_bundle
+from agggen.encoding import Encoder, training_examples
+from agggen.generation.generator import Generator
+from agggen.model.batch import UNK, collate
+from agggen.model.joint import JointModel
+from agggen.records import Record
+from agggen.training.growth import grown
+from tests.tiny_models import save_tiny_bundle
+
+
+def record(name: str, text: str, **values: str) -> Record:
+    return Record.of(
+        {"id": name, "triples": [[name, key, value] for key, value in values.items()], "references": [text]}
+    )
+
+
+OLD = [
+    record("Aromi", "Aromi serves Thai food in the city.", food="Thai", area="city"),
+    record("Zizzi", "Zizzi serves English food, in the city. It is cheap.", food="English", area="city", price="cheap"),
+]
+NEW = [
+    record("Mira", "Mira was born in Ulm and flew on Apollo.", birthPlace="Ulm", mission="Apollo"),
+    Record.of({"id": "Ulm", "triples": [["Mira", "area", "a"], ["Mira", "area", "b"]], "references": ["Mira in Ulm."]}),
+]
+PROMOTED = [record("Mill", "The price of Mill is cheap.", price="cheap")]
+"""`price` was a word of records alone, and is now one of texts."""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    found = load_bundle(save_tiny_bundle(tmp_path / "bundle", OLD))
+    found.model.double()
+    return found
+
+
+def model_of(bundle: Bundle, encoder: Encoder, weights: dict[str, Tensor]) -> JointModel:
+    n_words, n_output = len(encoder.vocabulary), encoder.vocabulary.n_output
+    model = JointModel(bundle.model.config, n_words, n_output, len(encoder.predicates))
+    model.double().load_state_dict(weights)
+    return model.eval()
+
+
+def larger(bundle: Bundle, records: list[Record] = NEW) -> tuple[Encoder, JointModel]:
+    encoder, weights = grown(bundle, records, min_count=1)
+    return encoder, model_of(bundle, encoder, weights)
+
+
+def test_what_was_known_keeps_its_ids_and_vectors(bundle: Bundle) -> None:
+    before = copy.deepcopy(bundle.model.state_dict())
+    encoder, model = larger(bundle)
+    old = bundle.encoder
+    n_output = old.vocabulary.n_output
+    assert encoder.predicates == (*old.predicates, "area_2", "birthPlace", "mission")
+    assert encoder.vocabulary.words[:n_output] == old.vocabulary.words[:n_output]
+    assert {"Mira", "Apollo", "born"} <= {*encoder.vocabulary.words[n_output : encoder.vocabulary.n_output]}
+    places = [encoder.vocabulary.words.index(word) for word in old.vocabulary.words]
+    assert torch.equal(model.embedding.weight[places], before["embedding.weight"])
+    for name in ("b_in", "b_out", "stop"):
+        assert torch.equal(getattr(model.transitions, name)[: len(old.predicates)], before[f"transitions.{name}"])
+    for name in ("a_in", "a_out"):
+        assert torch.equal(getattr(model.transitions, name)[-1], before[f"transitions.{name}"][-1]), "the start state"
+    assert all(torch.equal(value, before[name]) for name, value in bundle.model.state_dict().items())
+
+
+def test_plans_keep_their_probabilities(bundle: Bundle) -> None:
+    """Exactly. A new predicate is what an unknown one was, and `area_2` what `area` was."""
+    encoder, model = larger(bundle)
+    assert bundle.generator().planner.plan(OLD, k=20) == Generator(model, encoder).planner.plan(OLD, k=20)
+    assert bundle.encoder.unknown(NEW[0]) and not encoder.unknown(NEW[0])
+    scores = []
+    for of, its in ((bundle.model, bundle.encoder), (model, encoder)):
+        batch = collate([its.source(one)[0] for one in (*OLD, *NEW)])
+        scores.append(of.transition_scores(batch, of.lattice_of(batch)))
+    assert all(torch.equal(before, after) for before, after in zip(*scores, strict=True))
+
+
+def test_old_texts_keep_their_likelihood(bundle: Bundle) -> None:
+    """In float64 to rounding, over all plans: new words take nothing from others, only from [UNK]."""
+    encoder, model = larger(bundle)
+    likelihoods = []
+    for of, its in ((bundle.model, bundle.encoder), (model, encoder)):
+        examples = list(training_examples(OLD, its, "none"))
+        assert UNK not in {word for example in examples for fact in example.facts for word in fact}
+        likelihoods.append(of.log_likelihood(collate(examples)))
+    torch.testing.assert_close(*likelihoods, rtol=0, atol=1e-12)
+
+
+def probabilities(model: JointModel) -> Tensor:
+    hidden = torch.randn(7, model.config.width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.softmax(model.word_logits(hidden), -1)
+
+
+def test_new_words_and_unk_share_what_unk_had(bundle: Bundle) -> None:
+    encoder, model = larger(bundle)
+    n_output = bundle.encoder.vocabulary.n_output
+    before, after = probabilities(bundle.model), probabilities(model)
+    known = [place for place in range(n_output) if place != UNK]
+    torch.testing.assert_close(after[:, known], before[:, known], rtol=0, atol=1e-12)
+    shares = after[:, [UNK, *range(n_output, encoder.vocabulary.n_output)]]
+    torch.testing.assert_close(shares, (before[:, [UNK]] / shares.shape[1]).expand_as(shares), rtol=0, atol=1e-12)
+
+
+def test_a_word_of_records_that_is_now_written_changes_only_the_normalisation(bundle: Bundle) -> None:
+    encoder, model = larger(bundle, PROMOTED)
+    old = bundle.encoder.vocabulary
+    new = encoder.vocabulary
+    assert old.n_output <= old.words.index("price") and new.words.index("price") < new.n_output
+    known = [place for place in range(old.n_output) if place != UNK]
+    before, after = probabilities(bundle.model)[:, known], probabilities(model)[:, known]
+    torch.testing.assert_close(after / after.sum(1, True), before / before.sum(1, True), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("verify", ["strict", "off"])
+def test_old_records_get_the_same_texts(bundle: Bundle, verify: str) -> None:
+    """Where [UNK] is unlikely, as training makes it where texts have few unknown words: else a new word may be said."""
+    bundle.model.output_bias.data[UNK] = -30.0
+    encoder, model = larger(bundle)
+    before = bundle.generator()
+    after = Generator(model, encoder, bundle.inference, bundle.lexicon)
+    config = replace(bundle.inference, verify=verify)
+    assert [texts[0].text for texts in before.generate(OLD, config=config)] == [
+        texts[0].text for texts in after.generate(OLD, config=config)
+    ]
+
+
+def test_nothing_new_changes_nothing(bundle: Bundle) -> None:
+    encoder, weights = grown(bundle, OLD, min_count=1)
+    assert encoder == bundle.encoder or encoder.vocabulary.words == bundle.encoder.vocabulary.words
+    assert all(torch.equal(weights[name], value) for name, value in bundle.model.state_dict().items())
