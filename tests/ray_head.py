@@ -70,6 +70,14 @@ class Head:
         self.running.wait_until(lambda: self.status(self.token) == 200, "an answer of the jobs API", 120)
         self.running.wait_until(lambda: _listens(agent), "an agent that starts jobs", 120)
 
+    def join(self, folder: Path, stack: ExitStack, cpus: int = 1) -> Running:
+        """Another node of the cluster; to kill it is to lose the node."""
+        command = (
+            f"-m ray.scripts.scripts start --block --address {self.gcs} --num-cpus {cpus} --num-gpus 0 "
+            f"--dashboard-agent-listen-port {free_ports(1)[0]} --object-store-memory {256 << 20}"
+        )
+        return stack.enter_context(Running(command.split(), folder, self.env))
+
     def requested(self) -> str:
         """What jobs asked Ray's autoscaler for, as ``ray status`` has it."""
         command = [str(BIN / "ray"), "status", "--address", self.gcs]

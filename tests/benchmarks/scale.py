@@ -44,7 +44,6 @@ from agggen_platform.sharded.worker import Done, Worker
 SENT = count()
 """Requests to S3 of this process; `next` counts one."""
 EMPTY = {pa.string(): "", pa.bool_(): False, pa.int32(): 1, pa.int64(): 0, pa.float64(): 0.0}
-PARSED = int(os.environ.get("AGGGEN_SCALE_ROWS_AT_ONCE", "1024"))
 
 
 class Writer(BulkWorker):
@@ -54,9 +53,10 @@ class Writer(BulkWorker):
         Worker.__init__(self, settings.out, settings.job)
         self.sent = Path(settings.bundle) / f"requests-{os.getpid()}"
         count_requests()
+        self.before = sent()  # the count came with this class
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
-        ids = [row["id"] for _, rows in read_records(shard, PARSED) for row in rows]
+        ids = [row["id"] for _, rows in read_records(shard, 1024) for row in rows]
         numbers = pa.array(
             range(shard.rows_before + shard.first, shard.rows_before + shard.first + len(ids)), pa.int64()
         )
@@ -68,7 +68,7 @@ class Writer(BulkWorker):
 
     def run(self, shard: Shard) -> Done[Counts]:
         done = super().run(shard)
-        self.sent.write_text(str(sent()))
+        self.sent.write_text(str(sent() - self.before))
         return done
 
     def close(self) -> None:
@@ -116,6 +116,7 @@ def side(options: argparse.Namespace) -> None:
         result = {
             "records": report.summary.records,
             "parts": report.progress.total if report.progress else 0,
+            "redone": report.redone,
             "driver_cpu": round(time.process_time() - cpu, 2),
             "seconds": round(time.monotonic() - clock, 1),
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,

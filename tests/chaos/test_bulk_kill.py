@@ -1,9 +1,14 @@
-"""Kills bulk generation where it hurts. The output must be that of an undisturbed run, byte for byte."""
+"""Kills bulk generation where it hurts. The output must be that of an undisturbed run, byte for byte.
+
+``AGGGEN_KILL_RECORDS`` is the number of records of the job that is killed five times (240).
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +21,8 @@ from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.processes import Running
+from tests.ray_head import Head
+from tests.s3_faults import FaultyS3
 from tests.sharded_jobs import ShardedJob
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -81,6 +88,55 @@ def test_the_driver_and_an_actor_are_killed_again_and_again(
     assert report["shards"]["found"] >= done
     assert report["shards"]["redone"] <= 3 * WORKERS + 1  # at most one shard a worker and kill
     assert not [path for path in job.out.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_driver_worker_node_and_store_are_killed_in_one_job(
+    model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
+) -> None:
+    records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
+    shard_rows = f"shard_rows={max(8, records // 100)}"
+    source = write_jsonl(tmp_path / "in.jsonl", some_records(records))
+    begin = time.monotonic()
+    generate(model, str(source), str(tmp_path / "undisturbed"), here(model, shard_rows))
+    undisturbed, alone = published(tmp_path / "undisturbed"), time.monotonic() - begin
+    shards, out = sum(name.startswith("texts/") for name in undisturbed), f"{s3}/out"
+    begin = time.monotonic()
+    with ExitStack() as stack:
+        head = Head(tmp_path, stack, cpus=1)
+        node = head.join(tmp_path, stack)
+
+        def start() -> Running:
+            command = ["-m", "agggen_platform.cli.main", "bulk", model.address, str(source), "--out", out]
+            environment = head.env | {"RAY_ADDRESS": head.gcs}
+            return stack.enter_context(Running([*command, shard_rows, "--actors", "2"], tmp_path, environment))
+
+        def wait(share: float) -> None:
+            job.wait_until(lambda: len(Folder(out).names("texts")) >= share * shards, f"{share:.0%} of the texts", 900)
+
+        job = start()
+        wait(0.15)
+        job.signal(signal.SIGKILL)
+        job = start()
+        job.wait_until(lambda: node.children("(BulkWorker)"), "an actor on the second node")
+        wait(0.3)
+        node.children("(BulkWorker)")[0].kill()
+        wait(0.45)
+        node.kill()
+        wait(0.6)
+        faulty_s3.inject("reset", -1)
+        assert job.finish() == 5 and "try again when it is well" in job.output()
+        faulty_s3.heal()
+        job = start()
+        wait(0.75)
+        job.signal(signal.SIGKILL)
+        assert not published(out)
+        job = start()
+        assert job.finish(900) == 0, job.output()
+    assert published(out) == undisturbed
+    report = json.loads(Folder(out).read("report.json") or b"")
+    print(f"{records:,} records, {shards} shards: {alone:.0f} s undisturbed by one worker,", end=" ")
+    print(f"{time.monotonic() - begin:.0f} s with five kills, {report['shards']['redone']} shards begun again")
+    assert report["shards"]["redone"] <= 2 + 1 + 1 + 2 + 2  # a shard of each worker that was killed
 
 
 DIE = """

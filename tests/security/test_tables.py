@@ -18,7 +18,8 @@ from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import CorpusError
 from agggen.records import Record
 from agggen.training.data import Data
-from agggen_platform.bulk.inputs import find_inputs, record_schema
+from agggen_platform.bulk.inputs import find_inputs
+from agggen_platform.bulk.records import record_schema
 from agggen_platform.sharded.shards import Shard, cut, find_duplicates, read_rows
 from agggen_platform.sharded.worker import open_part
 from agggen_platform.storage import verified

@@ -37,6 +37,13 @@ def test_a_line_about_shards_says_share_speed_and_time_left(
     ]
 
 
+def test_what_ray_prints_does_not_reach_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    with shard_progress(lambda _: "", lambda _: ""):
+        print("(raylet) A worker died")
+    print("records")
+    assert capsys.readouterr() == ("records\n", "(raylet) A worker died\n")
+
+
 def test_shards_of_an_earlier_run_say_nothing_about_the_time_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

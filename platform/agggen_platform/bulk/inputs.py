@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-import sqlite3
-import tempfile
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,16 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora import delimited
-from agggen.corpora.delimited import NEEDED, RowGroup, delimiter_in, identifier_of
+from agggen.corpora.delimited import NEEDED, delimiter_in
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import read_lines
-from agggen.corpora.prepared import schema
 from agggen.corpora.rejects import Reject
-from agggen.corpora.tables import id_of_row, record_of_row
-from agggen.errors import AggGenError, CorpusError, RecordError
-from agggen.records import Plan, Record
+from agggen.corpora.tables import id_of_row
+from agggen.errors import CorpusError, RecordError
 from agggen_platform.bulk.config import BulkError
+from agggen_platform.bulk.records import USERS, Stream, csv_rows, is_record, object_rows, record_schema, wide_rows
 from agggen_platform.sharded.config import SMALLEST_SHARD, ShardedConfig, check_unchanged
 from agggen_platform.sharded.output import REJECTS
 from agggen_platform.sharded.shards import (
@@ -41,7 +36,6 @@ from agggen_platform.sharded.shards import (
     IdHashes,
     Shard,
     TextRange,
-    bare_record,
     cut,
     duplicates_in,
     file_at,
@@ -59,43 +53,9 @@ _BUFFER = 1 << 20  # bytes of a text file that are held at once
 _ROWS = 1024  # records that are held at once
 
 
-def record_schema() -> pa.Schema:
-    """The columns of records to write about, and of the copies of text files.
-
-    plan     the record's own plan, to be followed; null searches
-    line     where in a text file the record begins, from 1
-    error    why a line is no record
-    """
-    prepared = schema()
-    columns = [
-        pa.field("id", pa.string()),
-        prepared.field("category"),
-        prepared.field("triples").with_nullable(True),
-        pa.field("plan", pa.string()),
-        pa.field("line", pa.int64()),
-        pa.field("error", pa.string()),
-    ]
-    return pa.schema(columns)
-
-
-_USERS = ("id", "category", "triples", "plan")  # columns that a user's Parquet file may have
-
-
 def _columns_to_read(address: str) -> Sequence[str]:
     """Those of the file at `address`, or of its copy: a user's Parquet file may have a column ``error`` of its own."""
-    return _USERS if _kind(address) == "parquet" else record_schema().names
-
-
-def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
-    """The record of a row, and its own plan.
-
-    Raises:
-        AggGenError: the row is no record, or its plan none.
-    """
-    if row.get("error") is not None:
-        raise RecordError(row["error"])
-    record = bare_record(row)
-    return record, Plan.parse(row["plan"]) if row.get("plan") else None
+    return USERS if _kind(address) == "parquet" else record_schema().names
 
 
 @dataclass(frozen=True)
@@ -187,11 +147,11 @@ def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool
         raise CorpusError(f"{folder.at(name)} does not exist") from error
     if _kind(name) == "parquet":
         wanted = record_schema()
-        users = pa.schema([wanted.field(column) for column in _USERS])
+        users = pa.schema([wanted.field(column) for column in USERS])
         opened = open_parquet(folder, name, users, _NEEDED_COLUMNS)
         return InputFile(folder, name, version, opened.fingerprint, prefix, opened.groups)
     file = InputFile(folder, name, version, "", prefix, ids=IdHashes() if unique else None)
-    hashed = _Stream(folder.chunks(name, version=version), hashlib.sha256())
+    hashed = Stream(folder.chunks(name, version=version), hashlib.sha256())
     lines = None
     with io.BufferedReader(hashed, _BUFFER) as stream:
         if file.kind == "csv":
@@ -334,7 +294,7 @@ def _find_duplicates(files: list[ReadyFile]) -> list[dict[int, str]]:
         return f"{files[number].input.address}, {place}"
 
     ids = [(file.input.ids if file.input.lines else None) or hash_ids(file.folder, file.name) for file in files]
-    return find_repeated(ids, rows, _is_record, where)
+    return find_repeated(ids, rows, is_record, where)
 
 
 def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
@@ -349,43 +309,11 @@ def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[di
         return
     where, number = shard.text, shard.first
     chunks = Folder(shard.folder).chunks(shard.name, where.begin, where.end, where.version)
-    with io.BufferedReader(_Stream(chunks), _BUFFER) as stream:
-        rows = _object_rows(read_values(stream, shard.address, "reject", where.line), where.prefix)
+    with io.BufferedReader(Stream(chunks), _BUFFER) as stream:
+        rows = object_rows(read_values(stream, shard.address, "reject", where.line), where.prefix)
         while some := list(islice(rows, rows_at_once)):
             yield number, some
             number += len(some)
-
-
-def _is_record(row: dict[str, Any]) -> bool:
-    try:
-        read_record(row)
-    except AggGenError:
-        return False
-    return True
-
-
-class _Stream(io.RawIOBase):
-    """A file that is read through chunk by chunk."""
-
-    def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
-        """`digest`: is told all that is read."""
-        self._chunks, self._left, self._place, self.digest = chunks, memoryview(b""), 0, digest
-
-    def readable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._left:
-            self._left = memoryview(next(self._chunks, b""))
-            if self.digest:
-                self.digest.update(self._left)
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
-        self._place += size
-        return size
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------
@@ -397,11 +325,11 @@ def _copy(file: InputFile, work: Folder, name: str, rows_a_group: int) -> None:
             _regroup(file, path, rows_a_group)
             return
         chunks = file.folder.chunks(file.name, version=file.version)
-        with io.BufferedReader(_Stream(chunks), _BUFFER) as stream:
+        with io.BufferedReader(Stream(chunks), _BUFFER) as stream:
             if delimiter := _wide_columns(file):
-                rows = _object_rows(_wide_rows(file, stream, delimiter), file.prefix)
+                rows = object_rows(wide_rows(stream, file.address, delimiter), file.prefix)
             else:
-                rows = _csv_rows(file, stream)
+                rows = csv_rows(stream, file.address)
             with pq.ParquetWriter(path, record_schema(), compression="zstd") as writer:
                 while some := list(islice(rows, rows_a_group)):
                     writer.write_table(pa.Table.from_pylist(some, record_schema()))
@@ -409,101 +337,17 @@ def _copy(file: InputFile, work: Folder, name: str, rows_a_group: int) -> None:
 
 def _regroup(file: InputFile, path: Path, rows_a_group: int) -> None:
     with file.folder.open(file.name) as raw, pq.ParquetFile(raw, pre_buffer=False) as parquet:
-        there = [name for name in _USERS if name in parquet.schema_arrow.names]
+        there = [name for name in USERS if name in parquet.schema_arrow.names]
         schema = pa.schema([parquet.schema_arrow.field(name) for name in there])
         with pq.ParquetWriter(path, schema, compression="zstd") as writer:
             for batch in parquet.iter_batches(rows_a_group, columns=there):
                 writer.write_table(pa.Table.from_batches([batch.select(there)], schema))
 
 
-def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
-    triples = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples]
-    return {"id": record.id, "category": record.category, "triples": triples, "plan": plan, "line": line}
-
-
-def _bad_row(line: int | None, identifier: str | None, reason: str) -> dict[str, Any]:
-    identifier = identifier and identifier.encode(errors="backslashreplace").decode()
-    return {"id": identifier, "line": line, "error": reason.encode(errors="backslashreplace").decode()}
-
-
 def _wide_columns(file: InputFile) -> str | None:
     """What separates the columns of a CSV that has one record a row; None where it has one triple a row."""
-    with io.BufferedReader(_Stream(file.folder.chunks(file.name, version=file.version)), _BUFFER) as stream:
+    with io.BufferedReader(Stream(file.folder.chunks(file.name, version=file.version)), _BUFFER) as stream:
         header = stream.readline(1 << 20)
     delimiter = delimiter_in(header)
     columns = header.decode("utf-8-sig", "replace").lower().split(delimiter)
     return None if len({column.strip(' "\r\n') for column in columns} & set(NEEDED)) > 1 else delimiter
-
-
-def _wide_rows(file: InputFile, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, Any] | Reject]:
-    for item in delimited.read_rows(stream, file.address, (), delimiter, exact=True, undecodable="keep"):
-        if not isinstance(item, Reject) and not item[1].get("plan", "-").strip():
-            del item[1]["plan"]
-        yield item
-
-
-def _object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Iterator[dict[str, Any]]:
-    """One record an object: of JSON lines, or of a CSV with a column for each predicate."""
-    for item in items:
-        if isinstance(item, Reject):
-            yield _bad_row(item.line, item.id, item.reason)
-            continue
-        line, value = item
-        try:
-            plan = value.pop("plan", None) if isinstance(value, dict) else None
-            if plan is not None and not isinstance(plan, str):
-                raise RecordError(f"a plan must be written as a string, not as {type(plan).__name__}")
-            record = record_of_row(value, f"{prefix}{line}")
-        except AggGenError as error:
-            identifier = value.get("id") if isinstance(value, dict) else None
-            yield _bad_row(line, identifier if isinstance(identifier, str) else None, str(error))
-        else:
-            yield _row(record, line, plan)
-
-
-def _csv_rows(file: InputFile, stream: BinaryIO) -> Iterator[dict[str, Any]]:
-    """Brings the rows of each record together, in the order of the records' first rows, on the disk."""
-    with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
-        database = sqlite3.connect(Path(scratch) / "rows.sqlite")
-        try:
-            database.execute("PRAGMA journal_mode=OFF")  # it goes with this pass
-            database.execute("CREATE TABLE rows (id TEXT, line INTEGER, content TEXT)")
-            for item in delimited.read_rows(stream, file.address, NEEDED, undecodable="keep"):
-                if isinstance(item, Reject):
-                    yield _bad_row(item.line, item.id, item.reason)
-                    continue
-                line, row = item
-                name = identifier_of(row)
-                try:
-                    "".join(row.values()).encode()
-                except UnicodeEncodeError as error:
-                    byte = ord(error.object[error.start]) & 0xFF
-                    yield _bad_row(line, name, f"not UTF-8 (byte 0x{byte:02x})")
-                    name, row = name.encode(errors="replace").decode(), {}
-                database.execute("INSERT INTO rows VALUES (?, ?, ?)", (name, line, json.dumps(row)))
-            ordered = database.execute(
-                "SELECT rows.id, rows.line, content FROM rows "
-                "JOIN (SELECT id, MIN(line) AS first FROM rows GROUP BY id) AS firsts ON firsts.id = rows.id "
-                "ORDER BY first, rows.line"
-            )
-            for identifier, rows in groupby(ordered, key=lambda found: found[0]):
-                yield from _record_rows(identifier, rows)
-        finally:
-            database.close()
-
-
-def _record_rows(identifier: str, rows: Iterator[tuple[str, int, str]]) -> Iterator[dict[str, Any]]:
-    group = RowGroup(identifier)
-    for _, line, content in rows:
-        if content == "{}":  # it has been rejected
-            group.bad = True
-            continue
-        try:
-            group.take(line, json.loads(content))
-        except RecordError as error:
-            yield _bad_row(line, identifier or None, str(error))
-    if group.triples:
-        try:
-            yield _row(group.record(), group.line, group.plan)
-        except AggGenError as error:
-            yield _bad_row(group.line, identifier, str(error))

@@ -44,7 +44,7 @@ class BulkReport:
     progress: Progress | None = None
     """What this run did, unless `finished_before`."""
     redone: int = 0
-    """How often a shard was begun that a killed run or a worker that died had begun before."""
+    """How often a shard was begun again, by this run or others."""
     seconds: float = 0.0
     """That this run took."""
 

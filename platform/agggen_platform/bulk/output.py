@@ -16,7 +16,7 @@ from agggen_platform.sharded.worker import WORK, PartFile, open_part
 TEXTS = "texts"
 REPORT = "report.json"
 INPUT = f"{WORK}/input"
-"""Records of text files, as Parquet."""
+"""Copies of input that cannot be read where it lies."""
 _SINGLE = ("texts.parquet", "texts.jsonl", REJECTS)
 
 
@@ -33,7 +33,7 @@ class Output(JobFolder):
         return all(sizes.get(file["name"]) == file["bytes"] for file in (*manifest["texts"], *manifest["rejects"]))
 
     def tidy(self) -> None:
-        """Removes the copies of text files. For an output that is whole."""
+        """Removes the copies of input. For an output that is whole."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
 

@@ -14,7 +14,7 @@ from agggen.generation.generator import Generator
 from agggen.generation.results import Generation
 from agggen.records import Plan, Record
 from agggen_platform.bulk.config import BulkConfig, BulkError
-from agggen_platform.bulk.inputs import read_record
+from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 

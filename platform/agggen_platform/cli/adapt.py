@@ -47,9 +47,11 @@ def adapt(
         agggen adapt models:/agggen@champion films.csv --text plot --replay webnlg
         agggen adapt runs/elements-1f2e/bundle films training.joint.epochs=12
     """
+    from agggen.datasets import load_dataset
     from agggen.training.adaptation import adaptation
     from agggen_platform.job_config import JobConfig
 
-    data = own_data.read_dataset(source, id_, subject, text, split_column, category, ignore, rename, division_seed)
+    columns = own_data.reading(id_, subject, text, split_column, category, ignore, rename, division_seed)
+    data = load_dataset(source, **columns)
     config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), say=console.note)
     carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)

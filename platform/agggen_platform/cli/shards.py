@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,14 +55,15 @@ def reused(progress: Progress[Any]) -> str:
 
 @contextmanager
 def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields a callback that shows the progress of the job.
+    """Yields a callback that shows the progress of the job. What Ray prints meanwhile goes to stderr.
 
     Args:
         speed: the speed of this run, as text.
         counts: the results so far, as text; for lines only.
     """
     if not console.stderr().is_terminal:
-        yield _lines(speed, counts)
+        with redirect_stdout(sys.stderr):
+            yield _lines(speed, counts)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Display

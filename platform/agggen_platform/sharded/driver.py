@@ -193,13 +193,12 @@ def _quiet() -> None:
 
 def _explained(error: BaseException) -> AggGenError:
     """A worker's own error if it is meant for the user, else that the workers died or broke."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, AggGenError):
-            return cause
-        cause = getattr(cause, "cause", None) or cause.__cause__
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    root = error
+    while cause := getattr(root, "cause", None) or root.__cause__:
+        root = cause
+        if isinstance(root, AggGenError):
+            return root
     return JobError(
-        f"the workers broke ({type(error).__name__}: {lines[-1].strip() if lines else ''}); what is done is kept, "
-        "run the same command again to go on"
+        f"the workers broke ({type(root).__name__}: {str(root).strip()}); what is done is kept, run the same command "
+        "again to go on"
     )

@@ -9,6 +9,7 @@ are looked for only where there may be some: the driver saw them, or the actor w
 from __future__ import annotations
 
 import json
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -24,11 +25,13 @@ import pyarrow.parquet as pq
 from agggen.corpora.parquet import check_plain
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import measure
 
+_log = logging.getLogger(__name__)
 ATTEMPTS = 3
 """How many workers may die over one shard."""
 WORK = ".work"
@@ -84,7 +87,16 @@ class Done(Generic[C]):
 
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> Done[C]:
+        """What an actor answered.
+
+        Raises:
+            JobError: with the message and exit code of the actor's error.
+        """
         data = json.loads(text)
+        if "error" in data:
+            error = JobError(data["error"])
+            error.exit_code = data["exit_code"]
+            raise error
         files = tuple(PartFile(**file) for file in data["files"])
         return cls(**data | {"counts": counts(**data["counts"]), "files": files})
 
@@ -101,10 +113,19 @@ class Worker(ABC, Generic[C]):
     _node, _restarted = "", False
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch of Ray Data: shards as JSON in, what became of them as JSON out."""
-        if not self._node:
-            self._node, self._restarted = this_actor()
-        return {"done": [self.run(Shard.from_json(text)).as_json() for text in batch["shard"]]}
+        """A batch of Ray Data: a shard as JSON in, what became of it as JSON out. Ray loses the message of an error."""
+        (content,) = batch["shard"]
+        shard = Shard.from_json(content)
+        try:
+            if not self._node:
+                self._node, self._restarted = this_actor()
+            return {"done": [self.run(shard).as_json()]}
+        except AggGenError as error:
+            return {"done": [json.dumps({"error": str(error), "exit_code": error.exit_code})]}
+        except Exception as error:
+            _log.exception("%s", shard)
+            why = f"a worker broke over {shard} ({type(error).__name__}: {error}); what is done is kept"
+            return {"done": [json.dumps({"error": why, "exit_code": JobError.exit_code})]}
 
     def run(self, shard: Shard) -> Done[C]:
         """Does a shard, or finds that it was done before; what is not `final` is done again.

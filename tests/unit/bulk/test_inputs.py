@@ -17,7 +17,8 @@ from agggen.corpora.prepared import write_records
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
 from agggen_platform.bulk.config import BulkError
-from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_record, read_records, ready
+from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_records, ready
+from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded import shards as shards_module
 from agggen_platform.sharded.config import ShardedConfig
 from agggen_platform.sharded.shards import Shard

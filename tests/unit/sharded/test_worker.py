@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agggen.corpora.rejects import Reject
+from agggen.errors import BundleError
 from agggen_platform import ray_cluster
 from agggen_platform.ray_cluster import Cluster
 from agggen_platform.sharded import driver
@@ -31,14 +32,14 @@ class Rows(Tally):
 
 
 class Dying(Worker[Rows]):
-    """Is killed over each shard, until it is not `deadly`."""
+    """Fails over each shard, by default as if it was killed."""
 
     counts = Rows
-    deadly = True
+    fault: BaseException | None = SystemExit()
 
     def fill(self, shard: Shard, path: Path) -> tuple[Rows, int, Sequence[Reject]]:
-        if self.deadly:
-            raise SystemExit
+        if self.fault:
+            raise self.fault
         path.write_text("text")
         return Rows(shard.rows), shard.rows, ()
 
@@ -46,10 +47,10 @@ class Dying(Worker[Rows]):
         return JobError(f"workers died over {shard}")
 
 
-def attempt(out: Folder, shard: Shard, deadly: bool = True) -> Done[Rows]:
+def attempt(out: Folder, shard: Shard, fault: BaseException | None = Dying.fault) -> Done[Rows]:
     """An actor's."""
     worker = Dying(out.address, "job")
-    worker.deadly = deadly
+    worker.fault = fault
     return Done.from_json(worker({"shard": [shard.as_json()]})["done"][0], Rows)
 
 
@@ -71,7 +72,7 @@ def test_workers_die_three_times_over_a_shard_in_a_run(tmp_path: Path, node: lis
         with pytest.raises(JobError, match="workers died over rows 0 to 7"):
             attempt(out, shard)
         (shard,) = with_attempts([SHARD], out)
-    assert attempt(out, shard, deadly=False).retries == 2 * (ATTEMPTS + 1)
+    assert attempt(out, shard, fault=None).retries == 2 * (ATTEMPTS + 1)
 
 
 def test_a_node_that_is_gone_is_no_fault_of_a_shard(tmp_path: Path, node: list[str]) -> None:
@@ -80,14 +81,29 @@ def test_a_node_that_is_gone_is_no_fault_of_a_shard(tmp_path: Path, node: list[s
         with pytest.raises(SystemExit):
             attempt(out, SHARD)
         node.append(f"node {number}")
-    assert attempt(out, SHARD, deadly=False).retries == 3 * ATTEMPTS
+    assert attempt(out, SHARD, fault=None).retries == 3 * ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "code"),
+    [
+        (BundleError("the bundle was replaced"), "^the bundle was replaced$", 3),
+        (ValueError("what?"), r"^a worker broke over rows 0 to 7 of in/in.jsonl \(ValueError: what\?\)", 4),
+    ],
+)
+def test_an_error_of_an_actor_keeps_its_message(
+    fault: Exception, message: str, code: int, tmp_path: Path, node: list[str]
+) -> None:
+    with pytest.raises(JobError, match=message) as raised:
+        attempt(Folder(str(tmp_path)), SHARD, fault)
+    assert raised.value.exit_code == code
 
 
 def test_a_shard_takes_three_requests_beside_its_input(
     s3: str, faulty_s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "this_actor", lambda: ("node", False))
-    attempt(Folder(s3), SHARD, deadly=False)
+    attempt(Folder(s3), SHARD, fault=None)
     assert [(method, path.partition("?")[0].rpartition("/")[2]) for method, path in faulty_s3.requests] == [
         ("PUT", "begun-0"),
         ("PUT", "000000.txt"),
