@@ -269,11 +269,6 @@ def test_a_pinned_archive_must_be_the_one(make: Make) -> None:
         source.frames([words("a runs")])
 
 
-def test_a_remote_archive_that_is_not_trusted_is_refused_at_once() -> None:
-    with pytest.raises(AllenNLPError, match=r"https://example\.org/srl\.tar\.gz is a remote archive without a sha256"):
-        AllenNLPFrames("https://ann:secret@example.org/srl.tar.gz?key=secret")
-
-
 def test_predicates_come_from_one_side_only(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not from both"):
         AllenNLPFrames(AllenNLPConfig("a.tar.gz", spacy=str(tmp_path)), Verbs())
