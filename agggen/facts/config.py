@@ -49,7 +49,7 @@ class AllenNLPConfig:
     """An AllenNLP archive and how to run it."""
 
     archive: str
-    """Its path on each machine that uses it: ``model.tar.gz`` or its unpacked folder. Loading runs its author's code."""
+    """Its path on each machine: ``model.tar.gz`` or its unpacked folder. Loading runs its author's code."""
     sha256: str | None = None
     """The archive's expected digest."""
     bert: str | None = None
