@@ -201,14 +201,14 @@ def test_close_ends_the_worker_and_the_next_call_starts_another(make: Make) -> N
 
 def test_threads_take_turns(make: Make) -> None:
     source = make(batch_size=2)
-    found: list[list[tuple[Frame, ...]]] = []
+    result: list[list[tuple[Frame, ...]]] = []
     sentences = [words("a runs"), words("b c runs"), words("d e f runs")]
-    threads = [threading.Thread(target=lambda: found.append(source.frames(sentences))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: result.append(source.frames(sentences))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [[one(1), one(2), one(3)]] * 6
+    assert result == [[one(1), one(2), one(3)]] * 6
     assert len(noted(source, "starts")) == 1
 
 
