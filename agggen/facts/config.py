@@ -12,7 +12,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
-from urllib.parse import urlsplit
 
 from agggen.errors import ConfigError
 from agggen.facts import FactSegmenter
@@ -50,11 +49,9 @@ class AllenNLPConfig:
     """An AllenNLP archive and how to run it."""
 
     archive: str
-    """A path (``model.tar.gz`` or its unpacked folder), ``http(s)://`` or ``s3://`` address."""
+    """Its path on each machine: ``model.tar.gz`` or its unpacked folder. Loading runs its author's code."""
     sha256: str | None = None
-    """The archive's digest. A remote archive needs it, or `trust`."""
-    trust: bool = False
-    """Whether to load a remote archive without a digest. Loading an archive executes its author's code."""
+    """The archive's expected digest."""
     bert: str | None = None
     """A folder with config.json and vocab.txt of the BERT model of a ``srl_bert`` archive."""
     online: bool = False
@@ -75,6 +72,8 @@ class AllenNLPConfig:
     """Consecutive crashes of the worker before the source fails."""
 
     def __post_init__(self) -> None:
+        if "://" in self.archive:
+            raise ConfigError("the archive of AllenNLP must be a path, not an address: copy it to every machine first")
         if self.device != "cpu" and not (self.device.startswith("cuda:") and self.device[5:].isdigit()):
             raise ConfigError(f"device must be cpu, or cuda: with the number of a GPU, not {self.device!r}")
         for name in ("batch_size", "timeout"):
@@ -84,17 +83,11 @@ class AllenNLPConfig:
             raise ConfigError(f"restarts must be at least 0 and threads 1, not {self.restarts} and {self.threads}")
 
     @property
-    def holds_secrets(self) -> bool:
-        """Whether the archive's address may contain a secret: a user, a password or a query."""
-        parts = urlsplit(self.archive)
-        return bool(parts.scheme and ("@" in parts.netloc or parts.query))
-
-    @property
     def absolute(self) -> AllenNLPConfig:
         """The same with absolute paths, for processes that work in another folder."""
         return replace(
             self,
-            archive=self.archive if "://" in self.archive else _absolute(self.archive),
+            archive=_absolute(self.archive),
             bert=self.bert and _absolute(self.bert),
             spacy=self.spacy and _absolute(self.spacy),
             environment=self.environment and _absolute(self.environment),
@@ -134,14 +127,8 @@ class SegmenterConfig(FrameSettings):
             raise ConfigError("the facts source precomputed needs its file of frames: facts.precomputed=FILE")
         if self.source == "allennlp" and self.allennlp is None:
             raise ConfigError(
-                "the facts source allennlp needs an archive, a path, http(s):// or s3:// (remote with a sha256): "
-                "facts.allennlp.archive=model.tar.gz facts.allennlp.sha256=..."
-            )
-
-        if self.allennlp is not None and self.allennlp.holds_secrets:
-            raise ConfigError(
-                "the archive's address contains a user, a password or a query, which may be secret; settings are "
-                "stored in bundles and logs, so fetch it first (agggen srl check --archive ADDRESS) and pass the path"
+                "the facts source allennlp needs an archive: facts.allennlp.archive=model.tar.gz, and if it must be a "
+                "certain one facts.allennlp.sha256=..."
             )
 
     @property
@@ -159,7 +146,6 @@ def segmenter(config: SegmenterConfig | str) -> FactSegmenter:
 
     Raises:
         ConfigError: the name is unknown, a required setting is missing, or ``allennlp`` is used without the platform.
-        AggGenError: the archive is remote, without a digest and not trusted.
         CorpusError: the precomputed frames cannot be read.
     """
     if isinstance(config, str):

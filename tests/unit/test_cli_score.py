@@ -42,7 +42,7 @@ def test_texts_are_scored_and_written(system: Run) -> None:
     texts = Path("texts.txt").read_text().splitlines()
     scores = score_texts("plain", texts, [one["references"] for one in RECORDS])
     values = read_values([Record.of(record) for record in RECORDS], texts).statistics
-    scores |= {name: found.corpus() for name, found in values.items()}
+    scores |= {name: result.corpus() for name, result in values.items()}
     written = json.loads(Path("out.json").read_text(encoding="utf-8"))
     assert written == {name: {"score": score.value, "signature": score.signature} for name, score in scores.items()}
     assert rows[1][1:] == [f"{scores['bleu'].value:.4f}", scores["bleu"].signature]
@@ -168,12 +168,12 @@ def write_e2e_records(data_home: Path, references: list[list[str]] | None = None
 
 def test_golden_e2e_table_of_the_paper(run: Run, data_home: Path, outputs: Path) -> None:
     write_e2e_records(data_home, references_of(outputs / "_shared" / "e2e.old.hmm.gold"))
-    found = []
+    result = []
     for checkpoint in (48000, 49000, 50000):
         texts = outputs / "e2e.old.hmm" / f"abs_bert_cnndm.{checkpoint}.candidate"
         arguments = ("--protocol", "e2e", "--metrics", "bleu,nist,ser", "--json", "out.json")
         assert run("score", "--records", "records.jsonl", "--hypotheses", texts, *arguments)[0] == 0
-        found.append(scores_of("out.json"))
-    mean = {name: sum(scores[name] for scores in found) / 3 for name in found[0]}
+        result.append(scores_of("out.json"))
+    mean = {name: sum(scores[name] for scores in result) / 3 for name in result[0]}
     assert rounded(mean, 2, "bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser") == [64.14, 0.32, 1.66, 0.71, 2.70]
     assert round(mean["nist"], 4) == 8.3509

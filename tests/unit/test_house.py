@@ -35,8 +35,8 @@ def run_python(code: str) -> str:
 
 def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
     assert not (REPO / "platform" / "__init__.py").exists(), "it would hide Python's own `platform`"
-    found = {path.name for path in (REPO / "platform").iterdir()}
-    assert {name for name in found if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
+    result = {path.name for path in (REPO / "platform").iterdir()}
+    assert {name for name in result if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
 
 
 def test_pythons_own_platform_module_still_works() -> None:
@@ -92,11 +92,11 @@ def test_no_committed_file_names_a_path_of_somebodys_machine() -> None:
     if git is None or not (REPO / ".git").exists():
         pytest.skip("no git, or no checkout: the committed files are not known")
     listed = subprocess.run([git, "-C", str(REPO), "ls-files", "-z"], capture_output=True, text=True, check=True)
-    found = []
+    result = []
     for name in filter(None, listed.stdout.split("\0")):
         path = REPO / name
         if name == name_of(Path(__file__)) or not path.is_file():
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        found += [f"{name}: {match.group()}" for match in MACHINE_PATH.finditer(text)]
-    assert found == []
+        result += [f"{name}: {match.group()}" for match in MACHINE_PATH.finditer(text)]
+    assert result == []

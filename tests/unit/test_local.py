@@ -40,7 +40,7 @@ def test_records_of_the_catalogue_leave_rejects_out(tmp_path: Path, monkeypatch:
     rows = ["mr,ref", '"name[Blue Door], food[Thai]",Blue Door is Thai.', '"?",Bad.']
     (tmp_path / "e2e" / "devset.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
-    assert [len(found.triples) for found in records_of("e2e", "dev")] == [1]
+    assert [len(result.triples) for result in records_of("e2e", "dev")] == [1]
 
 
 def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

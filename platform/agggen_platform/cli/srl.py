@@ -24,12 +24,9 @@ def check(
         ),
     ] = None,
     archive: Annotated[
-        str | None, typer.Option(metavar="ARCHIVE", help="A model.tar.gz: a path, http(s):// or s3://.")
+        str | None, typer.Option(metavar="ARCHIVE", help="A model.tar.gz, or its unpacked folder.")
     ] = None,
-    sha256: Annotated[str | None, typer.Option(help="What the archive must have.")] = None,
-    trust_archive: Annotated[
-        bool, typer.Option("--trust-archive", help="Load a remote archive without sha256. It can run any code.")
-    ] = False,
+    sha256: Annotated[str | None, typer.Option(help="The archive's expected digest.")] = None,
     bert: Annotated[
         Path | None, typer.Option(metavar="DIR", help="config.json and vocab.txt of the archive's BERT model.")
     ] = None,
@@ -45,7 +42,7 @@ def check(
     Loading an archive runs code that is in it: take archives only from those you trust.
 
     \b
-        agggen srl check --archive https://example.org/srl.tar.gz --sha256 6f1c...
+        agggen srl check --archive srl.tar.gz --sha256 6f1c...
     """
     from agggen.facts.config import AllenNLPConfig
     from agggen.facts.frames import Words
@@ -62,8 +59,7 @@ def check(
     if archive is None:
         console.note("no archive was given (--archive), so no model was loaded")
         return
-    with console.byte_progress() as progress:
-        local = get_archive(archive, sha256, trust_archive, progress=progress)
+    local = get_archive(archive, sha256)
     _ok("archive", f"{local.path}, sha256 {local.sha256}")
     config = AllenNLPConfig(
         str(local.path),

@@ -21,7 +21,7 @@ from typing import Any
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Words, frame_of_tags
-from agggen_platform.srl.archives import Archive, check_location, get_archive
+from agggen_platform.srl.archives import Archive, get_archive
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
 from agggen_platform.srl.errors import AllenNLPError, WorkerDied
 from agggen_platform.srl.process import JsonLinesProcess
@@ -59,11 +59,9 @@ class AllenNLPFrames:
             predicates: finds the predicates, unless `config` names a spaCy model; by default the shipped tagger.
 
         Raises:
-            AllenNLPError: a remote archive that is neither pinned nor trusted.
             ConfigError: both a spaCy model and a source of predicates.
         """
         self.config = config if isinstance(config, AllenNLPConfig) else AllenNLPConfig(str(config))
-        check_location(self.config.archive, self.config.sha256, self.config.trust)
         if predicates is not None and self.config.spacy is not None:
             raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
         self._finder = predicates
@@ -93,8 +91,8 @@ class AllenNLPFrames:
 
     @cached_property
     def archive(self) -> Archive:
-        """The archive, fetched if need be."""
-        return get_archive(self.config.archive, self.config.sha256, self.config.trust)
+        """The archive."""
+        return get_archive(self.config.archive, self.config.sha256)
 
     @cached_property
     def environment(self) -> Environment:

@@ -21,12 +21,12 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
         row(40, "Film 40 is by Scott, for sale.", split="test", price="sale"),
         row(41, "A.", director=b"x"),
     ]
-    found = examine(load_dataset(rows))
-    assert {name: (use.texts, use.unsaid) for name, use in found.predicates.items()} == {
+    result = examine(load_dataset(rows))
+    assert {name: (use.texts, use.unsaid) for name, use in result.predicates.items()} == {
         "director": (28, 1),
         "genre": (1, 0),
     }
-    said = {finding.what: finding for finding in found.findings}
+    said = {finding.what: finding for finding in result.findings}
     assert "record '41': a cell holds bytes" in str(said["rows that could not be read"])
     assert said["records without a text"].examples == ("33",)
     assert said["values of which a text says no word"].examples == ("director 'Scott' (record 30)",)

@@ -106,7 +106,7 @@ def test_rows_of_one_record_bring_several_texts() -> None:
 
 def test_one_id_for_different_values_is_a_reject() -> None:
     table = read({"id": 1, "name": "A", "p": "x"}, {"id": 1, "name": "A", "p": "y"}, {"id": 1, "name": "A", "p": "x"})
-    assert [len(found) for found in table.records.values()] == [1]
+    assert [len(result) for result in table.records.values()] == [1]
     assert table.rejects == [Reject("t", 2, "1", "row 1 has the same id and other values")]
 
 

@@ -112,8 +112,8 @@ def test_a_corpus_that_does_not_exist(home: Path) -> None:
 def test_space_on_disk(free: int, runs: str, ray: str, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")(1000 << 30, (1000 << 30) - free, free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    found = levels(disk.check(HERE))
-    assert (found["runs"], found["ray"]) == (runs, ray)
+    result = levels(disk.check(HERE))
+    assert (result["runs"], result["ray"]) == (runs, ray)
 
 
 def test_a_folder_that_cannot_be_created(home: Path) -> None:

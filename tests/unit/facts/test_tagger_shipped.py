@@ -114,9 +114,9 @@ def test_a_batch_is_tagged_as_its_sentences_are_alone_and_twice_alike() -> None:
     """Sentences with a clear answer: where two tags are nearly tied, rounding, which differs by batch, may decide."""
     source = EmbeddedFrames()
     batch = [joined(list(words)) for words in (["Hello"], ALAN, WATERMAN, WATERMAN[:9], ALAN + WATERMAN)]
-    found = source.frames(batch)
-    assert found == source.frames(batch)
-    assert found == [source.frames([words])[0] for words in batch]
+    result = source.frames(batch)
+    assert result == source.frames(batch)
+    assert result == [source.frames([words])[0] for words in batch]
     assert source.frames([]) == []
 
 
@@ -135,11 +135,11 @@ def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
     parsed = [parse_allennlp(item) for line in lines[len(lines) // 2 :: 3] for item in json.loads(line)]
     expected = [Sentence(joined(words), frames) for words, frames in parsed]
     frames = EmbeddedFrames().frames([sentence.words for sentence in expected])
-    found = [replace(sentence, frames=own) for sentence, own in zip(expected, frames, strict=True)]
-    assert f1(found, expected, predicates) >= 0.95
-    assert f1(found, expected, boundaries) >= 0.70
-    assert f1(found, expected, lambda sentence: {span[:3] for span in arguments(sentence)}) >= 0.78
-    assert f1(found, expected, arguments) >= 0.70
+    result = [replace(sentence, frames=own) for sentence, own in zip(expected, frames, strict=True)]
+    assert f1(result, expected, predicates) >= 0.95
+    assert f1(result, expected, boundaries) >= 0.70
+    assert f1(result, expected, lambda sentence: {span[:3] for span in arguments(sentence)}) >= 0.78
+    assert f1(result, expected, arguments) >= 0.70
 
 
 def f1(found: Sequence[Sentence], expected: Sequence[Sentence], items: Callable[[Sentence], set[Any]]) -> float:

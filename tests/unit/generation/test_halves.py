@@ -39,20 +39,20 @@ def test_generate_with_human_plans_is_planning_and_then_writing() -> None:
         generator(),
         [Plan.parse("[craft]"), None, Plan.parse("[leader population isPartOf_2 isPartOf]"), None],
     )
-    found = machine.planner.candidates(RECORDS, plans, complete=True)
-    assert machine.write(RECORDS, found, 2) == machine.generate(RECORDS, plans, complete=True, n_best=2)
-    first, third = found[0].plans[0], found[2].plans[0]
+    result = machine.planner.candidates(RECORDS, plans, complete=True)
+    assert machine.write(RECORDS, result, 2) == machine.generate(RECORDS, plans, complete=True, n_best=2)
+    first, third = result[0].plans[0], result[2].plans[0]
     assert first.states[0] == (2,)
     assert (third.states, third.log_probability) == (((3, 2, 1, 0),), None)  # larger than the model's L
 
 
 def test_candidates_have_the_probabilities_of_their_plans() -> None:
     machine, config = generator(), replace(SHORT, level=1)
-    for record, found in zip(RECORDS, machine.planner.candidates(RECORDS, config=config), strict=True):
+    for record, result in zip(RECORDS, machine.planner.candidates(RECORDS, config=config), strict=True):
         (every,) = machine.planner.plan([record], k=1000, config=config)
-        best = [(named_plan(record, plan.states), plan.log_probability) for plan in found.plans]
-        assert best == [(planned.plan, planned.log_probability) for planned in every[: len(found.plans)]]
-        assert len(found.plans) == min(SHORT.plans, len(every))
+        best = [(named_plan(record, plan.states), plan.log_probability) for plan in result.plans]
+        assert best == [(planned.plan, planned.log_probability) for planned in every[: len(result.plans)]]
+        assert len(result.plans) == min(SHORT.plans, len(every))
 
 
 @pytest.mark.parametrize("reward", [-1.0, 0.5, 20.0])
@@ -99,7 +99,7 @@ def test_records_of_one_call_may_have_settings_of_their_own() -> None:
         for record, plan, fill, count, config in zip(records, plans, complete, counts, configs, strict=True)
     ]
     same(together, alone)
-    assert [len(found) <= count for found, count in zip(together, counts, strict=True)] == [True] * 6
+    assert [len(result) <= count for result, count in zip(together, counts, strict=True)] == [True] * 6
 
 
 def test_jobs_with_the_same_beam_are_searched_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ def fix_manifest(bundle: Path, name: str) -> None:
 
 
 def test_a_bundle_is_admitted(trained: list[Path]) -> None:
-    found = admit(str(trained[0]), fingerprint(trained[0]))
-    assert (found.path, found.fingerprint) == (trained[0], fingerprint(trained[0]))
-    assert smoke(found.bundle) == []
+    result = admit(str(trained[0]), fingerprint(trained[0]))
+    assert (result.path, result.fingerprint) == (trained[0], fingerprint(trained[0]))
+    assert smoke(result.bundle) == []
 
 
 @pytest.mark.parametrize("listed", [False, True], ids=["not in the manifest", "in the manifest"])

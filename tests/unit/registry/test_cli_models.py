@@ -126,8 +126,8 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
 def test_what_cannot_be_is_one_line(
     run: Run, three: list[Path], arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    found, out, err = run(*arguments)
-    assert (found, out) == (code, "")
+    result, out, err = run(*arguments)
+    assert (result, out) == (code, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err

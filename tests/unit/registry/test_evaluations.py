@@ -23,16 +23,16 @@ def read(bundle: Path, folder: Path) -> Evaluation:
 
 
 def test_a_report_gives_its_scores_and_what_they_are_about(trained: list[Path], tmp_path: Path) -> None:
-    found = read(trained[0], write_report(tmp_path / "report", trained[0], 61.5))
-    assert (found.corpus, found.split, found.records, found.count, found.protocol) == (
+    result = read(trained[0], write_report(tmp_path / "report", trained[0], 61.5))
+    assert (result.corpus, result.split, result.records, result.count, result.protocol) == (
         "toy",
         "dev",
         "0f0f",
         12,
         "plain",
     )
-    assert found.scores == {"plain/bleu": (61.5, SIGNATURE), "plain/ter": (40.0, f"ter|{SIGNATURE}")}
-    assert Evaluation.from_json(found.to_json()) == found
+    assert result.scores == {"plain/bleu": (61.5, SIGNATURE), "plain/ter": (40.0, f"ter|{SIGNATURE}")}
+    assert Evaluation.from_json(result.to_json()) == result
 
 
 def test_a_report_about_another_bundle_is_refused(trained: list[Path], tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_every_shared_evaluation_counts_unless_one_is_chosen() -> None:
 
 def test_an_evaluation_of_the_same_records_takes_the_place_of_the_earlier() -> None:
     assert ONE.key == scored(1.0).key
-    assert [found.scores["plain/bleu"][0] for found in evaluations_of(version(1, ONE, scored(1.0)))] == [1.0]
+    assert [result.scores["plain/bleu"][0] for result in evaluations_of(version(1, ONE, scored(1.0)))] == [1.0]
 
 
 @pytest.mark.parametrize("metric", ["bleu", "plain/blue", "plans/groups", "", "plain/"])

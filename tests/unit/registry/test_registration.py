@@ -89,11 +89,11 @@ def test_a_relative_folder_is_found_from_everywhere(
 def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: Path) -> None:
     report = write_report(tmp_path / "dev", trained[0], 50.0)
     version = register(str(trained[0]), evaluations=[report])
-    assert [found.scores["plain/bleu"][0] for found in evaluations_of(version)] == [50.0]
+    assert [result.scores["plain/bleu"][0] for result in evaluations_of(version)] == [50.0]
     record("models:/agggen@candidate", write_report(tmp_path / "test", trained[0], 48.0, split="test"))
     record("agggen/1", write_report(tmp_path / "again", trained[0], 51.0))
-    found = {each.split: each.scores["plain/bleu"][0] for each in evaluations_of(version_of("agggen/1"))}
-    assert found == {"dev": 51.0, "test": 48.0}
+    result = {each.split: each.scores["plain/bleu"][0] for each in evaluations_of(version_of("agggen/1"))}
+    assert result == {"dev": 51.0, "test": 48.0}
 
 
 def test_an_evaluation_of_another_bundle_is_refused_before_anything_is_registered(

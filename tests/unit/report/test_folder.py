@@ -29,14 +29,14 @@ def test_all_files_appear_and_nothing_is_left_beside_them(tmp_path: Path) -> Non
 
 def test_json_holds_every_number_with_its_signature(tmp_path: Path) -> None:
     write_report(tmp_path / "r", report(ROWS))
-    found = json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
-    assert found["scores"]["text"]["measures"] == [
+    result = json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
+    assert result["scores"]["text"]["measures"] == [
         {"name": "bleu", "value": 41.25, "interval_95": [40.0, 42.5], "signature": "nrefs:var|tok:13a"},
         {"name": "tau", "value": None, "interval_95": None, "signature": "kendall"},
         {"name": "meteor", "value": None, "not_computed": "there is no Java here"},
     ]
-    assert [part["records"] for part in found["by_triples"]] == [1, 2]
-    assert found["partial"] is None
+    assert [part["records"] for part in result["by_triples"]] == [1, 2]
+    assert result["partial"] is None
 
 
 def test_records_are_one_line_each_with_what_is_wrong(tmp_path: Path) -> None:

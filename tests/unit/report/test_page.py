@@ -72,11 +72,11 @@ def test_the_page_holds_numbers_samples_and_reasons_and_asks_for_nothing() -> No
 @pytest.mark.parametrize("slots", [False, True])
 def test_no_text_breaks_out_of_the_page(slots: bool) -> None:
     page = to_html(report([row(1, 1, wrong=1, slots=slots, text=NASTY)], title=NASTY))
-    found = Page(page)
-    assert not found.all("script")
-    assert len(found.all("style")) == 1
-    assert 'alert("x")' in found.inside["mark"]
-    assert ("missed: p0" in found.inside["body"]) == slots
+    result = Page(page)
+    assert not result.all("script")
+    assert len(result.all("style")) == 1
+    assert 'alert("x")' in result.inside["mark"]
+    assert ("missed: p0" in result.inside["body"]) == slots
     page.encode("utf-8")  # no half surrogate pairs are left
 
 

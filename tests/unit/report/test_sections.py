@@ -116,8 +116,8 @@ def test_every_interval_holds_the_value_and_depends_on_the_seed_alone() -> None:
 def test_a_measure_that_a_sample_may_leave_undefined_has_no_interval() -> None:
     """Of two records one has two groups: tau counts there alone."""
     records = [record for record in ELEMENTS if len(record.triples) > 2][:2]
-    found = [Plan((record.predicates,)) for record in records[:1]] + plans_of(records)[1:]
-    section = sections.plans("plans", "Plans", found, references_of(records), 0)
+    result = [Plan((record.predicates,)) for record in records[:1]] + plans_of(records)[1:]
+    section = sections.plans("plans", "Plans", result, references_of(records), 0)
     assert section is not None
     intervals = {measure.name: measure.interval for measure in section.measures}
     assert intervals["nmi_avg"] is not None
@@ -125,8 +125,8 @@ def test_a_measure_that_a_sample_may_leave_undefined_has_no_interval() -> None:
 
 
 def test_plans_of_references_may_leave_predicates_out() -> None:
-    found, references = [Plan.parse("[a] [b c]")], [[Plan.parse("[a] [b]")]]
-    section = sections.plans("plans", "Plans", found, references, 0, predicates=[("a", "b", "c")])
+    result, references = [Plan.parse("[a] [b c]")], [[Plan.parse("[a] [b]")]]
+    section = sections.plans("plans", "Plans", result, references, 0, predicates=[("a", "b", "c")])
     assert section and all(measure.score for measure in section.measures)
 
 
@@ -170,9 +170,9 @@ def test_strict_and_lenient_values_faults_and_inventions_are_measured_apart() ->
 
 def test_a_lexicon_counts_and_is_named() -> None:
     lexicon = Lexicon(variants={"Italy": ("Italian",), "Ann Mary Black": ("Ann Black", "A. Black")})
-    found = read_values([MAYOR], ["Italian Rome is led by Ann Black."], Checker(lexicon)).statistics["values_whole"]
-    assert found.corpus().value == 100
-    assert found.signature.endswith("|lexicon:3 variants|triples:2|said:literal 0,rule 0,lexicon 2,phrase 0")
+    result = read_values([MAYOR], ["Italian Rome is led by Ann Black."], Checker(lexicon)).statistics["values_whole"]
+    assert result.corpus().value == 100
+    assert result.signature.endswith("|lexicon:3 variants|triples:2|said:literal 0,rule 0,lexicon 2,phrase 0")
 
 
 def test_a_fault_outside_the_facts_leaves_a_text_unfulfilled() -> None:
@@ -207,17 +207,17 @@ SCORED = [
 
 
 def test_a_protocol_comes_before_plain_sacrebleu_with_intervals_and_scores_of_each_text() -> None:
-    found = text_scores(TextMetrics("webnlg-2017", meteor=False), SCORED, TEXTS)
-    assert [section.key for section in found.sections] == ["webnlg-2017", "plain"]
+    result = text_scores(TextMetrics("webnlg-2017", meteor=False), SCORED, TEXTS)
+    assert [section.key for section in result.sections] == ["webnlg-2017", "plain"]
     expected = score_texts("webnlg-2017", TEXTS, REFERENCES, ["bleu", "ter"])
-    bleu, meteor, ter = found.sections[0].measures
+    bleu, meteor, ter = result.sections[0].measures
     assert (meteor.score, meteor.reason) == (None, "--no-meteor was given")
     for measure in (bleu, ter):
         assert measure.score == expected[measure.name]
         low, high = measure.interval or (math.nan, math.nan)
         assert low < measure.score.value < high
-    assert {"webnlg-2017/bleu", "webnlg-2017/ter", "plain/bleu", "plain/chrf", "plain/ter"} == set(found.single)
-    assert all(len(values) == len(TEXTS) for values in found.single.values())
+    assert {"webnlg-2017/bleu", "webnlg-2017/ter", "plain/bleu", "plain/chrf", "plain/ter"} == set(result.single)
+    assert all(len(values) == len(TEXTS) for values in result.single.values())
 
 
 def test_plain_alone_is_reported_once_and_one_record_has_no_intervals() -> None:

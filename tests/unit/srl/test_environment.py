@@ -56,8 +56,8 @@ def test_an_environment_of_ones_own_will_do_and_one_that_lacks_something_says_wh
     with pytest.raises(AllenNLPError, match="lacks allennlp-models; make one"):
         find_environment(tmp_path)
     install_packages(tmp_path)
-    found = find_environment(tmp_path)
-    assert (found.python, found.versions) == (python, dict.fromkeys(NEEDED, "1.0"))
+    result = find_environment(tmp_path)
+    assert (result.python, result.versions) == (python, dict.fromkeys(NEEDED, "1.0"))
 
 
 def test_the_requirements_pin_what_an_environment_needs() -> None:

@@ -92,9 +92,9 @@ def test_a_key_that_the_user_sets_as_well_is_refused() -> None:
 
 def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
     config = elements("cluster.workers=2", "corpus.limit=9", 'storage.url="s3://b/runs"')
-    found = trial_config(config, {"model.predicate_dim": 8, "training.joint.learning_rate": 0.1 + 0.2})
-    assert (found.model.predicate_dim, found.training.joint.learning_rate) == (8, 0.1 + 0.2)
-    assert (found.cluster, found.storage, found.corpus) == (config.cluster, config.storage, config.corpus)
+    result = trial_config(config, {"model.predicate_dim": 8, "training.joint.learning_rate": 0.1 + 0.2})
+    assert (result.model.predicate_dim, result.training.joint.learning_rate) == (8, 0.1 + 0.2)
+    assert (result.cluster, result.storage, result.corpus) == (config.cluster, config.storage, config.corpus)
     assert trial_config(config, {}) == config
 
 

@@ -83,15 +83,15 @@ def test_files_wait_for_their_store_and_nothing_waits_for_them(
     assert "2 entries of run" in said[-1]
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"loss": 0.5})
-    (found,) = find_runs(runs, [tracker.run_name])
-    assert (found.unsent, found.rejected) == (2, 0)
+    (result,) = find_runs(runs, [tracker.run_name])
+    assert (result.unsent, result.rejected) == (2, 0)
     with pytest.raises(UnsentError, match="2 entries: too many 503"):
-        sync([found], said.append, patience=1)
+        sync([result], said.append, patience=1)
     store.status = 200
-    assert sync([found], said.append) == {tracker.run_name: 2}
+    assert sync([result], said.append) == {tracker.run_name: 2}
     assert store.files == {"first.txt": b"first", "second.txt": b"second"}
-    (found,) = find_runs(runs, [tracker.run_name])
-    assert (found.unsent, found.rejected) == (0, 0)
+    (result,) = find_runs(runs, [tracker.run_name])
+    assert (result.unsent, result.rejected) == (0, 0)
 
 
 def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker, said: list[str]) -> None:

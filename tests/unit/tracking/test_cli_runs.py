@@ -64,10 +64,10 @@ def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
     assert set(table(out)) == {parent.run_name, child.run_name}
     client = MlflowClient(child.uri)
     experiment = client.get_experiment_by_name("toys")
-    found = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-    sent = found[child.run_name]
+    result = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    sent = result[child.run_name]
     assert (sent.info.status, sent.info.start_time, sent.info.end_time) == ("KILLED", 5000, 6000)
-    assert sent.data.tags["mlflow.parentRunId"] == found[parent.run_name].info.run_id
+    assert sent.data.tags["mlflow.parentRunId"] == result[parent.run_name].info.run_id
     code, out, _ = agggen("list", "--runs", runs)
     assert table(out)[child.run_name]["unsent"] == "0"
 

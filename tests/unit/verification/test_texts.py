@@ -118,8 +118,8 @@ def test_what_only_other_triples_have_belongs_to_another_fact(
 
 
 def test_a_fact_invents_what_no_triple_has(checker: Checker) -> None:
-    found = checker.check(RF, "Rutherfordium is in group 8, period 7.", [GROUP])
-    assert (found.invented, found.elsewhere, found.whole) == (("8",), ("7",), False)
+    result = checker.check(RF, "Rutherfordium is in group 8, period 7.", [GROUP])
+    assert (result.invented, result.elsewhere, result.whole) == (("8",), ("7",), False)
 
 
 # --- said twice ------------------------------------------------------------------------------------------------------
@@ -234,16 +234,16 @@ def test_a_record_without_references_is_read_like_any(checker: Checker) -> None:
 
 
 def test_an_empty_text_says_nothing(checker: Checker) -> None:
-    found = checker.check(RF, "")
-    assert found.missing == RF.triples
-    assert found.unnamed == ("Rutherfordium",)
-    assert found == TextCheck(found.values, found.unnamed)
+    result = checker.check(RF, "")
+    assert result.missing == RF.triples
+    assert result.unnamed == ("Rutherfordium",)
+    assert result == TextCheck(result.values, result.unnamed)
 
 
 def test_every_fault_is_in_words(elements: Learned) -> None:
     text = "The the element of Berlin is in group 7 and period 4 and melts at 2400 K."
-    found = elements[0].check(RF, text, [GROUP, PERIOD, MELTS, YEAR])
-    assert found.faults == (
+    result = elements[0].check(RF, text, [GROUP, PERIOD, MELTS, YEAR])
+    assert result.faults == (
         "'1964' (discoveryYear) is missing",
         "the subject 'Rutherfordium' is not named",
         "'Berlin' is in no triple",
@@ -276,9 +276,9 @@ def test_a_text_that_goes_on_has_no_capital_at_its_start() -> None:
 )
 def test_values_stand_where_training_texts_have_them(text: str, misplaced: set[str], elements: Learned) -> None:
     """Once passed: a text whose values were all whole, "it is a 1766 gas"."""
-    found = elements[0].check(RF, text)
-    assert {triple.predicate for triple in found.misplaced} == misplaced
-    assert all(any(f"in a context of {name}" in fault for fault in found.faults) for name in misplaced)
+    result = elements[0].check(RF, text)
+    assert {triple.predicate for triple in result.misplaced} == misplaced
+    assert all(any(f"in a context of {name}" in fault for fault in result.faults) for name in misplaced)
     assert PLAIN.check(RF, text).misplaced == ()
 
 
