@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.folders import warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
@@ -29,6 +30,7 @@ class RunLog:
     """Makes the run log of a job that has work to do, in the folder `runs`."""
 
     def __init__(self, runs: Path) -> None:
+        warn_if_temporary(runs, "--runs")
         self._runs = runs
         self._tracker: Tracker | None = None
 
@@ -43,7 +45,7 @@ class RunLog:
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/{where}")
         if self._tracker is not None:
-            console.note(f"Compare runs with: {self._tracker.ui_command()}")
+            console.note(f"Compare runs: {self._tracker.ui_command()}")
         console.say(out)
 
 

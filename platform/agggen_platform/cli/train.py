@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.folders import on_this_machine
+from agggen_platform.cli.folders import on_this_machine, warn_if_temporary
 
 Runs = Annotated[
     Path,
@@ -78,13 +78,15 @@ def train(
         console.say(json.dumps(resolved(config), indent=2))
         console.note(config_hash(result_of(config)))
         return
+    if not config.storage.url:
+        warn_if_temporary(runs, "storage.url or --runs")
     data = data_of(config, dataset)
     name = name or default_name(source, config, data)
     console.note(f"Run {name}")
     with training_progress() as show:
         done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     if done.trained:
-        console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs with: {done.ui_command}")
+        console.note(f"Trained in {done.seconds / 60:.1f} minutes; compare runs: {done.ui_command}")
     else:
         console.note("This run is finished already; --fresh trains it anew")
     console.say(done.address)

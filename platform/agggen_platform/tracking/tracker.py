@@ -169,8 +169,12 @@ class Tracker:
         self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120))
 
     def ui_command(self) -> str:
-        """The shell command that opens MLflow's pages; without credentials."""
-        return ui_command(self.uri)
+        """MLflow's address, or the command that opens its pages; without credentials."""
+        uri = without_credentials(self.uri)
+        if uri.startswith(("http://", "https://")):
+            return uri
+        own = self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}"
+        return shlex.join(["agggen", "runs", "ui", *(("--runs", str(self.runs_dir)) if own else ("--uri", uri))])
 
     def _log_made(self, name: str, make: Callable[[Path], object]) -> None:
         folder = self.path.parent

@@ -66,7 +66,7 @@ class Finished:
     seconds: float
     run_name: str
     address: str  # where others find the bundle
-    ui_command: str  # opens the run log in a browser
+    ui_command: str  # opens the run log in a browser, or MLflow's address
 
 
 def train_job(
