@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +14,7 @@ from agggen.bundle import load_bundle
 from agggen.config import load_config, overrides_of
 from agggen.corpora.rejects import Reject
 from agggen.datasets import load_dataset
-from agggen.errors import CorpusError
+from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Record
 from agggen.report import Report
@@ -20,6 +22,7 @@ from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate
 from agggen.report.folder import FILES
 from agggen.report.sections import TextMetrics, protocol_of
+from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked_command
 
@@ -122,16 +125,46 @@ def command_line() -> str:
     return masked_command([*program, *sys.argv[1:]])
 
 
-def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> None:
-    """Puts scores and files of a report into the run log. Whatever goes wrong with it is said and changes nothing."""
+@contextmanager
+def report_folder(address: str) -> Iterator[Path]:
+    """The folder of a report; for one in a store a copy, which goes there when the block ends without an error.
+
+    Raises:
+        ConfigError, StorageError: of the block, about `address`; the store refused or did not answer.
+    """
+    if "://" not in address:
+        yield Path(address)
+        return
+    folder = Folder(address)
+    with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch:
+        copy = Path(scratch) / "report"
+        for name in folder.names():
+            with Folder(str(copy)).new(name) as path:
+                path.write_bytes((folder.read(name) or b"") if name in FILES else b"")
+        try:
+            yield copy
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(copy), address)) from error
+        for name in sorted(FILES, key="report.json".__eq__):  # last: a report without it is none
+            folder.upload(name, copy / name)
+
+
+def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Callable[[str], None]) -> str | None:
+    """Puts scores and files of a report into the run log. Whatever goes wrong with it is said and changes nothing.
+
+    Returns:
+        MLflow's id of the run, if MLflow has answered.
+    """
     try:
         with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:
             tracker.log_params(dict(report.run))
             tracker.log_metrics({f"{task.split}/{name}": value for name, value in report.measures().items()})
             for name in FILES:
                 tracker.log_artifact(folder / name)
+        return tracker.run_id
     except Exception as error:  # tracking cannot hurt
         note(f"warning: the run log misses this evaluation: {error}")
+        return None
 
 
 def runs_of(bundle: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.folders import on_this_machine
+from agggen_platform.cli.folders import on_this_machine, warn_if_temporary
 from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ def evaluate(
     corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or data: a file or a folder.")],
     split: Annotated[str, typer.Option(help="The split to write about; all is the whole of a file.")] = "dev",
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--out",
             "-o",
             metavar="DIR",
-            callback=on_this_machine,
-            help="Where the report goes. [default: a folder in evaluation/ beside the folder BUNDLE, or here]",
+            help="Where the report goes; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Only the first so many records; 0 takes all.")] = 0,
@@ -77,6 +76,7 @@ def evaluate(
         agggen evaluate BUNDLE --corpus webnlg --split dev
         agggen evaluate BUNDLE --corpus films.csv --subject title --text plot --split test
         agggen evaluate BUNDLE --corpus prepared/elements -o report --limit 100 plans=1
+        agggen evaluate models:/agggen@candidate --corpus elements -o s3://models/reports/candidate
     """
     from agggen.errors import ConfigError
     from agggen.report import check_target, write_report
@@ -84,7 +84,7 @@ def evaluate(
     from agggen.training.progress import writing_lines
     from agggen_platform import evaluation
 
-    if str(out) == "-":
+    if out == "-":
         raise ConfigError("the scores go to standard output; give --out the name of a folder for the report")
     path = bundle_folder(bundle)
     choices = {"planner": planner, "ablation": ablation, "seed": seed}
@@ -105,13 +105,15 @@ def evaluate(
         note=console.note,
     )
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent
-    folder = out or beside / "evaluation" / task.name
-    check_target(folder, task.identity)
-    report = evaluation.evaluate(task, writing_lines(len(task.records), console.note), console.note)
-    write_report(folder, report)
-    _print_scores(report)
-    console.note(f"Report: {folder / 'report.html'}")
-    evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
+    address = out or str(beside / "evaluation" / task.name)
+    warn_if_temporary(address, "--out")
+    with evaluation.report_folder(address) as folder:
+        check_target(folder, task.identity)
+        report = evaluation.evaluate(task, writing_lines(len(task.records), console.note), console.note)
+        write_report(folder, report)
+        _print_scores(report)
+        run_id = evaluation.log_report(task, report, folder, runs or evaluation.runs_of(path), console.note)
+    console.note(f"Report: {address}/report.html{f' and, in MLflow, runs:/{run_id}' if run_id else ''}")
 
 
 def _names(text: str) -> tuple[str, ...]:

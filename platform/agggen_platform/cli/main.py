@@ -129,6 +129,10 @@ def _agggen(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line (the process's by default) and exits; a user's error is one line, without a traceback."""
     try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        _fail("the folder in which this command was started is gone; run it in another one", OPERATING_SYSTEM_REFUSED)
+    try:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
@@ -149,9 +153,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        reason = error.strerror or str(error)
-        _fail(f"{reason}: {error.filename}" if error.filename else reason, OPERATING_SYSTEM_REFUSED)
+        _fail(f"{error.strerror or error}: {_object_of(error, folder)}", OPERATING_SYSTEM_REFUSED)
     sys.exit(0)
+
+
+def _object_of(error: OSError, folder: str) -> str:
+    """What the operating system refused: a path, or where in the code it was."""
+    if error.filename:
+        return str(error.filename)
+    if not os.path.isdir(folder):
+        return f"the folder {folder}, in which this command works, is gone"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{place.filename}, line {place.lineno}: {place.line} (AGGGEN_DEBUG=1 shows all)"
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.folders import on_this_machine
 from agggen_platform.cli.records import is_elsewhere
 
 if TYPE_CHECKING:
@@ -91,12 +90,11 @@ def register(
         typer.Option(metavar="ADDRESS", help="Copy it below this folder or s3:// prefix first, by its fingerprint."),
     ] = None,
     evaluation: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--evaluation",
-            metavar="DIR",
-            help="A report of `agggen evaluate` to keep with it; repeatable.",
-            callback=on_this_machine,
+            metavar="REPORT",
+            help="A report to keep with it, as `agggen models record` takes it; repeatable.",
         ),
     ] = None,
     registry: RegistryUri = None,
@@ -128,8 +126,8 @@ def register(
 def record(
     model: Model,
     report: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="A report that `agggen evaluate -o DIR` wrote.", callback=on_this_machine),
+        str,
+        typer.Argument(metavar="REPORT", help="Of `agggen evaluate`: a folder, s3://..., or MLflow's runs:/RUN_ID."),
     ],
     registry: RegistryUri = None,
 ) -> None:
@@ -138,6 +136,7 @@ def record(
     \b
         agggen evaluate models:/agggen@candidate --corpus webnlg --split dev -o report
         agggen models record agggen@candidate report
+        agggen models record agggen@candidate s3://models/reports/candidate
     """
     from agggen_platform import registry as models
 

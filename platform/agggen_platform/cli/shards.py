@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.folders import warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
@@ -30,6 +31,7 @@ class RunLog:
     """Makes the run log of a job that has work to do, in the folder `runs`."""
 
     def __init__(self, runs: Path) -> None:
+        warn_if_temporary(runs, "--runs")
         self._runs = runs
         self._tracker: Tracker | None = None
 
@@ -44,7 +46,7 @@ class RunLog:
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/{where}")
         if self._tracker is not None and (command := self._tracker.ui_command()):
-            console.note(f"Compare runs with: {command}")
+            console.note(f"Compare runs: {command}")
         console.say(out)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.folders import warn_if_temporary
 from agggen_platform.cli.train import Runs
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def sweep(
         SweepConfig, space, [f"{key}={value}" for key, value in budget.items() if value is not None], SPACES
     )
     config = load_config(JobConfig, preset, overrides or ())
+    warn_if_temporary(runs, "--runs")
     try:
         report = run(
             config,
@@ -80,7 +82,7 @@ def sweep(
         console.note(f"{report.ran} trials in {report.seconds / 60:.1f} minutes")
     else:
         console.note("This sweep is finished already; more --trials go on with it")
-    console.note(f"Compare trials with: {report.ui_command}")
+    console.note(f"Compare trials: {report.ui_command}")
     console.say(report.bundle)
     if report.version or report.refused:
         _say_registered(report, model)

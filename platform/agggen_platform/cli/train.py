@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.folders import on_this_machine
+from agggen_platform.cli.folders import on_this_machine, warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen.training.data import Data
@@ -90,12 +90,14 @@ def carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs:
     from agggen_platform.training.data import default_name
     from agggen_platform.training.job import train_job
 
+    if not config.storage.url:
+        warn_if_temporary(runs, "storage.url or --runs")
     name = name or default_name(label, config, data)
     console.note(f"Run {name}")
     with training_progress() as show:
         done = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
     if done.trained:
-        compare = f"; compare runs with: {done.ui_command}" if done.ui_command else ""
+        compare = f"; compare runs: {done.ui_command}" if done.ui_command else ""
         console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")
     else:
         console.note("This run is finished already; --fresh trains it anew")

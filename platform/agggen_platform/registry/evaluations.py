@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +19,10 @@ from agggen.config import flatten
 from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
 from agggen.scores import method
+from agggen_platform.mlflow_client import mlflow_client
+from agggen_platform.registry.client import answered
 from agggen_platform.registry.store import EVALUATION, Version
+from agggen_platform.storage.folder import Folder
 
 _HIGHER = {
     "bleu", "chrf", "nist", "meteor", "rouge_l", "cider", "values_whole", "values_lenient", "texts_without_faults",
@@ -78,20 +82,27 @@ def evaluations_of(version: Version) -> list[Evaluation]:
     return sorted(map(Evaluation.from_json, version.tagged(EVALUATION).values()), key=lambda evaluation: evaluation.at)
 
 
-def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) -> Evaluation:
-    """The numbers of the report in `folder` that `agggen evaluate` wrote.
+def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceConfig, uri: str) -> Evaluation:
+    """The numbers of a report that `agggen evaluate` wrote.
 
     Args:
+        report: a folder, here or in a store, or ``runs:/RUN_ID`` of MLflow.
         fingerprint: of the bundle that the report must be about.
         inference: the bundle's own settings, which the report must have used.
+        uri: of MLflow.
 
     Raises:
         ConfigError: there is no report, or it is about another bundle or about other settings.
+        RegistryError, StorageError: MLflow or the store refused or did not answer.
     """
-    file = folder / "report.json"
+    address = str(report)
+    file = f"{address.rstrip('/')}/report.json"
+    content = _artifact(address.removeprefix("runs:/"), uri) if address.startswith("runs:/") else _stored(address)
+    if content is None:
+        raise ConfigError(f"{address} holds no report of `agggen evaluate`: there is no {file}")
     try:
-        report = json.loads(file.read_text(encoding="utf-8"))
-        identity, run, sections = report["identity"], report["run"], report["scores"]
+        read = json.loads(content)
+        identity, run, sections = read["identity"], read["run"], read["scores"]
         bundle = identity["bundle"]
         measures = {
             f"{key}/{measure['name']}": measure for key, section in sections.items() for measure in section["measures"]
@@ -106,20 +117,31 @@ def read_evaluation(folder: Path, fingerprint: str, inference: InferenceConfig) 
             identity["split"],
             identity["records"],
             int(run["records"]),
-            bool(report["partial"]),
+            bool(read["partial"]),
             identity["protocol"],
             time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             scores,
         )
-    except OSError as error:
-        raise ConfigError(f"{folder} holds no report of `agggen evaluate`: {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} is not a report of `agggen evaluate` ({type(error).__name__}: {error})") from error
     if bundle != fingerprint:
-        raise ConfigError(f"the report in {folder} is about another bundle: {bundle}, not {fingerprint}")
+        raise ConfigError(f"the report in {address} is about another bundle: {bundle}, not {fingerprint}")
     if differs := _other_settings(run, inference):
-        raise ConfigError(f"the report in {folder} is not about the bundle as it writes by itself: {differs}")
+        raise ConfigError(f"the report in {address} is not about the bundle as it writes by itself: {differs}")
     return evaluation
+
+
+def _stored(address: str) -> bytes | None:
+    return Folder(address).read("report.json")
+
+
+def _artifact(run_id: str, uri: str) -> bytes | None:
+    """The report among the files of a run of MLflow; None if it has none."""
+    with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, answered(uri):
+        client = mlflow_client(uri)
+        if not any(file.path == "report.json" for file in client.list_artifacts(run_id)):
+            return None
+        return Path(client.download_artifacts(run_id, "report.json", scratch)).read_bytes()
 
 
 def _other_settings(run: Mapping[str, Any], inference: InferenceConfig) -> str:

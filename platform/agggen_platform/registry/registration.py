@@ -30,7 +30,7 @@ def register(
     metrics: Mapping[str, float] | None = None,
     tags: Mapping[str, str] | None = None,
     *,
-    evaluations: Sequence[Path] = (),
+    evaluations: Sequence[Path | str] = (),
     uri: str | None = None,
 ) -> Version:
     """Makes the bundle at `bundle_address` a version of the model `name`, and a new version its candidate.
@@ -42,7 +42,7 @@ def register(
         bundle_address: a folder or ``s3://...``; a server of MLflow takes no folder.
         metrics: numbers to keep with the version, besides the bundle's own.
         tags: further tags, say ``{"bundle.run": "webnlg-1"}``.
-        evaluations: folders of reports that `agggen evaluate` wrote about this bundle.
+        evaluations: reports that `agggen evaluate` wrote about this bundle; see `read_evaluation`.
         uri: of the registry; see `registry_uri`.
 
     Raises:
@@ -59,7 +59,7 @@ def register(
             "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
-    reports = [read_evaluation(folder, admitted.fingerprint, admitted.bundle.inference) for folder in evaluations]
+    reports = [read_evaluation(one, admitted.fingerprint, admitted.bundle.inference, uri) for one in evaluations]
     registry = Registry(uri, create=True)
     known = _known(registry, name, admitted.fingerprint, address)
     version = known or _add(registry, name, address, admitted, metrics or {}, tags or {})
@@ -75,10 +75,11 @@ def takes(uri: str, address: str) -> bool:
     return not (uri.startswith(("http://", "https://")) and Folder(address).local is not None)
 
 
-def record(model: str, folder: Path, *, uri: str | None = None) -> Evaluation:
-    """Keeps the report in `folder` with the version that it is about.
+def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluation:
+    """Keeps the scores of a report with the version that it is about.
 
     Args:
+        report: see `read_evaluation`.
         model: ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS``.
 
     Raises:
@@ -89,7 +90,7 @@ def record(model: str, folder: Path, *, uri: str | None = None) -> Evaluation:
     registry = Registry(uri)
     version = registry.version(parse_address(model))
     admitted = admit(version.source, version.fingerprint)
-    evaluation = read_evaluation(folder, version.fingerprint, admitted.bundle.inference)
+    evaluation = read_evaluation(report, version.fingerprint, admitted.bundle.inference, registry_uri(uri))
     registry.tag(version, evaluation.key, evaluation.to_json())
     return evaluation
 

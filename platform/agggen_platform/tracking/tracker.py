@@ -184,12 +184,14 @@ class Tracker:
             self._log_made(f"figures/{name}.png", lambda path: figure().savefig(path, dpi=120, bbox_inches="tight"))
 
     def ui_command(self) -> str:
-        """The `agggen` command that opens MLflow's pages, without credentials; empty where MLflow is not installed."""
+        """MLflow's address, or the command that opens its pages; no credentials. Empty without MLflow."""
         if not self._mlflow:
             return ""
-        if self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}":
-            return f"agggen runs ui --runs {shlex.quote(os.path.relpath(self.runs_dir))}"
-        return f"agggen runs ui --uri {shlex.quote(without_credentials(self.uri))}"
+        uri = without_credentials(self.uri)
+        if uri.startswith(("http://", "https://")):
+            return uri
+        own = self.uri == f"sqlite:///{self.runs_dir / 'mlflow.db'}"
+        return shlex.join(["agggen", "runs", "ui", *(("--runs", str(self.runs_dir)) if own else ("--uri", uri))])
 
     def _log_made(self, name: str, make: Callable[[Path], object]) -> None:
         folder = self.path.parent

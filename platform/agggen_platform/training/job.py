@@ -66,7 +66,7 @@ class Finished:
     seconds: float
     run_name: str
     address: str  # where others find the bundle
-    ui_command: str  # opens the run log in a browser; empty without MLflow
+    ui_command: str  # MLflow's address, or what opens its pages; empty without MLflow
 
 
 def train_job(

@@ -111,12 +111,7 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("models", "promote", "agggen/1", "--tolerance", "-1"), 2, "the tolerance must be"),
         (("models", "rollback", "agggen"), 8, "no version of 'agggen' was champion before"),
         (("models", "record", "agggen/1", "nowhere"), 2, "nowhere holds no report of `agggen evaluate`"),
-        (
-            ("models", "record", "agggen/1", "s3://b/report"),
-            2,
-            "s3://b/report: this can only be a folder of this machine",
-        ),
-        (("models", "register", "x", "--evaluation", "s3://b/r"), 2, "s3://b/r: this can only be a folder of this"),
+        (("models", "record", "agggen/1", "runs:/0123"), 8, "cannot be used: Run with id=0123 not found"),
         (("models", "register", "nowhere"), 3, "there is no bundle at"),
         (("models", "register", "nowhere", "--to", "there"), 3, "there is no bundle at"),
         (("models", "register", "s3:///x"), 2, "names no bucket"),

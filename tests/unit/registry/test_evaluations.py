@@ -16,7 +16,7 @@ from tests.unit.registry.examples import SIGNATURE, write_report
 
 
 def read(bundle: Path, folder: Path) -> Evaluation:
-    return read_evaluation(folder, fingerprint(bundle), load_bundle(bundle).inference)
+    return read_evaluation(folder, fingerprint(bundle), load_bundle(bundle).inference, "sqlite:///runs/mlflow.db")
 
 
 # --- reading ---

@@ -21,8 +21,11 @@ from agggen_platform.registry import (
     resolve,
     rollback,
 )
+from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.promotion import earlier_versions
 from agggen_platform.registry.store import Move
+from agggen_platform.storage.folder import Folder
+from agggen_platform.tracking import Tracker
 from tests.unit.registry.examples import write_report
 
 pytestmark = pytest.mark.usefixtures("store")
@@ -120,6 +123,21 @@ def test_a_version_without_an_evaluation_is_refused_with_the_command(trained: li
         promote("agggen", "2")
     record("models:/agggen/2", write_report(tmp_path / "two", trained[1], 60.0))
     assert promote("agggen", "2").version.number == "2"
+
+
+def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path], tmp_path: Path, s3: str) -> None:
+    """A job's own folder is one that no command of the user sees."""
+    there = Folder(f"{s3}/reports/one")
+    for file in write_report(tmp_path / "one", trained[0], 50.0).iterdir():
+        there.upload(file.name, file)
+    register(str(trained[0]), evaluations=[there.address])
+    promote("agggen", "1")
+    register(str(trained[1]))
+    with Tracker(registry_uri(), run_name="evaluate-toy", runs_dir=tmp_path / "runs") as tracker:
+        tracker.log_artifact(write_report(tmp_path / "two", trained[1], 40.0) / "report.json")
+    record("agggen/2", f"runs:/{tracker.run_id}")
+    with pytest.raises(PromotionRefused, match=r"plain/bleu 40\.00 against 50\.00 of version 1"):
+        promote("agggen", "2")
 
 
 def test_a_version_that_agggen_did_not_register_is_refused(three: list[Path]) -> None:

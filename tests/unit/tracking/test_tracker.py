@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from agggen.errors import ConfigError, StoppedError
-from agggen_platform.cli.main import main
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.store import KEY_CHARACTERS, PARAM_CHARACTERS
+from agggen_platform.tracking.tracker import ui_command
 
 Track = Callable[..., Tracker]
 RunOf = Callable[[Tracker], Any]
@@ -98,16 +98,17 @@ def test_artifacts_stay_in_the_runs_folder(finished: tuple[Tracker, list[str]]) 
     assert (folder / "bundle" / "inner" / "a.json").read_text(encoding="utf-8") == "{}"
 
 
-def test_the_ui_command_opens_the_store_on_loopback(
-    finished: tuple[Tracker, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str]], tmp_path: Path) -> None:
     tracker, _ = finished
-    agggen, *words = shlex.split(tracker.ui_command())
-    with pytest.raises(SystemExit):
-        main([*words, "--print"])
-    words = shlex.split(capsys.readouterr().out)
-    assert agggen == "agggen"
-    assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tracker.runs_dir}/mlflow.db" in words
+    assert tracker.ui_command() == f"agggen runs ui --runs {tracker.runs_dir}"
+    assert Tracker("http://me:hunter2@mlflow:5000", runs_dir=tmp_path).ui_command() == "http://mlflow:5000"
+    database = Tracker("postgresql://me:hunter2@db/mlflow", runs_dir=tmp_path)
+    assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
+
+
+def test_the_command_of_mlflow_s_pages_names_the_store_and_listens_on_loopback(tmp_path: Path) -> None:
+    words = shlex.split(ui_command(f"sqlite:///{tmp_path}/mlflow.db"))
+    assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tmp_path}/mlflow.db" in words
     assert words[words.index("--host") + 1] == "127.0.0.1"
 
 
