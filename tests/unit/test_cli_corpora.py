@@ -76,7 +76,6 @@ def test_a_wrong_call_is_one_message_and_exit_code_2(
     [
         (AggGenError("the plan [a b] is\nno plan"), 2, "error: the plan [a b] is\nno plan\n"),
         (BundleError("changed"), 3, "error: changed\n"),
-        (OSError(28, "No space left on device"), 5, "error: No space left on device\n"),
         (PermissionError(13, "Permission denied", "/x y"), 5, "error: Permission denied: /x y\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
@@ -89,6 +88,15 @@ def test_an_error_has_its_exit_code_and_no_traceback(
 
     monkeypatch.setattr(corpora.console, "print_table", refuse)
     assert run("corpora", "list") == (code, "", message)
+
+
+def test_an_error_of_the_system_without_a_path_names_its_place(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(corpora.console, "print_table", refuse)
+    code, _, err = run("corpora", "list")
+    assert code == 5 and err.startswith(f"error: No space left on device: {__file__}, line ")
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> Non
     assert lines[0] == f"Run {bundle.parent.name}"
     assert lines[1].startswith("Transformer: update 1 of 1  epoch 1  dev loss ")
     assert lines[2].startswith("joint model: update 1 of 1  epoch 1  dev loss ")
-    assert lines[-1].endswith("compare runs with: agggen runs ui --runs runs")
+    assert lines[-1].endswith(f"compare runs: agggen runs ui --runs {Path('runs').resolve()}")
     loaded = load_bundle(bundle)
     assert loaded.config["model"]["width"] == 16
     assert set(loaded.sources) >= {"corpus/train", "corpus/dev"}

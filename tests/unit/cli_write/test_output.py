@@ -90,7 +90,7 @@ def test_a_full_disk_is_exit_code_5_and_leaves_nothing(bundle: Path, records: Pa
 def test_standard_output_without_room_is_exit_code_5(bundle: Path, records: Path) -> None:
     with open("/dev/full", "wb") as full:  # already open: the command cannot replace it
         done = subprocess_of("plan", bundle, "-i", records, stdout=full)
-    assert (done.returncode, done.stderr) == (5, b"error: No space left on device\n")
+    assert done.returncode == 5 and done.stderr.startswith(b"error: No space left on device: ")
 
 
 def test_a_pipe_named_as_output_is_written_to_and_not_replaced(run: Run, bundle: Path, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_artifacts_stay_in_the_runs_folder(finished: tuple[Tracker, list[str]]) 
 
 def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str]], tmp_path: Path) -> None:
     tracker, _ = finished
-    assert tracker.ui_command() == f"agggen runs ui --runs {tracker.runs_dir}"
+    assert tracker.ui_command() == f"agggen runs ui --runs '{tracker.runs_dir}'"
     assert Tracker("http://me:hunter2@mlflow:5000", runs_dir=tmp_path).ui_command() == "http://mlflow:5000"
     database = Tracker("postgresql://me:hunter2@db/mlflow", runs_dir=tmp_path)
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
