@@ -248,7 +248,7 @@ def adapt(
     """Continues a trained model on new data, and writes ``OUTPUT/bundle``; called again, as `train`.
 
     Words and predicates that the model does not know are added; known ones keep their vectors. Old texts are mixed in
-    (``training={"replay": 0.5}``: half of all), so that the model forgets little.
+    (``training={"replay": 0.5}``: half of all), so that the model forgets less.
 
     Args:
         model: or its address, as `load_model` takes it. It is left as it is, and the new bundle names its fingerprint

@@ -38,7 +38,7 @@ def adapt(
     """Continue a trained model on new data, and write another bundle; BUNDLE stays as it is.
 
     Words and predicates that the model lacks are added to those it has. Its sizes and its settings of search stay.
-    Old texts are mixed in (replay), so that it forgets little: as many as new ones, or 100 if these are fewer;
+    Old texts are mixed in (replay), so that it forgets less: as many as new ones, or 100 if these are fewer;
     training.replay=0.2 makes them a fifth of all, 0 leaves them out. The same command continues a run that was cut
     off, and finds a finished one.
 
