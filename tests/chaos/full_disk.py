@@ -102,7 +102,7 @@ def segmentation(disk: SmallDisk, corpus: str) -> Result:
     )
     assert report.progress is not None
     return {
-        "splits": {name: split.fingerprint for name, split in report.splits.items()},
+        "splits": {name: [part.sha256 for part in split.parts] for name, split in report.splits.items()},
         "cache_errors": report.progress.counts.cache_errors,
     }
 

@@ -162,7 +162,7 @@ def dying_new(self, name):
             die()  # what was written is whole, and has not its name yet
 
 def dying_write(self, name, content):
-    if name.startswith(where) and not name.endswith("begun-0"):
+    if name.startswith(where) and "/begun-" not in name:
         die()
     write(self, name, content)
 
