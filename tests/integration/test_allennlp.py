@@ -200,13 +200,14 @@ def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytes
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), config)
     found = [
         tuple(fact.text for fact in reference.facts or ())
-        for record in read_records(tmp_path / "out" / "dev.parquet")
+        for record in read_records(tmp_path / "out" / "dev")
         for reference in record.references
     ]
     with AllenNLPFrames(AllenNLPConfig(str(archive), threads=1)) as source:
         assert found == FrameSegmenter(source).segment(texts[:2])
     assert report.splits["dev"].rejects == 1
-    assert "84 word pieces, the model takes 48" in (tmp_path / "out" / "rejects.jsonl").read_text()
+    (rejects,) = (tmp_path / "out" / "rejects").iterdir()
+    assert "84 word pieces, the model takes 48" in rejects.read_text()
 
     run = load_config(RunConfig, None, settings)
     data = prepare(run, records[:2], records[1:2])

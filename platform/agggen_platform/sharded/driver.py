@@ -198,7 +198,8 @@ def _explained(error: BaseException) -> AggGenError:
         root = cause
         if isinstance(root, AggGenError):
             return root
-    return JobError(
-        f"the workers broke ({type(root).__name__}: {str(root).strip()}); what is done is kept, run the same command "
-        "again to go on"
-    )
+    if not str(root).strip():  # what ended an actor while it started stands in the last line of Ray's own error alone
+        root = error
+    said = [line for line in str(root).splitlines() if line.strip()] or [""]
+    why = f"{type(root).__name__}: {said[-1].strip()}"
+    return JobError(f"the workers broke ({why}); what is done is kept, run the same command again to go on")
