@@ -14,6 +14,8 @@ AUTO = "auto"
 _SIZES = (("tiny", 500), ("small", 10_000))
 """Presets, each for fewer training texts than this; `medium` for the rest."""
 _OWN = ("tiny", "small", "medium")
+_MINUTES = {"tiny": (2.0, 4.0), "small": (1.3, 1.6), "medium": (2.0, 2.5)}
+"""Of one CPU core for 1,000 texts, as tests/benchmarks/presets.py measured on two corpora."""
 C = TypeVar("C", bound=RunConfig)
 
 
@@ -21,6 +23,13 @@ def preset_for(data: Dataset) -> str:
     """The preset for data of this size: ``tiny``, ``small`` or ``medium``."""
     texts = sum(len(record.references) for record in data.train)
     return next((name for name, below in _SIZES if texts < below), "medium")
+
+
+def minutes_for(data: Dataset) -> tuple[float, float]:
+    """About how long training on data of this size takes by its preset, on one CPU core: from and to, in minutes."""
+    texts = sum(len(record.references) for record in data.train)
+    low, high = _MINUTES[preset_for(data)]
+    return low * texts / 1000, high * texts / 1000
 
 
 def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequence[str] = ()) -> C:

@@ -108,7 +108,7 @@ def prepare(
     """
     from agggen.corpora.examine import examine
     from agggen.datasets import load_dataset
-    from agggen.training.choice import preset_for
+    from agggen.training.choice import minutes_for, preset_for
 
     data = load_dataset(source, **reading(id_, subject, text, split_column, category, ignore, rename, seed))
     found = examine(data)
@@ -128,4 +128,8 @@ def prepare(
     for finding in found.findings:
         console.say(f"- {finding}")
     console.note(f"{found.checked:,} training texts were read; not said: texts without a word of the value")
-    console.note(f"Written to {out}; train with: agggen train {out}    # preset auto, here {preset_for(data)}")
+    low, high = minutes_for(data)
+    console.note(
+        f"Training by its preset, {preset_for(data)}, takes about {low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
+    )
+    console.note(f"Written to {out}; train with: agggen train {out}")
