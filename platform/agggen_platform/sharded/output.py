@@ -55,6 +55,7 @@ class JobFolder(ABC):
                 f"the {self.product} in {self.folder} did not arrive as they were sent, so {MANIFEST} was not written; "
                 "the same command puts them together again"
             )
+        self.folder.sweep()  # of actors that were killed
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
