@@ -137,7 +137,6 @@ def generate(
         meter.begin()
         for shard in shards:
             work.wait(shard)
-        check_claim()
         check_in_place(inputs)
         counts = work.counts
         total, why = counts.records + counts.rejects, target.at("rejects")
@@ -146,6 +145,7 @@ def generate(
         report = BulkReport(out, output.job, counts, False, now, work.retries, seconds)
         decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
         about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
+        check_claim()
         output.finish([file for shard in shards for file in work.done[shard.index].files], about, report.as_dict())
         if single_file:
             output.join()
