@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from agggen_platform.storage.claim import ClaimedError, claim, heartbeat
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
+from tests.sent import sent
 
 BEAT = 0.05
 
@@ -65,7 +65,7 @@ def test_a_second_holder_is_refused_while_the_first_lives() -> None:
 
 def test_a_worker_that_outlives_its_driver_is_told_of_the_next_one(tmp_path: Path) -> None:
     with claim(Folder(str(tmp_path))) as held:
-        workers = pickle.loads(pickle.dumps(held))
+        workers = sent(held)
         workers()
     workers()  # nobody took over
     refused = pytest.raises(ClaimedError, match="it took over from this one")
