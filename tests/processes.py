@@ -56,12 +56,13 @@ class Running:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end within {seconds} s: {self.output()}") from None
 
-    def children(self, title: str = "") -> list[psutil.Process]:
-        """Its living descendants whose command line holds `title`."""
+    def children(self, *titles: str) -> list[psutil.Process]:
+        """Its living descendants whose command line contains one of `titles`; without titles, all of them."""
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
-                if title in " ".join(child.cmdline()):
+                command = " ".join(child.cmdline())
+                if not titles or any(title in command for title in titles):
                     found.append(child)
             except psutil.Error:
                 continue

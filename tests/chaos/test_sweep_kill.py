@@ -71,7 +71,7 @@ def reported(folder: Path) -> list[int]:
 
 def trials_of(sweep: Running) -> list[psutil.Process]:
     """The processes of its trials, between the steps of Ray Tune or in one."""
-    return sweep.children("ray::_Trial") + sweep.children("ray::_Inner.train")
+    return sweep.children("ray::_Trial", "ray::_Inner.train")
 
 
 def command_of(config: JobConfig, settings: SweepConfig, folder: Path) -> list[str]:
