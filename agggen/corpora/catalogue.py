@@ -88,6 +88,33 @@ def _webnlg(path: Path, split: str) -> Items:
             yield item
 
 
+def _webnlg_3(path: Path, split: str) -> Items:
+    from agggen.corpora.webnlg import read_webnlg
+
+    base, _, part = split.partition("-")
+    training: list[Record] = []
+    if part:
+        training = split_rejects(load("webnlg-3.0", "train", path.parents[3]))[0]  # `folder` and file: four levels
+    categories = {record.category for record in training}
+    subjects = {triple.subject for record in training for triple in record.triples}
+    for item in read_webnlg(path, base):
+        if part and isinstance(item, Record):
+            if item.category not in categories:
+                kind = "unseen-categories"
+            else:
+                known = all(triple.subject in subjects for triple in item.triples)
+                kind = "seen" if known else "unseen-entities"
+            if kind != part:
+                continue
+        yield item
+
+
+def _rel2text(path: Path, split: str) -> Items:
+    from agggen.corpora.rel2text import read_rel2text
+
+    return read_rel2text(path, split)
+
+
 def _webnlg_plans(path: Path, split: str) -> Items:
     from agggen.corpora.annotated import read_annotated
 
@@ -96,6 +123,8 @@ def _webnlg_plans(path: Path, split: str) -> Items:
 
 
 _TEST = "test/testdata_with_lex.xml"
+_TEST_3 = "test/rdf-to-text-generation-test-data-with-refs-en.xml"
+_PARTS_3 = ("test", "test-seen", "test-unseen-entities", "test-unseen-categories")
 _GARDENT = "Gardent, Shimorina, Narayan, Perez-Beltrachini (INLG 2017), The WebNLG Challenge"
 _CORPORA = (
     Corpus(
@@ -142,6 +171,33 @@ _CORPORA = (
         {"train": "train", "dev": "dev"},
         _webnlg,
         "webnlg_enriched_1.6",
+    ),
+    Corpus(
+        "webnlg-3.0",
+        "WebNLG 3.0 English (the 2020 challenge): DBpedia triples in 16 categories",
+        "CC BY-NC-SA 4.0 (non-commercial)",
+        "Castro Ferreira et al. (INLG 2020), The 2020 Bilingual, Bi-Directional WebNLG+ Shared Task",
+        {"train": "train", "dev": "dev"} | dict.fromkeys(_PARTS_3, _TEST_3),
+        _webnlg_3,
+        "webnlg_3.0/en",
+    ),
+    Corpus(
+        "webnlg-2.1-constrained",
+        "WebNLG 2.1, the constrained split",
+        "CC BY-NC-SA 4.0 (non-commercial)",
+        "Shimorina, Gardent (INLG 2018), Handling Rare Items in Data-to-Text Generation",
+        {"train": "train", "dev": "dev", "test": "test"},
+        _webnlg,
+        "webnlg_2.1_constrained",
+    ),
+    Corpus(
+        "rel2text",
+        "Rel2Text: single triples over 1,522 relations of Wikidata, DBpedia and YAGO",
+        "Apache-2.0",
+        "Kasner, Konstas, Dusek (EACL 2023), Mind the Labels",
+        {"train": "train.json", "dev": "dev.json", "test": "test.json"},
+        _rel2text,
+        "rel2text",
     ),
     Corpus(
         "webnlg-plans",

@@ -1,6 +1,7 @@
 """Downloads the files of a corpus from fixed URLs and verifies their SHA-256 (`agggen.download`).
 
-``manifests/NAME.tsv`` lists path, bytes, sha256 and url.
+``manifests/NAME.tsv`` lists path, bytes, sha256 and url. A file without bytes and sha256 (WebNLG 3.0's test set) is
+downloaded without verification.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class RemoteFile:
     """One line of a manifest."""
 
     path: str
-    bytes: int
-    sha256: str
+    bytes: int | None
+    sha256: str | None
     url: str
 
 
@@ -41,7 +42,7 @@ def read_manifest(name: str) -> tuple[RemoteFile, ...]:
         return ()
     text = (files("agggen.corpora") / "manifests" / f"{name}.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
-    return tuple(RemoteFile(path, int(size), sha256, url) for path, size, sha256, url in rows)
+    return tuple(RemoteFile(path, int(size) if size else None, sha256 or None, url) for path, size, sha256, url in rows)
 
 
 def fetch(name: str, home: Path | str | None = None, progress: Progress | None = None) -> FetchReport:
@@ -100,4 +101,4 @@ def fetch_files(
 
 
 def _is_right(path: Path, file: RemoteFile) -> bool:
-    return path.stat().st_size == file.bytes and file_sha256(path) == file.sha256
+    return file.sha256 is None or (path.stat().st_size == file.bytes and file_sha256(path) == file.sha256)

@@ -1,4 +1,4 @@
-"""Reads the XML benchmark files of WebNLG 2017 and the enriched WebNLG 1.6.
+"""Reads the XML benchmark files of WebNLG: 2017, the enriched 1.6, 2.1 and 3.0.
 
 The triples are those of ``modifiedtripleset``, unchanged with underscores and quotes. In 1.6, each text has the human
 order and sentence split of its triples (``sortedtripleset``), from which the reference's plan is made, with one state
@@ -7,7 +7,7 @@ per sentence. There is no plan if the annotation does not contain each triple ex
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -40,8 +40,9 @@ _CHUNK = 1 << 16
 def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
     """Reads one benchmark file, or all ``*.xml`` files below a folder (by size, then name).
 
-    Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6; the id of a rejected text is that of its entry
-    with the text's ``lid`` appended.
+    Ids are ``webnlg-SPLIT-SIZE-CATEGORY-EID``, the same in 2017 and 1.6; 2.1 uses some ids for several entries, of
+    which the later ones get ``-2``, ``-3``. The id of a rejected text is that of its entry with the text's ``lid``
+    appended.
 
     Raises:
         CorpusError: there is no file, or a file is not valid XML (names the line) or has a document type declaration.
@@ -50,13 +51,13 @@ def read_webnlg(path: Path | str, split: str) -> Iterator[Record | Reject]:
     files = sorted(path.rglob("*.xml"), key=lambda file: (file.parent.name, file.name)) if path.is_dir() else [path]
     if not files:
         raise CorpusError(f"the folder {path} contains no .xml file of WebNLG")
-    seen: set[str] = set()
+    entries: Counter[str] = Counter()
     for file in files:
         root, lines = _parse(file)
         if root.tag != "benchmark":
             raise CorpusError(f"{file}: the root element is <{root.tag}>, not <benchmark> as in WebNLG")
         for entry in root.iter("entry"):
-            yield from _entry(entry, lines[entry], str(file), split, seen)
+            yield from _entry(entry, lines[entry], str(file), split, entries)
 
 
 def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
@@ -91,13 +92,12 @@ def _parse(file: Path) -> tuple[Element, dict[Element, int]]:
     return builder.close(), lines
 
 
-def _entry(entry: Element, line: int, file: str, split: str, seen: set[str]) -> Iterator[Record | Reject]:
+def _entry(entry: Element, line: int, file: str, split: str, entries: Counter[str]) -> Iterator[Record | Reject]:
     category = entry.get("category")
     identifier = f"webnlg-{split}-{entry.get('size')}-{category}-{entry.get('eid')}"
-    if identifier in seen:
-        yield Reject(file, line, identifier, "a second entry has this size, category and eid")
-        return
-    seen.add(identifier)
+    entries[identifier] += 1
+    if (number := entries[identifier]) > 1:
+        identifier += f"-{number}"
     texts = [element.text or "" for element in entry.iterfind("modifiedtripleset/mtriple")]
     try:
         triples = tuple(_triple(text) for text in texts)

@@ -40,7 +40,7 @@ def _corpus(corpus: Corpus, needed: bool) -> Finding:
     wrong = [
         file.path
         for file in files
-        if not (folder / file.path).is_file() or (folder / file.path).stat().st_size != file.bytes
+        if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
     ]
     if wrong:
         message = f"{folder}: {len(wrong)} of {len(files)} files are missing or changed, the first is {wrong[0]}"

@@ -32,7 +32,8 @@ def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_catalogue_names_what_it_has() -> None:
-    names = ["elements", "e2e", "e2e-cleaned", "webnlg", "webnlg-1.6", "webnlg-plans"]
+    names = ["elements", "e2e", "e2e-cleaned", "webnlg", "webnlg-1.6"]
+    names += ["webnlg-3.0", "webnlg-2.1-constrained", "rel2text", "webnlg-plans"]
     assert [corpus.name for corpus in list_corpora()] == names
     assert get_corpus("webnlg").splits == ("train", "dev", "test", "test-seen", "test-unseen")
     assert all(corpus.licence and corpus.citation and corpus.title for corpus in list_corpora())
@@ -127,6 +128,14 @@ def test_prepare_refuses_facts_that_nobody_has(toy_home: Path, tmp_path: Path) -
         ("webnlg", "test-unseen", 891, 2433, 0),
         ("webnlg-1.6", "train", 6940, 18102, 0),
         ("webnlg-1.6", "dev", 872, 2268 - 6, 6),  # six texts are empty in 1.6
+        ("webnlg-3.0", "train", 13211, 35426, 0),
+        ("webnlg-3.0", "dev", 1667, 4464, 0),
+        ("webnlg-2.1-constrained", "train", 12895, 34403, 0),
+        ("webnlg-2.1-constrained", "dev", 1594, 4226, 0),
+        ("webnlg-2.1-constrained", "test", 1606, 4244, 0),
+        ("rel2text", "train", 3150, 3155, 0),
+        ("rel2text", "dev", 326, 326, 0),
+        ("rel2text", "test", 616, 616, 0),
         ("webnlg-plans", "test", 100, 274, 0),
     ],
 )
@@ -182,3 +191,27 @@ def test_the_release_averages_2_44_facts_a_webnlg_training_text(data_home: Path)
     texts = release_facts(data_home, "webnlg", "train")
     assert len(texts) == 18102
     assert round(sum(map(len, texts)) / len(texts), 2) == 2.44
+
+
+def test_the_test_set_of_3_0_is_split_by_categories_and_subjects_of_training(tmp_path: Path) -> None:
+    def benchmark(path: Path, *entries: tuple[str, str]) -> None:
+        path.parent.mkdir(parents=True)
+        items = "".join(
+            f'<entry category="{category}" eid="Id{number}" size="1"><modifiedtripleset><mtriple>{triple}</mtriple>'
+            f'</modifiedtripleset><lex lid="Id1">A text.</lex></entry>'
+            for number, (category, triple) in enumerate(entries, start=1)
+        )
+        path.write_text(f"<benchmark><entries>{items}</entries></benchmark>", encoding="utf-8")
+
+    folder = tmp_path / "webnlg_3.0/en"
+    benchmark(folder / "train/1triples/City.xml", ("City", "Rome | mayor | Ann"), ("City", "Oslo | country | Norway"))
+    entries = (("City", "Rome | area | 5"), ("City", "Norway | capital | Oslo"), ("Film", "Rome | director | Ben"))
+    benchmark(folder / "test/rdf-to-text-generation-test-data-with-refs-en.xml", *entries)
+    parts = {part: split_rejects(load("webnlg-3.0", part, tmp_path))[0] for part in get_corpus("webnlg-3.0").splits[2:]}
+    assert {part: [record.id[-3:] for record in records] for part, records in parts.items()} == {
+        "test": ["Id1", "Id2", "Id3"],
+        "test-seen": ["Id1"],
+        "test-unseen-entities": ["Id2"],
+        "test-unseen-categories": ["Id3"],
+    }
+    assert parts["test-seen"][0].id == "webnlg-test-1-City-Id1"

@@ -1,0 +1,45 @@
+"""Reads Rel2Text (Kasner, Konstas and Dušek, EACL 2023): one text about one triple, over some 1,500 relations.
+
+An item is ``{"in": "<head> Chiltern Firehouse <rel> serves cuisine <tail> American cuisine", "out": "..."}``. The
+relation, with its spaces, is the predicate.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agggen.corpora.rejects import Reject
+from agggen.errors import AggGenError, CorpusError, RecordError
+from agggen.records import Record, Reference, Triple
+
+_INPUT = re.compile(r"<head> (.+) <rel> (.+) <tail> (.+)")
+
+
+def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
+    """Reads one of the published splits. Texts of one triple are the references of one record, ``rel2text-dev-0001``.
+
+    Raises:
+        CorpusError: the file is missing or not JSON with a list ``data``.
+    """
+    try:
+        items: list[Any] = json.loads(Path(path).read_text(encoding="utf-8"))["data"]
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorpusError(
+            f'{path} is not a split of Rel2Text, {{"data": [{{"in": ..., "out": ...}}]}}: {error}'
+        ) from None
+    references: dict[Triple, list[Reference]] = {}
+    for number, item in enumerate(items, start=1):
+        try:
+            if not isinstance(item, dict) or not (parts := _INPUT.fullmatch(str(item.get("in")))):
+                raise RecordError(f'item {number} has no "in" of the form <head> ... <rel> ... <tail> ...')
+            references.setdefault(Triple(*parts.groups()), []).append(Reference(str(item.get("out") or "").strip()))
+        except AggGenError as error:
+            yield Reject(str(path), number, None, str(error))
+    for number, (triple, texts) in enumerate(references.items(), start=1):
+        yield Record(f"rel2text-{split}-{number:04d}", (triple,), tuple(texts))
