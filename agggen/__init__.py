@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agggen.api import adapt as adapt
     from agggen.api import load_model as load_model
     from agggen.api import train as train
+    from agggen.checks import check as check
     from agggen.datasets import Dataset as Dataset
     from agggen.datasets import load_dataset as load_dataset
     from agggen.datasets import load_records as load_records
@@ -33,6 +34,7 @@ _HOMES = {
     **dict.fromkeys(("Record", "Triple", "Plan"), "agggen.records"),
     **dict.fromkeys(("Dataset", "load_dataset", "load_records"), "agggen.datasets"),
     **dict.fromkeys(("Model", "adapt", "load_model", "train"), "agggen.api"),
+    "check": "agggen.checks",
     **dict.fromkeys(("evaluate", "score"), "agggen.scoring"),
 }
 __all__ = ["__version__", *_HOMES]

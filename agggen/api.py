@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.checks import check
 from agggen.config import as_overrides, flatten, load_config, overrides_of, resolved
 from agggen.datasets import load_dataset, load_records
-from agggen.display import Results, Shown, html_of_spans
+from agggen.display import Results
 from agggen.errors import AggGenError, StoppedError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.generation.results import AlignedText, PlannedRecord
-from agggen.records import Plan, Record, Triple
+from agggen.records import Plan, Record
 from agggen.run import RunConfig
 from agggen.run import train as train_records
 from agggen.training.adaptation import adaptation
@@ -26,55 +26,8 @@ from agggen.training.data import Data, bundle_folder, check_same, training_data
 from agggen.training.events import EventReporter, TrainingEvent
 from agggen.training.progress import ProgressLines
 from agggen.training.stopping import StopRequest
-from agggen.verification.results import TextCheck
 
 _RUN = "run.json"
-
-
-@dataclass(frozen=True)
-class CheckedText(Shown):
-    """What a text says of a record, by the strict check: see ``agggen/README.md``."""
-
-    record: Record
-    text: str
-    result: TextCheck
-
-    @property
-    def said(self) -> tuple[Triple, ...]:
-        """The triples whose values the text says whole."""
-        return tuple(value.triple for value in self.result.values if value.whole)
-
-    @property
-    def missing(self) -> tuple[Triple, ...]:
-        """The triples whose values it does not say whole."""
-        return self.result.missing
-
-    @property
-    def invented(self) -> tuple[str, ...]:
-        """Numbers, names and value words that no triple of the record has."""
-        return self.result.invented
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """Every fault in words; empty for a text in which the check finds none."""
-        return self.result.faults
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        values = {name: value.how for name, value in zip(self.record.predicates, self.result.values, strict=True)}
-        return {"id": self.record.id, "text": self.text, "values": values, "faults": list(self.faults)}
-
-    def __str__(self) -> str:
-        return "\n".join([self.text, *(f"  {value}" for value in self.result.values), self._verdict])
-
-    def _repr_html_(self) -> str:
-        spans = [(f"[{value.triple.predicate}]", value.span) for value in self.result.values if value.span]
-        remarks = [str(value) for value in self.result.values if not value.whole]
-        return html_of_spans(self.text, spans, [*remarks, self._verdict])
-
-    @property
-    def _verdict(self) -> str:
-        return "check: " + ("; ".join(self.faults) or "every value whole, no fault found")
 
 
 class Model:
@@ -141,11 +94,11 @@ class Model:
         return results[0] if single else Results(results)
 
     def check(self, records: Any, text: Any) -> Any:
-        """What each text says of its record, what is missing and what is invented (`CheckedText`)."""
-        many, single = _many(records)
-        checker = self.generator.checker
-        checked = [CheckedText(record, one, checker.check(record, one)) for record, one in _paired(many, text)]
-        return checked[0] if single else Results(checked)
+        """What each text says of its record, what is missing and what is invented (`agggen.check`).
+
+        The check by words knows the wordings of the training texts.
+        """
+        return check(records, text, checker=self.generator.checker)
 
     def align(self, records: Any, text: Any, run_archives: bool = False) -> Any:
         """Which triples each fact of each text says (`AlignedText`), by Viterbi (paper section 5.3).

@@ -27,6 +27,7 @@ from agggen_platform.cli import (
     adapt,
     ask,
     bulk,
+    check,
     console,
     corpora,
     demo,
@@ -97,6 +98,8 @@ app.add_typer(models.app, name="models")
 app.command("serve", short_help="Answer over HTTP.")(serve.serve)
 app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
 app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
+app.command("check", short_help="Check any system's texts against their records.")(check.check)
+app.command("train-critic", short_help="Train the critic of `agggen check`.")(check.train_critic)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
 app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)
 app.command("score-alignments", short_help="Score alignments against human ones.")(score.score_alignments)

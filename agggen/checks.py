@@ -1,0 +1,139 @@
+"""Texts of any system checked against their records: by words (`agggen.verification.check`) and by the critic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from agggen.datasets import load_records
+from agggen.display import Results, Shown, html_of_spans
+from agggen.errors import AggGenError
+from agggen.records import Record, Triple
+from agggen.verification.check import Checker
+from agggen.verification.critic.critic import Critic, Judgement, load_critic
+from agggen.verification.results import TextCheck
+
+
+@dataclass(frozen=True)
+class CheckedText(Shown):
+    """What a text says of a record: see ``agggen/README.md``."""
+
+    record: Record
+    text: str
+    result: TextCheck
+    """The check by words: strict about values, blind to relations."""
+    judgement: Judgement
+    """The learned critic's opinion of each triple and of the text."""
+
+    @property
+    def said(self) -> tuple[Triple, ...]:
+        """The triples whose values the text says whole, by words."""
+        return tuple(value.triple for value in self.result.values if value.whole)
+
+    @property
+    def missing(self) -> tuple[Triple, ...]:
+        """The triples whose values it does not say whole, by words."""
+        return self.result.missing
+
+    @property
+    def invented(self) -> tuple[str, ...]:
+        """Numbers, names and value words that no triple of the record has."""
+        return self.result.invented
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Every fault that the check by words finds."""
+        return self.result.faults
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The critic's ``coverage``, ``correctness`` and ``fluency``, each in [0, 1]."""
+        return {name: getattr(self.judgement, name) for name in ("coverage", "correctness", "fluency")}
+
+    @property
+    def risk(self) -> float:
+        """1 for a text that is certainly at fault, in [0, 1]: what to review first."""
+        return self.judgement.risk
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        verdicts = [
+            {
+                "subject": verdict.triple.subject,
+                "predicate": verdict.triple.predicate,
+                "object": verdict.triple.object,
+                "verdict": verdict.verdict,
+                "said": round(verdict.said, 4),
+                "words": value.how,
+            }
+            for verdict, value in zip(self.judgement.verdicts, self.result.values, strict=True)
+        ]
+        return {
+            "id": self.record.id,
+            "text": self.text,
+            "scores": {name: round(score, 4) for name, score in self.scores.items()},
+            "risk": round(self.risk, 4),
+            "triples": verdicts,
+            "invented": [list(span) for span in self.judgement.invented],
+            "faults": list(self.faults),
+        }
+
+    def __str__(self) -> str:
+        verdicts = zip(self.judgement.verdicts, self.result.values, strict=True)
+        lines = [f"  {verdict.verdict:<12} {value}" for verdict, value in verdicts]
+        return "\n".join([self.text, *lines, self._verdict])
+
+    def _repr_html_(self) -> str:
+        spans = [(f"[{value.triple.predicate}]", value.span) for value in self.result.values if value.span]
+        remarks = [f"{one.verdict}: {one.triple}" for one in self.judgement.verdicts if one.verdict != "said"]
+        return html_of_spans(self.text, spans, [*remarks, self._verdict])
+
+    @property
+    def _verdict(self) -> str:
+        scores = ", ".join(f"{name} {score:.2f}" for name, score in self.scores.items())
+        return f"check: {'; '.join(self.faults) or 'every value whole, no fault found'}\ncritic: {scores}"
+
+
+@cache
+def included_critic() -> Critic:
+    """The critic that is included in agggen, loaded once."""
+    return load_critic()
+
+
+def check_all(
+    records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None, critic: Critic | None = None
+) -> list[CheckedText]:
+    """A check of each text.
+
+    Args:
+        records, texts: one text a record.
+        checker: of the check by words, with what training taught it. [default: one that knows no training texts]
+        critic: [default: the included one]
+
+    Raises:
+        AggGenError: not one text a record, or none.
+    """
+    checker, critic = checker or Checker(), critic or included_critic()
+    judgements = critic.judge(records, texts)
+    return [
+        CheckedText(record, text, checker.check(record, text), judgement)
+        for record, text, judgement in zip(records, texts, judgements, strict=True)
+    ]
+
+
+def check(records: Any, text: Any, *, critic: Critic | None = None, checker: Checker | None = None) -> Any:
+    """What any system's texts say of their records: `CheckedText`, or `Results` of several.
+
+    Args:
+        records: a record, or what `load_records` takes.
+        text: a text, or a list with one a record.
+        critic, checker: see `check_all`.
+    """
+    many = [records] if isinstance(records, Record) else load_records(records)
+    texts = [text] if isinstance(text, str) else list(text)
+    if len(texts) != len(many):
+        raise AggGenError(f"{len(many)} records but {len(texts)} texts; there must be one text a record")
+    results = Results(check_all(many, texts, checker, critic))
+    return results[0] if isinstance(text, str) else results

@@ -1,0 +1,88 @@
+"""Scores of texts against people's ratings: do the scores rank texts and systems as people do?
+
+A file of ratings has one JSON object a line: ``triples``, ``text``, ``system``, and for each dimension a number, as
+``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import pearsonr
+
+from agggen.errors import CorpusError, RecordError
+from agggen.evaluation.files import json_objects
+from agggen.records import Record
+
+DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
+INCORRECT = 70.0
+"""A text that people rate below this for Correctness is incorrect."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedText:
+    """A system's text with people's mean ratings (0 to 100) by dimension."""
+
+    record: Record
+    text: str
+    system: str
+    ratings: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Pearson correlations of one score with people's ratings; NaN where a score is constant."""
+
+    per_text: Mapping[str, float]
+    """By dimension, over all texts."""
+    per_system: Mapping[str, float]
+    """By dimension, of the systems' means."""
+
+
+def read_ratings(path: Path) -> list[RatedText]:
+    """The rated texts of a file, with the dimensions of `DIMENSIONS` that each line has.
+
+    Raises:
+        CorpusError: a line has no valid triples, text, system, or no dimension; names the line.
+    """
+    rated = []
+    for line, data in json_objects(path):
+        try:
+            record = Record.of({"id": str(line), "triples": data.get("triples")})
+        except RecordError as error:
+            raise CorpusError(f"{path}, line {line}: {error}") from error
+        ratings = {name: float(data[name]) for name in DIMENSIONS if isinstance(data.get(name), int | float)}
+        if not isinstance(data.get("text"), str) or not isinstance(data.get("system"), str) or not ratings:
+            raise CorpusError(f"{path}, line {line}: needs text, system and a rating such as {', '.join(DIMENSIONS)}")
+        rated.append(RatedText(record, data["text"], data["system"], ratings))
+    return rated
+
+
+def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
+    """How one score of each text agrees with its ratings."""
+    values = np.asarray(scores, dtype=float)
+    systems = sorted({text.system for text in rated})
+    members = [np.array([text.system == system for text in rated]) for system in systems]
+    per_text, per_system = {}, {}
+    for name in DIMENSIONS:
+        ratings = np.array([text.ratings.get(name, np.nan) for text in rated])
+        if not np.isnan(ratings).any():
+            per_text[name] = _correlation(values, ratings)
+            means = [(values[chosen].mean(), ratings[chosen].mean()) for chosen in members]
+            per_system[name] = _correlation(*map(np.array, zip(*means, strict=True)))
+    return Agreement(per_text, per_system)
+
+
+def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
+    """The share of texts that pass, and among these the share that people call incorrect."""
+    chosen = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
+    return len(chosen) / len(rated), sum(chosen) / max(1, len(chosen))
+
+
+def _correlation(left: np.ndarray, right: np.ndarray) -> float:
+    if len(left) < 2 or np.ptp(left) == 0 or np.ptp(right) == 0:
+        return float("nan")
+    return float(pearsonr(left, right)[0])

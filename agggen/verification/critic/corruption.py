@@ -1,0 +1,469 @@
+"""Training examples of the critic: texts of a corpus, unchanged and with errors that are known because we made them.
+
+In the text a value is exchanged, replaced or cut short; in the record a relation or object is replaced, or a triple is
+added, removed or reversed; a sentence is negated, deleted or inserted; words are repeated, dropped or moved. Right
+texts are varied too: entities renamed alike in record and text, records joined, plain clauses in place of the text.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agggen.verification.critic.network import VERDICTS
+from agggen.verification.critic.tokens import PUNCTUATION, Item, predicate_words, text_words, value_words
+
+SAID, PART, WRONG, MISSING = range(len(VERDICTS))
+UNKNOWN = -1
+"""Label of a triple of which it is not known what the changed text says; not trained on."""
+
+Words = tuple[str, ...]
+_CLAUSES = tuple(
+    tuple(clause.split())
+    for clause in (
+        *("{s} {p} {o}", "{s} was {p} {o}", "{s} is {p} {o}", "{s} has the {p} {o}", "{s} has a {p} of {o}"),
+        *("the {p} of {s} is {o}", "the {p} for {s} is {o}", "{o} is the {p} of {s}", "{s} 's {p} is {o}"),
+        *("{p} of {s} : {o}", "{s} 's {p} was {o}", "{o} is {s} 's {p}"),
+    )
+)
+_VERBS = {"is": "not", "was": "not", "are": "not", "were": "not", "has": "never", "had": "never"}
+_PIECES = ("port", "ham", "ton", "shire", "es", "son", "000", "ville", "an", "-2")
+
+
+@dataclass(slots=True)
+class Example:
+    """A record, the words of a text, and what is right and wrong about them."""
+
+    triples: list[Item]
+    words: list[str]
+    labels: list[int] = field(default_factory=list)
+    """Per triple an index into `VERDICTS`, or `UNKNOWN`."""
+    invented: list[int] = field(default_factory=list)
+    """Per word 1 if no triple supports it, else 0."""
+    fluent: int = 1
+    """0 for disturbed words; `UNKNOWN` for plain clauses."""
+
+    def __post_init__(self) -> None:
+        self.labels = self.labels or [SAID] * len(self.triples)
+        self.invented = self.invented or [0] * len(self.words)
+
+
+def occurrences(value: Words, text: Sequence[str]) -> list[int]:
+    """Where the words of `value` begin in `text`."""
+    size = len(value)
+    return [start for start in range(len(text) - size + 1) if tuple(text[start : start + size]) == value]
+
+
+def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
+    """The words of a value as the text has them, with or without its qualifier, and where; no places if it does not."""
+    for words in (value_words(value), value_words(value, qualifier=False)):
+        if starts := occurrences(words, text):
+            return words, starts
+    return (), []
+
+
+def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
+    """The ``[start, end)`` of each sentence."""
+    ends = [index + 1 for index, word in enumerate(words) if word == "."]
+    if not ends or ends[-1] < len(words):
+        ends.append(len(words))
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+class Corruptor:
+    """Draws examples at random from texts that are right.
+
+    Args:
+        texts: examples that are right, or whose labels people gave.
+        seed: of all random choices.
+    """
+
+    def __init__(self, texts: Sequence[Example], seed: int) -> None:
+        self._texts, self._random = texts, random.Random(seed)
+        self._values: dict[str, list[str]] = defaultdict(list)
+        self._related: dict[str, set[str]] = defaultdict(set)
+        relations_of_value: dict[str, set[str]] = defaultdict(set)
+        relations_of_pair: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for example in texts:
+            for subject, predicate, value in example.triples:
+                self._values[predicate].append(value)
+                relations_of_value[value].add(predicate)
+                relations_of_pair[subject, value].add(predicate)
+        for relations in relations_of_pair.values():
+            for predicate in relations:
+                self._related[predicate] |= relations
+        self._relations_of_value = {value: sorted(relations) for value, relations in relations_of_value.items()}
+        self._relations = sorted(self._values)
+        self._by_kind: dict[str, list[str]] = defaultdict(list)
+        for predicate in self._relations:
+            self._by_kind[self._kind(predicate)].append(predicate)
+        self._triples = [triple for example in texts for triple in example.triples]
+        names = {name for subject, _, value in self._triples for name in (subject, value)}
+        self._names = sorted(names)
+        self._name_words = [
+            word for name in self._names for word in value_words(name) if word.isalpha() and len(word) > 2
+        ]
+        self._single = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
+        self._changes: list[tuple[Callable[[Example], None], int]] = [
+            *((self._replace_value, 3), (self._cut_value, 2), (self._exchange_values, 1), (self._replace_subject, 3)),
+            *((self._delete_sentence, 2), (self._negate, 1), (self._insert_sentence, 1), (self._disturb, 2)),
+            *((self._add_triple, 2), (self._replace_relation, 3), (self._replace_object, 2), (self._reverse, 1)),
+            (self._drop_triple, 2),
+        ]
+        """The errors and how often each is made."""
+
+    def draw(self) -> Example:
+        """An example: about three in ten are right, the others have one or two errors."""
+        chance = self._random.random
+        example = self._right()
+        errors = 0 if chance() < 0.3 else 1 if chance() < 0.65 else 2
+        changes, weights = zip(*self._changes, strict=True)
+        for change in self._random.choices(changes, weights, k=errors):
+            change(example)
+        order = self._random.sample(range(len(example.triples)), len(example.triples))
+        example.triples = [example.triples[index] for index in order]
+        example.labels = [example.labels[index] for index in order]
+        if not example.words:
+            example.words, example.invented = ["."], [0]
+        return example
+
+    # --- right texts --------------------------------------------------------------------------------------------------
+
+    def _right(self) -> Example:
+        chance = self._random.random
+        if self._single and chance() < len(self._single) / len(self._texts) * 0.7:
+            example = self._composed()
+        else:
+            example = self._copy(self._random.choice(self._texts))
+            other = self._random.choice(self._texts)
+            if chance() < 0.08 and len(example.triples) + len(other.triples) <= 8 and not any(other.labels):
+                example.labels += [SAID] * len(other.triples)
+                example.triples, example.words = example.triples + other.triples, example.words + other.words
+                example.invented = [0] * len(example.words)
+        if chance() < 0.18 and not any(example.labels):
+            self._plain_clauses(example)
+        if chance() < 0.35:
+            self._rename(example)
+        return example
+
+    def _copy(self, example: Example) -> Example:
+        lists = (list(example.triples), list(example.words), list(example.labels), list(example.invented))
+        return Example(*lists, example.fluent)
+
+    def _composed(self) -> Example:
+        """Texts of several single triples, mostly about one subject, which a pronoun may stand for."""
+        chosen = self._random.sample(
+            self._single, min(len(self._single), self._random.choice((1, 2, 2, 3, 3, 4, 5, 6)))
+        )
+        shared = chosen[0].triples[0][0] if self._random.random() < 0.7 else None
+        example = Example([], [])
+        for number, part in enumerate(chosen):
+            (subject, predicate, value), words = part.triples[0], list(part.words)
+            named, starts = mention(subject, words)
+            if shared is not None and number and starts and not set(named) & set(value_words(value)):
+                by = ("it",) if self._random.random() < 0.4 else value_words(shared, qualifier=False)
+                for start in reversed(starts):
+                    words[start : start + len(named)] = by
+                if words[: len(by)] == list(by) and self._random.random() < 0.4 and example.words[-1:] == ["."]:
+                    example.words[-1:] = [",", "and"]  # one sentence with the clause before
+                subject = shared
+            if (subject, predicate, value) not in example.triples:
+                example.triples.append((subject, predicate, value))
+                example.words += words
+        example.__post_init__()
+        return example
+
+    def _plain_clauses(self, example: Example) -> None:
+        self._random.shuffle(example.triples)
+        words: list[str] = []
+        for subject, predicate, value in example.triples:
+            parts = {"{s}": value_words(subject, False), "{p}": predicate_words(predicate), "{o}": value_words(value)}
+            for part in self._random.choice(_CLAUSES):
+                words += parts.get(part, (part,))
+            words.append(".")
+        example.words, example.invented, example.fluent = words, [0] * len(words), UNKNOWN
+
+    def _rename(self, example: Example) -> None:
+        """Gives entities and numbers new names, the same in record and text."""
+        values = {name for subject, _, value in example.triples for name in (subject, value)}
+        for value in sorted(values):
+            words, starts = mention(value, example.words)
+            if self._random.random() < 0.5 or not starts or words[0][0] in "@~":
+                continue
+            if any(other != value and set(words) & set(value_words(other)) for other in values):
+                continue
+            if words[0][0] == "#":
+                new = tuple(f"#{self._random.randrange(1, 10**5)}" if word[0] == "#" else word for word in words)
+            else:
+                new = self._random_name()
+            if set(new) & set(example.words):
+                continue
+            for start in reversed(starts):
+                self._splice(example, start, len(words), new, 0)
+            name = " ".join(word.lstrip("#") for word in new)
+            example.triples = [
+                (name if subject == value else subject, predicate, name if object_ == value else object_)
+                for subject, predicate, object_ in example.triples
+            ]
+
+    # --- errors in the text -------------------------------------------------------------------------------------------
+
+    def _replace_value(self, example: Example) -> None:
+        index = self._said(example)
+        if index is None:
+            return
+        _, predicate, value = example.triples[index]
+        words, starts = mention(value, example.words)
+        new = self._other_value(example, value, predicate)
+        if not starts or new is None:
+            return
+        before = list(example.words)
+        self._splice(example, self._random.choice(starts), len(words), new, 1)
+        self._mark_lost(example, before, WRONG)
+
+    def _cut_value(self, example: Example) -> None:
+        index = self._said(example)
+        if index is None:
+            return
+        words, starts = mention(example.triples[index][2], example.words)
+        if len(words) < 2 or not starts:
+            return
+        kept = [word for word in words if self._random.random() < 0.6]
+        if not kept or len(kept) == len(words) or all(len(word) < 4 for word in set(words) - set(kept)):
+            return
+        before = list(example.words)
+        for start in reversed(starts):
+            self._splice(example, start, len(words), tuple(kept), 0)
+        self._mark_lost(example, before, PART)
+
+    def _exchange_values(self, example: Example) -> None:
+        said = [index for index, label in enumerate(example.labels) if label == SAID]
+        self._random.shuffle(said)
+        for first in said:
+            for second in said:
+                if first < second and self._exchange(example, first, second):
+                    return
+
+    def _exchange(self, example: Example, first: int, second: int) -> bool:
+        one, two = example.triples[first], example.triples[second]
+        if one[2] == two[2] or one[:2] == two[:2] or one[2] == two[0] or two[2] == one[0]:
+            return False
+        left, right = mention(one[2], example.words), mention(two[2], example.words)
+        if len(left[1]) != 1 or len(right[1]) != 1 or set(left[0]) & set(right[0]):
+            return False
+        (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda found: found[1])
+        if start + len(words) > later:
+            return False
+        self._splice(example, later, len(later_words), words, 0)
+        self._splice(example, start, len(words), later_words, 0)
+        example.labels[first] = example.labels[second] = WRONG
+        return True
+
+    def _replace_subject(self, example: Example) -> None:
+        subject = self._random.choice(example.triples)[0]
+        words, starts = mention(subject, example.words)
+        new = self._other_value(example, subject, None)
+        if not starts or new is None:
+            return
+        for start in reversed(starts):
+            self._splice(example, start, len(words), new, 1)
+        for index, (name, _, value) in enumerate(example.triples):
+            if subject in (name, value) and example.labels[index] == SAID:
+                example.labels[index] = WRONG
+
+    def _delete_sentence(self, example: Example) -> None:
+        """Deletes a sentence, or the end of the only one."""
+        parts = sentences(example.words)
+        if len(parts) > 1:
+            start, end = self._random.choice(parts)
+        else:
+            cuts = [index for index, word in enumerate(example.words) if word in (",", "and", "which", "who")]
+            if not cuts:
+                return
+            start, end = self._random.choice(cuts), len(example.words) - 1
+        before, deleted = list(example.words), example.words[start:end]
+        del example.words[start:end], example.invented[start:end]
+        for index, (_, _, value) in enumerate(example.triples):
+            if example.labels[index] != SAID:
+                continue
+            was, still = mention(value, before)[1], mention(value, example.words)[1]
+            if was and not still:
+                example.labels[index] = MISSING
+            elif not was or mention(value, deleted)[1]:
+                example.labels[index] = UNKNOWN
+
+    def _negate(self, example: Example) -> None:
+        verbs = [index for index, word in enumerate(example.words) if word in _VERBS]
+        if not verbs:
+            return
+        verb = self._random.choice(verbs)
+        end = next(end for start, end in sentences(example.words) if start <= verb < end)
+        clause = example.words[verb:end]
+        said = sorted(
+            (starts[0], index)
+            for index, (_, _, value) in enumerate(example.triples)
+            if example.labels[index] == SAID and (starts := mention(value, clause)[1])
+        )
+        for number, (_, index) in enumerate(said):
+            example.labels[index] = UNKNOWN if number else WRONG
+        if said:
+            self._splice(example, verb + 1, 0, (_VERBS[example.words[verb]],), 0)
+
+    def _insert_sentence(self, example: Example) -> None:
+        other = self._random.choice(self._texts)
+        start, end = self._random.choice(sentences(other.words))
+        foreign = self._value_words(other.triples) - self._value_words(example.triples)
+        at = self._random.choice(sentences(example.words))[1]
+        words = other.words[start:end]
+        example.words[at:at] = words
+        example.invented[at:at] = [int(word in foreign) for word in words]
+
+    def _disturb(self, example: Example) -> None:
+        """Repeats, drops and moves words, none of them of a value."""
+        values = self._value_words(example.triples)
+        words, invented = example.words, example.invented
+        for _ in range(self._random.choice((1, 2, 3))):
+            at, chance = self._random.randrange(len(words)), self._random.random()
+            if chance < 0.35:
+                size = self._random.choice((1, 1, 2, 3))
+                words[at:at], invented[at:at] = words[at : at + size], invented[at : at + size]
+            elif words[at] in values or len(words) < 4:
+                continue
+            elif chance < 0.65:
+                del words[at], invented[at]
+            elif chance < 0.85 and at + 1 < len(words) and words[at + 1] not in values:
+                words[at : at + 2] = reversed(words[at : at + 2])
+            else:
+                other = self._random.choice(words)
+                words[at] = "the" if other in values else other
+        example.fluent = 0
+
+    # --- errors in the record -----------------------------------------------------------------------------------------
+
+    def _add_triple(self, example: Example) -> None:
+        subject, predicate, value = self._random.choice(self._triples)
+        if self._random.random() < 0.7:
+            subject = self._random.choice(example.triples)[0]
+        known = any((subject, predicate) == triple[:2] for triple in example.triples)
+        if not known and not mention(value, example.words)[1] and len(example.triples) < 9:
+            example.triples.append((subject, predicate, value))
+            example.labels.append(MISSING)
+
+    def _replace_relation(self, example: Example) -> None:
+        index = self._said(example)
+        if index is None:
+            return
+        subject, predicate, value = example.triples[index]
+        for _ in range(8):
+            chance = self._random.random()
+            pool = self._relations
+            if chance < 0.4:
+                pool = self._by_kind[self._kind(predicate)]
+            elif chance < 0.7:
+                pool = self._relations_of_value.get(value) or pool
+            other = self._random.choice(pool)
+            if other not in self._related[predicate] and predicate_words(other) != predicate_words(predicate):
+                example.triples[index] = (subject, other, value)
+                example.labels[index] = WRONG
+                return
+
+    def _replace_object(self, example: Example) -> None:
+        index = self._said(example)
+        if index is None:
+            return
+        subject, predicate, value = example.triples[index]
+        words, starts = mention(value, example.words)
+        other = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
+        if starts and not set(value_words(other, False)) <= set(example.words):
+            example.triples[index], example.labels[index] = (subject, predicate, other), WRONG
+            self._mark_invented(example, words, starts)
+
+    def _reverse(self, example: Example) -> None:
+        index = self._said(example)
+        if index is not None:
+            subject, predicate, value = example.triples[index]
+            example.triples[index], example.labels[index] = (value, predicate, subject), WRONG
+
+    def _drop_triple(self, example: Example) -> None:
+        if len(example.triples) > 1:
+            index = self._random.randrange(len(example.triples))
+            words, starts = mention(example.triples.pop(index)[2], example.words)
+            del example.labels[index]
+            self._mark_invented(example, words, starts)
+
+    # --- helpers ------------------------------------------------------------------------------------------------------
+
+    def _said(self, example: Example) -> int | None:
+        """A triple that is said, at random."""
+        said = [index for index, label in enumerate(example.labels) if label == SAID]
+        return self._random.choice(said) if said else None
+
+    def _kind(self, predicate: str) -> str:
+        """What a relation's first value is: a number, a date, a long text or a name."""
+        words = value_words(self._values[predicate][0]) if self._values[predicate] else ("",)
+        return words[0][:1] if words[0][:1] in ("#", "@") else "long" if len(words) > 5 else "name"
+
+    def _random_name(self) -> Words:
+        return tuple(self._random.choice(self._name_words) for _ in range(self._random.choice((1, 1, 2, 2, 3))))
+
+    def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
+        """Words in place of a value: another value of the predicate, any name, random words, or the value garbled."""
+        known = self._value_words(example.triples)
+        for _ in range(6):
+            chance = self._random.random()
+            if chance < 0.45 and predicate in self._values:
+                new = value_words(self._random.choice(self._values[str(predicate)]), False)
+            elif chance < 0.65:
+                new = value_words(self._random.choice(self._names), False)
+            elif chance < 0.8:
+                new = self._random_name()
+            else:
+                new = self._garbled(value_words(value, False))
+            if not set(new) <= known:
+                return new
+        return None
+
+    def _garbled(self, words: Words) -> Words:
+        """The words with one cut and continued otherwise, or replaced by a number or another word."""
+        at, chance = self._random.randrange(len(words)), self._random.random()
+        if chance < 0.5:
+            new = words[at][: max(2, len(words[at]) // 2)] + self._random.choice(_PIECES)
+        elif chance < 0.7:
+            new = f"#{self._random.randrange(1, 3000)}"
+        else:
+            new = self._random.choice(self._name_words)
+        return (*words[:at], new, *words[at + 1 :])
+
+    def _splice(self, example: Example, start: int, size: int, new: Words, invented: int) -> None:
+        """Replaces `size` words; new ones that no triple has are marked where `invented` is 1."""
+        known = self._value_words(example.triples) if invented else set()
+        example.words[start : start + size] = new
+        example.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
+
+    def _mark_lost(self, example: Example, before: Sequence[str], label: int) -> None:
+        """Labels the triples whose subject or object the text lost by a change."""
+        for index, (subject, _, value) in enumerate(example.triples):
+            if example.labels[index] == SAID and any(
+                mention(name, before)[1] and not mention(name, example.words)[1] for name in (subject, value)
+            ):
+                example.labels[index] = label
+
+    def _mark_invented(self, example: Example, words: Words, starts: Iterable[int]) -> None:
+        known = self._value_words(example.triples)
+        for start in starts:
+            for at in range(start, start + len(words)):
+                example.invented[at] = int(example.words[at] not in known)
+
+    @staticmethod
+    def _value_words(triples: Iterable[Item]) -> set[str]:
+        return {word for subject, _, value in triples for name in (subject, value) for word in value_words(name)}
+
+
+def to_example(triples: Iterable[Item], text: str, label: int = SAID, fluent: int = 1) -> Example | None:
+    """A text as an example, all triples with one label; None for a text without words."""
+    items, words = list(triples), text_words(text)[0]
+    if not items or all(word in PUNCTUATION for word in words):
+        return None
+    return Example(items, words, [label] * len(items), fluent=fluent)

@@ -1,0 +1,177 @@
+"""The learned critic: what any text says of a record, which words it invents, and whether it reads well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from agggen.errors import BundleError
+from agggen.records import Record, Triple
+from agggen.verification.critic.network import VERDICTS, CriticNetwork, NetworkConfig
+from agggen.verification.critic.tokens import PUNCTUATION, Role, collate, text_words
+from agggen.verification.normal import Span
+from agggen.verification.results import check_paired
+
+FORMAT = "agggen-critic-1"
+_BATCH = 64
+
+Said = Literal["said", "part", "contradicted", "missing"]
+
+
+class CriticError(BundleError):
+    """A critic cannot be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class TripleVerdict:
+    """What a text says of one triple."""
+
+    triple: Triple
+    verdict: Said
+    """The most probable of `VERDICTS`."""
+    said: float
+    """The probability that the text says the triple whole and right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the critic finds in one text. All scores are in [0, 1]."""
+
+    verdicts: tuple[TripleVerdict, ...]
+    invented: tuple[Span, ...]
+    """Characters ``[start, end)`` of words that no triple supports."""
+    coverage: float
+    """How much of the record the text says: 1 says all."""
+    correctness: float
+    """How much of what the text says the record supports: 1 invents and changes nothing."""
+    fluency: float
+    """The probability that the text is well-formed."""
+
+    @property
+    def risk(self) -> float:
+        """One score for review: 1 for a text that is certainly at fault. The larger of the two semantic faults."""
+        return 1 - min(self.coverage, self.correctness)
+
+
+class Critic:
+    """A network with its vocabulary; made by `train_critic` or `load_critic`. Not thread-safe."""
+
+    def __init__(self, network: CriticNetwork, vocabulary: Sequence[str], sources: dict[str, Any]) -> None:
+        self.network, self.vocabulary, self.sources = network, tuple(vocabulary), sources
+        self.ids = {word: index for index, word in enumerate(self.vocabulary, start=1)}
+        self.temperature = 1.0
+        """Divides the logits of the verdicts."""
+        self.metrics: dict[str, float] = {}
+        """On synthetic errors in dev texts."""
+        self.reliability: list[tuple[float, float, int]] = []
+        """Per bin of the probability of ``said``: its mean, the share of triples that are said, and their number."""
+
+    @torch.no_grad()
+    def judge(self, records: Sequence[Record], texts: Sequence[str]) -> list[Judgement]:
+        """What each text says of its record; results do not depend on the batch, up to floating-point rounding.
+
+        Raises:
+            AggGenError: the numbers of records and texts differ, or are zero.
+        """
+        check_paired(records, texts)
+        self.network.eval()
+        items = [
+            ([(triple.subject, triple.predicate, triple.object) for triple in record.triples], *text_words(text))
+            for record, text in zip(records, texts, strict=True)
+        ]
+        judgements: list[Judgement | None] = [None] * len(items)
+        order = sorted(range(len(items)), key=lambda index: len(items[index][1]) + 12 * len(items[index][0]))
+        for start in range(0, len(order), _BATCH):
+            chosen = order[start : start + _BATCH]
+            inputs = collate([items[index][:2] for index in chosen], self.ids)
+            logits = self.network(inputs)
+            verdicts = (logits.verdicts / self.temperature).softmax(-1)
+            invented, fluent = logits.invented.sigmoid(), logits.fluent.sigmoid()
+            for row, index in enumerate(chosen):
+                marks = (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]
+                places = ((inputs.roles[row] == Role.TEXT) & ~inputs.padding[row]).nonzero()[:, 0]
+                judgements[index] = _judgement(
+                    records[index].triples,
+                    verdicts[row, marks],
+                    invented[row, places[1:]],
+                    fluent[row, places[0]].item(),
+                    items[index][1],
+                    items[index][2],
+                )
+        return [judgement for judgement in judgements if judgement is not None]
+
+    def save(self, folder: Path | str) -> None:
+        """Writes ``critic.json`` and ``weights.safetensors`` (16-bit floats) to a folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.half().contiguous() for name, tensor in self.network.state_dict().items()}
+        save_file(weights, str(folder / "weights.safetensors"))
+        description = {
+            "format": FORMAT,
+            "network": asdict(self.network.config),
+            "temperature": self.temperature,
+            "sources": self.sources,
+            "metrics": self.metrics,
+            "reliability": self.reliability,
+            "vocabulary": list(self.vocabulary),
+        }
+        text = json.dumps(description, ensure_ascii=False, indent=1)
+        (folder / "critic.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _judgement(
+    triples: Sequence[Triple], verdicts: Tensor, invented: Tensor, fluency: float, words: list[str], spans: list[Span]
+) -> Judgement:
+    """The scores of one text: `verdicts` (T, 4) and `invented` (words of the text) are probabilities."""
+    said, part, contradicted, _ = verdicts.unbind(-1)
+    content = torch.tensor([word not in PUNCTUATION for word in words[: len(invented)]], dtype=torch.bool)
+    hallucinated = invented[content]
+    return Judgement(
+        verdicts=tuple(
+            TripleVerdict(triple, VERDICTS[int(row.argmax())], float(row[0]))  # type: ignore[arg-type]
+            for triple, row in zip(triples, verdicts, strict=True)
+        ),
+        invented=tuple(
+            span
+            for span, word, probability in zip(spans, words, invented.tolist(), strict=False)
+            if probability > 0.5 and word not in PUNCTUATION
+        ),
+        coverage=float((said + part / 2 + contradicted / 4).mean()),
+        correctness=float((1 - contradicted).mean() * torch.exp(-hallucinated.sum() / 8)),
+        fluency=fluency,
+    )
+
+
+def load_critic(folder: Path | str | None = None) -> Critic:
+    """A critic from its folder; by default the one that is included in agggen.
+
+    Raises:
+        CriticError: there is none, or it is of another format.
+    """
+    if folder is None:
+        with as_file(files("agggen.verification.critic") / "model") as included:
+            return load_critic(included)
+    folder = Path(folder)
+    try:
+        description = json.loads((folder / "critic.json").read_text(encoding="utf-8"))
+        if description["format"] != FORMAT:
+            raise CriticError(f"{folder} has the format {description['format']!r}, this version reads {FORMAT!r}")
+        network = CriticNetwork(len(description["vocabulary"]), NetworkConfig(**description["network"]))
+        weights = load_file(str(folder / "weights.safetensors"))
+        network.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+    except OSError as error:
+        raise CriticError(f"no critic in {folder}: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise CriticError(f"{folder} is not a critic: {error}") from error
+    critic = Critic(network, description["vocabulary"], description["sources"])
+    critic.temperature, critic.metrics = description["temperature"], description["metrics"]
+    critic.reliability = [tuple(row) for row in description["reliability"]]
+    return critic

@@ -1,0 +1,154 @@
+"""Records and texts as the input of the critic's network.
+
+A sequence is, for each triple, a mark and the words of subject, predicate and object, then a mark and the words of the
+text. Words are in the normal form of ``agggen.verification.normal``: numbers and dates by value, no case, no accents.
+Each word is embedded by its id, if training saw it often, and by hashed character n-grams, so that a name that training
+never saw still resembles itself.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from agggen.verification.normal import Span, words
+
+BUCKETS = 1 << 13
+"""The number of hash buckets of character n-grams."""
+LONGEST_TEXT, LONGEST_VALUE, LONGEST_PREDICATE = 250, 24, 10
+"""Further words of a text, a value or a predicate are not read."""
+PUNCTUATION = frozenset((".", ","))
+_MARK = "[mark]"
+_KINDS = {"word": "", "ordinal": "", "number": "#", "date": "@", "unit": "~"}
+_SENTENCE_END, _CAMEL = re.compile(r"[.;!?]"), re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_QUALIFIER = re.compile(r"\s*\([^)]*\)")
+
+Item = tuple[str, str, str]
+"""Subject, predicate and object of a triple."""
+
+
+class Role(IntEnum):
+    """The part of the sequence to which a word belongs."""
+
+    TRIPLE = 0
+    """The mark of a triple."""
+    SUBJECT = 1
+    PREDICATE = 2
+    OBJECT = 3
+    TEXT = 4
+    """A word of the text, or the mark before it."""
+
+
+def text_words(text: str) -> tuple[list[str], list[Span]]:
+    """The words of a text with commas and ends of sentences, and the characters ``[start, end)`` of each."""
+    forms: list[str] = []
+    spans: list[Span] = []
+    end = 0
+    for word in words(text):
+        between = text[end : word.start]
+        if forms and (mark := "." if _SENTENCE_END.search(between) else "," if "," in between else ""):
+            forms.append(mark)
+            spans.append((end, word.start))
+        forms.append(_KINDS[word.kind] + word.form)
+        spans.append((word.start, word.end))
+        end = word.end
+    if forms:
+        forms.append(".")
+        spans.append((end, end))
+    return forms, spans
+
+
+@lru_cache(maxsize=1 << 16)
+def value_words(value: str, qualifier: bool = True) -> tuple[str, ...]:
+    """The words of a subject or object; without `qualifier` none of a remark in parentheses (``Nord (album)``)."""
+    plain = value.replace("_", " ").strip('" ')
+    if not qualifier:
+        plain = _QUALIFIER.sub("", plain).strip() or plain
+    forms = tuple(form for form in text_words(plain)[0] if form not in PUNCTUATION)
+    return forms or (plain or "?",)
+
+
+@lru_cache(maxsize=1 << 14)
+def predicate_words(predicate: str) -> tuple[str, ...]:
+    """The words of a predicate: ``birthPlace`` is birth place, ``location/city`` is city."""
+    return value_words(_CAMEL.sub(" ", predicate.rsplit("/", 1)[-1]))
+
+
+@lru_cache(maxsize=1 << 17)
+def _grams(word: str) -> tuple[int, ...]:
+    """The buckets of a word's character trigrams and prefix; of a number, date or unit only of the whole."""
+    if word[0] in "#@~":
+        pieces = [word, f"{word[0]}{len(word)}"]
+    else:
+        whole = f"<{word}>"
+        pieces = [whole, word[:4] + "-", *(whole[start : start + 3] for start in range(len(whole) - 2))]
+    return tuple(zlib.crc32(piece.encode()) % BUCKETS for piece in dict.fromkeys(pieces[:16]))
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A batch of B sequences of at most L words, padded."""
+
+    words: Tensor
+    """(B, L) ids in the vocabulary; 0 is a word that is not in it, or padding."""
+    grams: Tensor
+    """(N,) buckets of all words, concatenated."""
+    offsets: Tensor
+    """(B * L,) where each word's buckets begin in `grams`."""
+    roles: Tensor
+    """(B, L) values of `Role`."""
+    positions: Tensor
+    """(B, L) the position within value, predicate or text."""
+    triples: Tensor
+    """(B, L) the index of the triple; -1 in the text and in padding."""
+    padding: Tensor
+    """(B, L) True where there is no word."""
+    content: Tensor
+    """(B, L) 1 for words, 0 for marks, punctuation and padding."""
+
+
+def collate(items: Sequence[tuple[Sequence[Item], Sequence[str]]], vocabulary: Mapping[str, int]) -> Inputs:
+    """The batch of pairs of triples and words of a text."""
+    sequences = [_sequence(triples, text) for triples, text in items]
+    length = max(len(sequence) for sequence in sequences)
+    shape = (len(sequences), length)
+    ids, roles, positions = (torch.zeros(shape, dtype=torch.long) for _ in range(3))
+    triples, padding, content = torch.full(shape, -1), torch.ones(shape, dtype=torch.bool), torch.zeros(shape)
+    grams: list[int] = []
+    offsets: list[int] = []
+    for row, sequence in enumerate(sequences):
+        size = len(sequence)
+        forms, *columns = zip(*sequence, strict=True)
+        ids[row, :size] = torch.tensor([vocabulary.get(form, 0) for form in forms])
+        for target, column in zip((roles, positions, triples), columns, strict=True):
+            target[row, :size] = torch.tensor(column)
+        padding[row, :size] = False
+        content[row, :size] = torch.tensor([float(form != _MARK and form not in PUNCTUATION) for form in forms])
+        for form in forms:
+            offsets.append(len(grams))
+            grams.extend(_grams(form))
+        offsets.extend([len(grams)] * (length - size))
+    return Inputs(ids, torch.tensor(grams), torch.tensor(offsets), roles, positions, triples, padding, content)
+
+
+def _sequence(triples: Sequence[Item], text: Sequence[str]) -> list[tuple[str, int, int, int]]:
+    """Word, role, position and triple of each place of a sequence."""
+    sequence = []
+    for index, (subject, predicate, value) in enumerate(triples):
+        sequence.append((_MARK, int(Role.TRIPLE), 0, index))
+        for role, forms in (
+            (Role.SUBJECT, value_words(subject)[:LONGEST_VALUE]),
+            (Role.PREDICATE, predicate_words(predicate)[:LONGEST_PREDICATE]),
+            (Role.OBJECT, value_words(value)[:LONGEST_VALUE]),
+        ):
+            sequence.extend((form, int(role), position, index) for position, form in enumerate(forms))
+    sequence.append((_MARK, int(Role.TEXT), 0, -1))
+    sequence.extend((form, int(Role.TEXT), at, -1) for at, form in enumerate(text[:LONGEST_TEXT], start=1))
+    return sequence

@@ -1,0 +1,199 @@
+"""Trains a critic on corpora: examples with known errors (`corruption`), cross-entropy on all three outputs."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from agggen.errors import CorpusError, TrainingError
+from agggen.records import Record
+from agggen.verification.critic.corruption import UNKNOWN, Corruptor, Example, to_example
+from agggen.verification.critic.critic import Critic
+from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
+from agggen.verification.critic.tokens import Inputs, Role, collate, predicate_words
+
+_GROUP = 8  # batches that are drawn together and sorted by length
+_HIDDEN_WORDS = 0.15  # share of words that training reads by their character n-grams alone
+
+
+@dataclass(frozen=True)
+class CriticTraining:
+    """How a critic is trained."""
+
+    steps: int = 8000
+    batch: int = 48
+    """Texts per step."""
+    learning_rate: float = 1e-3
+    warmup: int = 500
+    seed: int = 1
+    vocabulary: int = 6000
+    """The number of most frequent words that get vectors of their own; they must occur 5 times."""
+    dev_texts: int = 1500
+    """Synthetic examples for calibration and metrics, made from the dev texts."""
+
+
+def examples_of(records: Iterable[Record]) -> list[Example]:
+    """The references of records as right texts."""
+    found = (
+        to_example([(triple.subject, triple.predicate, triple.object) for triple in record.triples], reference.text)
+        for record in records
+        for reference in record.references
+    )
+    return [example for example in found if example is not None]
+
+
+def train_critic(
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    config: CriticTraining | None = None,
+    network: NetworkConfig | None = None,
+    sources: Mapping[str, Any] | None = None,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
+) -> Critic:
+    """Trains a critic, calibrates it on `dev`, and measures it there.
+
+    Args:
+        train: right texts, or ones whose labels people gave.
+        dev: right texts that are not in `train`.
+        config, network: how, and which sizes.
+        sources: what the critic says of its training data.
+        progress: called every 100 steps with the mean loss since the last call.
+
+    Raises:
+        CorpusError: there are no texts.
+        TrainingError: the loss is not finite.
+    """
+    config, network = config or CriticTraining(), network or NetworkConfig()
+    if not train or not dev:
+        raise CorpusError("a critic needs texts to train on and others to be calibrated on; one of the two has none")
+    torch.manual_seed(config.seed)
+    generator = random.Random(config.seed)
+    vocabulary = _vocabulary(train, config.vocabulary)
+    model = CriticNetwork(len(vocabulary), network)
+    corruptor = Corruptor(train, config.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    ids = {word: index for index, word in enumerate(vocabulary, start=1)}
+    batches: list[list[Example]] = []
+    total = 0.0
+    for step in range(1, config.steps + 1):
+        if not batches:
+            drawn = [corruptor.draw() for _ in range(config.batch * _GROUP)]
+            drawn.sort(key=lambda example: len(example.words) + 12 * len(example.triples))
+            batches = [drawn[start : start + config.batch] for start in range(0, len(drawn), config.batch)]
+            generator.shuffle(batches)
+        batch = batches.pop()
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * min(step / config.warmup, 1, 1.02 - step / config.steps)
+        inputs = _inputs(batch, ids)
+        hidden = torch.rand(inputs.words.shape) < _HIDDEN_WORDS
+        inputs.words.masked_fill_(hidden, 0)
+        loss = _loss(model(inputs), inputs, batch)
+        if not torch.isfinite(loss):
+            raise TrainingError(f"the critic's loss is {loss.item()} at step {step}; try a lower learning rate")
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        total += loss.item()
+        if step % 100 == 0:
+            progress(step, total / 100)
+            total = 0.0
+    critic = Critic(model, vocabulary, dict(sources or {}))
+    made = Corruptor(dev, config.seed + 1)
+    _calibrate(critic, [made.draw() for _ in range(config.dev_texts)], config.batch)
+    return critic
+
+
+def _vocabulary(examples: Sequence[Example], size: int) -> list[str]:
+    counts = Counter(word for example in examples for word in example.words)
+    for example in examples:
+        for _, predicate, _ in example.triples:
+            counts.update(predicate_words(predicate))
+    ordered = sorted(counts, key=lambda word: (-counts[word], word))[:size]
+    return [word for word in ordered if counts[word] >= 5 and word[0] not in "#@~"]
+
+
+def _inputs(batch: Sequence[Example], ids: Mapping[str, int]) -> Inputs:
+    return collate([(example.triples, example.words) for example in batch], ids)
+
+
+def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
+    """Verdicts, invented words and fluency, each (B, L), and -1 where nothing is to be learned."""
+    verdicts, invented, fluent = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(3))
+    text = (inputs.roles == Role.TEXT) & ~inputs.padding
+    for row, example in enumerate(batch):
+        verdicts[row, (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]] = torch.tensor(example.labels)
+        places = text[row].nonzero()[:, 0]
+        fluent[row, places[0]] = example.fluent
+        invented[row, places[1:]] = torch.tensor(example.invented[: len(places) - 1])
+    return verdicts, invented, fluent
+
+
+def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
+    """Cross-entropy of verdicts, of invented words (twice) and of fluency (a third)."""
+    verdicts, invented, fluent = _targets(inputs, batch)
+    loss = F.cross_entropy(logits.verdicts.flatten(0, 1), verdicts.flatten(), ignore_index=UNKNOWN)
+    for outputs, targets, weight in ((logits.invented, invented, 2.0), (logits.fluent, fluent, 0.3)):
+        known = targets != UNKNOWN
+        if known.any():
+            loss = loss + weight * F.binary_cross_entropy_with_logits(outputs[known], targets[known].float())
+    return loss
+
+
+@torch.no_grad()
+def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
+    """Sets the temperature of the verdicts by their likelihood on half of `examples`, and metrics by the other half."""
+    critic.network.eval()
+    kept: tuple[list[Tensor], ...] = ([], [], [])
+    targets: tuple[list[Tensor], ...] = ([], [], [])
+    for start in range(0, len(examples), size):
+        batch = examples[start : start + size]
+        inputs = _inputs(batch, critic.ids)
+        for index, (outputs, wanted) in enumerate(zip(critic.network(inputs), _targets(inputs, batch), strict=True)):
+            known = wanted != UNKNOWN
+            kept[index].append(outputs[known])
+            targets[index].append(wanted[known])
+    verdicts, invented, fluent = (torch.cat(parts) for parts in kept)
+    labels, marks, fluency = (torch.cat(parts) for parts in targets)
+    half = len(labels) // 2
+    temperatures = torch.linspace(0.5, 3.0, 51)
+    losses = [F.cross_entropy(verdicts[:half] / temperature, labels[:half]) for temperature in temperatures]
+    critic.temperature = float(temperatures[int(torch.stack(losses).argmin())])
+    probabilities = (verdicts[half:] / critic.temperature).softmax(-1)
+    guesses, truth = probabilities.argmax(-1), labels[half:]
+    bins = reliability(probabilities[:, 0], truth == 0)
+    hits = ((invented > 0) & (marks == 1)).sum().item()
+    critic.metrics = {
+        "triples": len(truth),
+        "accuracy": (guesses == truth).float().mean().item(),
+        **{
+            f"recall_{name}": (guesses[truth == index] == index).float().mean().item()
+            for index, name in enumerate(VERDICTS)
+            if (truth == index).any()
+        },
+        "calibration_error": sum(count * abs(mean - share) for mean, share, count in bins) / len(truth),
+        "invented_precision": hits / max(1, int((invented > 0).sum())),
+        "invented_recall": hits / max(1, int((marks == 1).sum())),
+        "fluency_accuracy": ((fluent > 0) == (fluency == 1)).float().mean().item(),
+    }
+    critic.reliability = bins
+
+
+def reliability(probabilities: Tensor, outcomes: Tensor, bins: int = 10) -> list[tuple[float, float, int]]:
+    """The reliability diagram: per bin of equal width the mean probability, the share of outcomes, and the count.
+
+    The expected calibration error is the mean of ``|probability - share|``, weighted by the counts.
+    """
+    places = (probabilities * bins).long().clamp(max=bins - 1)
+    return [
+        (probabilities[chosen].mean().item(), outcomes[chosen].float().mean().item(), int(chosen.sum()))
+        for place in range(bins)
+        if (chosen := places == place).any()
+    ]

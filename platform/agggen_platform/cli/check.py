@@ -1,0 +1,238 @@
+"""`agggen check` and `agggen train-critic`: texts of any system against their records, and the model that judges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agggen_platform.cli import console, own_data
+from agggen_platform.cli.records import output_lines, read_records, write_line
+
+if TYPE_CHECKING:
+    from agggen.checks import CheckedText
+    from agggen.corpora.tables import Columns
+    from agggen.records import Record
+    from agggen.verification.critic.critic import Critic
+
+CriticFolder = Annotated[
+    Path | None, typer.Option("--critic", metavar="DIR", help="A critic of train-critic. [default: the included one]")
+]
+
+
+def check(
+    records: Annotated[
+        Path, typer.Argument(metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet; may hold the texts.")
+    ],
+    texts: Annotated[
+        Path | None,
+        typer.Argument(metavar="[TEXTS]", help="One text a line in the records' order, or .jsonl with id and text."),
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="A line a text, all verdicts; or -.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
+    worst: Annotated[int, typer.Option(min=0, help="Texts to print, the riskiest first.")] = 10,
+    critic: CriticFolder = None,
+    meta_evaluate: Annotated[
+        bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
+    ] = False,
+    id_: own_data.IdColumn = None,
+    subject: own_data.SubjectColumn = None,
+    text: own_data.TextColumns = None,
+    ignore: own_data.Ignored = None,
+    rename: own_data.Renamed = None,
+) -> None:
+    """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
+
+    Two checks stand side by side: by words (strict about values, blind to relations), and by a learned critic, which
+    also sees wrong relations, subjects and negations, and gives each text coverage, correctness and fluency (0 to 1)
+    and a risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
+
+    \b
+        agggen check records.jsonl texts.txt
+        agggen check outputs.csv --text output --json checks.jsonl --report checks.html
+        agggen check ratings.jsonl --meta-evaluate
+    """
+    from agggen.checks import check_all, included_critic
+    from agggen.evaluation.files import read_texts
+    from agggen_platform.cli.score import check_json
+
+    inputs = [records, *([texts] if texts else [])]
+    for target in (json, str(report) if report else None):
+        check_json(target, inputs)
+    judge = _load(critic) or included_critic()
+    if meta_evaluate:
+        _meta_evaluate(records, judge)
+        return
+    read, written = _with_texts(records, own_data.columns(id_, subject, text, ignore, rename), texts is None)
+    if texts is not None:
+        written = read_texts(texts, [record.id for record in read], records)
+    checked = check_all(read, written, critic=judge)
+    if json is not None:
+        with output_lines(json, str(records)) as file:
+            for one in checked:
+                write_line(file, one.as_dict())
+    if report is not None:
+        from agggen.report.checks import write_checks_page
+
+        write_checks_page(report, checked, str(texts or records))
+    if json != "-":
+        _print(checked, worst)
+
+
+def _load(folder: Path | None) -> Critic | None:
+    if folder is None:
+        return None
+    from agggen.verification.critic.critic import load_critic
+
+    return load_critic(folder)
+
+
+def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
+    """The records of a file, each once per text of its own if these are to be checked.
+
+    Raises:
+        CorpusError: an invalid record (a check of a part would mislead), no record, or one without a text.
+    """
+    from agggen.corpora.rejects import Reject
+    from agggen.errors import CorpusError, RecordError
+    from agggen.evaluation.files import json_objects
+    from agggen.records import Record
+
+    records: list[Record] = []
+    texts: list[str] = []
+    if own and path.suffix.lower() == ".jsonl" and not columns.named:
+        for line, data in json_objects(path):
+            if "triples" not in data or "text" not in data:
+                break
+            try:
+                records.append(Record.of({"id": data.get("id", str(line)), "triples": data["triples"]}))
+            except RecordError as error:
+                raise CorpusError(f"{path}, line {line}: {error}") from error
+            texts.append(str(data["text"]))
+        else:
+            return records, texts
+        if records:
+            raise CorpusError(f"{path}, line {line}: has no triples or no text, but the lines before have both")
+    for item in read_records(str(path), columns):
+        if isinstance(item, Reject):
+            raise CorpusError(str(item))
+        if not own:
+            records.append(item)
+            continue
+        if not item.references:
+            raise CorpusError(f"{path}, record {item.id!r}: there is no text to check; name a file of texts")
+        records += [item] * len(item.references)
+        texts += [reference.text for reference in item.references]
+    if not records:
+        raise CorpusError(f"{path} holds no record")
+    return records, texts
+
+
+def _print(checked: Sequence[CheckedText], worst: int) -> None:
+    """Means over all texts on stderr, the riskiest texts on stdout."""
+    riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
+    rows = [
+        (
+            one.record.id,
+            f"{one.risk:.2f}",
+            *(f"{score:.2f}" for score in one.scores.values()),
+            "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in one.judgement.verdicts
+                      if verdict.verdict != "said"),
+            one.text,
+        )
+        for one in riskiest
+    ]  # fmt: skip
+    if rows:
+        console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
+    count = len(checked)
+    whole = sum(one.result.whole for one in checked)
+    faultless = sum(not one.faults for one in checked)
+    means = {name: sum(one.scores[name] for one in checked) / count for name in checked[0].scores}
+    console.note(
+        f"{count:,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; by the critic "
+        + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+        + f"; {sum(one.risk > 0.5 for one in checked):,} have a risk over .5"
+    )
+
+
+def _meta_evaluate(path: Path, critic: Critic) -> None:
+    """A table of how scores agree with people's ratings, and what passes although people call it incorrect."""
+    from agggen.checks import check_all
+    from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings
+    from agggen.verification.lenient import verify
+
+    rated = read_ratings(path)
+    checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
+    sizes = [len(text.record.triples) for text in rated]
+    scores = {
+        "values whole (strict)": [1 - len(one.missing) / size for one, size in zip(checked, sizes, strict=True)],
+        "values mentioned (lenient)": [
+            1 - len(verify(text.record, text.text).missing) / size for text, size in zip(rated, sizes, strict=True)
+        ],
+        "no fault by words": [float(not one.faults) for one in checked],
+        **{f"critic: {name}": [one.scores[name] for one in checked] for name in checked[0].scores},
+        "critic: 1 - risk": [1 - one.risk for one in checked],
+    }
+    rows = []
+    for name, values in scores.items():
+        result = agreement(rated, values)
+        cells = [f"{by[dimension]:.3f}" if dimension in by else "" for by in (result.per_text, result.per_system)
+                 for dimension in DIMENSIONS]  # fmt: skip
+        rows.append((name, *cells))
+    console.print_table(
+        ["score", *DIMENSIONS, *(f"{dimension}, systems" for dimension in DIMENSIONS)],
+        rows,
+        f"Pearson correlation with ratings of {len(rated):,} texts of {len({text.system for text in rated})} systems",
+    )
+    if "Correctness" in rated[0].ratings:
+        for name, passes in (
+            ("no fault by words", [not one.faults for one in checked]),
+            ("risk of at most .5", [one.risk <= 0.5 for one in checked]),
+            ("both", [not one.faults and one.risk <= 0.5 for one in checked]),
+        ):
+            share, wrong = passed_but_incorrect(rated, passes)
+            console.note(f"{name}: {share:.1%} of the texts pass; people call {wrong:.1%} of these incorrect")
+
+
+def train_critic(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the critic goes.")],
+    corpora: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
+    ] = "rel2text,elements",
+    steps: Annotated[
+        int, typer.Option(min=1, help="Updates of 48 texts; about half an hour on a core for 8,000.")
+    ] = 8000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and the errors.")] = 1,
+) -> None:
+    """Train the critic of `agggen check` on texts with errors that it makes itself. Takes one core, and no GPU.
+
+    \b
+        agggen train-critic --out critic
+        agggen train-critic --corpora webnlg-3.0,rel2text --out critic
+    """
+    from agggen.corpora.catalogue import load
+    from agggen.corpora.rejects import split_rejects
+    from agggen.verification.critic.training import CriticTraining, examples_of, train_critic
+
+    names = [name.strip() for name in corpora.split(",") if name.strip()]
+    train, dev = (
+        [example for name in names for example in examples_of(split_rejects(load(name, split))[0])]
+        for split in ("train", "dev")
+    )
+    console.note(f"Training on {len(train):,} texts")
+
+    def progress(step: int, loss: float) -> None:
+        if step % 500 == 0 or step == steps:
+            console.note(f"step {step:,} of {steps:,}, loss {loss:.3f}")
+
+    config = CriticTraining(steps=steps, seed=seed)
+    critic = train_critic(train, dev, config, sources={"corpora": names}, progress=progress)
+    critic.save(out)
+    console.print_table(
+        ["measure", "dev, with made errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
+    )
+    console.say(str(out))

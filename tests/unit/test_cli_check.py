@@ -1,0 +1,112 @@
+"""`agggen check`: files in several forms, lines and pages out, and scores beside people's ratings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command import Run
+
+GOOD, BAD = "Silicon is in period 3 and group 14.", "Silicon <b>is</b> in period 3, found by Marie Curie."
+TRIPLES = [["Silicon", "period", "3"], ["Silicon", "group", "14"]]
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    return path
+
+
+def test_texts_are_lines_objects_or_beside_the_triples(run: Run, tmp_path: Path) -> None:
+    records = write(tmp_path / "records.jsonl", *({"id": name, "triples": TRIPLES} for name in "ab"))
+    sources = [
+        (records, write(tmp_path / "texts.txt", GOOD, BAD)),
+        (records, write(tmp_path / "texts.jsonl", {"id": "b", "text": BAD}, {"id": "a", "text": GOOD})),
+        (
+            write(
+                tmp_path / "both.jsonl",
+                *({"id": n, "triples": TRIPLES, "text": t, "x": 1} for n, t in (("a", GOOD), ("b", BAD))),
+            ),
+        ),
+        (
+            write(
+                tmp_path / "references.jsonl",
+                *({"id": n, "triples": TRIPLES, "references": [t]} for n, t in (("a", GOOD), ("b", BAD))),
+            ),
+        ),
+    ]
+    outputs = []
+    for number, source in enumerate(sources):
+        code, out, err = run("check", *source, "--json", tmp_path / f"{number}.jsonl")
+        assert code == 0, err
+        outputs.append((tmp_path / f"{number}.jsonl").read_text())
+        assert out.splitlines()[1].startswith("b\t")  # the riskiest first
+        assert "2 texts: by words 1 say every value whole, 1 have no fault" in err
+    assert len(set(outputs)) == 1
+    good, bad = map(json.loads, outputs[0].splitlines())
+    assert set(good) == {"id", "text", "scores", "risk", "triples", "invented", "faults"}
+    assert good["scores"].keys() == {"coverage", "correctness", "fluency"}
+    assert all(0 <= value <= 1 for line in (good, bad) for value in (*line["scores"].values(), line["risk"]))
+    assert [(row["predicate"], row["words"]) for row in bad["triples"]] == [("period", "literal"), ("group", "missing")]
+    assert bad["risk"] > good["risk"]
+
+
+def test_a_table_names_its_columns(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "outputs.csv", "name,period,group,output", f'Silicon,3,14,"{GOOD}"')
+    code, out, err = run("check", path, "--text", "output", "--json", "-")
+    assert code == 0, err
+    assert json.loads(out)["text"] == GOOD
+
+
+def test_a_page_shows_texts_as_text(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "both.jsonl", *({"triples": TRIPLES, "text": text} for text in (GOOD, BAD)))
+    assert run("check", path, "--report", tmp_path / "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "&lt;b&gt;" in page and "<b>is</b>" not in page
+    assert page.index("Marie") < page.index("group 14.")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([{"triples": TRIPLES, "text": "A."}, {"triples": TRIPLES}], "line 2: has no triples or no text"),
+        ([{"triples": [], "text": "A."}], "line 1: record '1' has no triples"),
+        ([{"id": "a", "triples": TRIPLES}], "record 'a': there is no text to check"),
+        (["{"], "line 1: not valid JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_checked_whole_is_refused(
+    run: Run, tmp_path: Path, lines: list[object], message: str
+) -> None:
+    code, _out, err = run("check", write(tmp_path / "in.jsonl", *lines), "--json", tmp_path / "out.jsonl")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_scores_are_compared_with_ratings(run: Run, tmp_path: Path) -> None:
+    rows = [
+        {"triples": TRIPLES, "text": text, "system": system, "DataCoverage": rating, "Correctness": rating}
+        for text, system, rating in ((GOOD, "x", 99), (BAD, "y", 40), ("Carbon is a metal.", "y", 5))
+    ]
+    code, out, err = run("check", write(tmp_path / "ratings.jsonl", *rows), "--meta-evaluate")
+    assert code == 0, err
+    table = [line.split("\t") for line in out.splitlines()]
+    assert table[0][:3] == ["score", "DataCoverage", "Correctness"]
+    scores = {row[0]: row[1] for row in table[1:]}
+    assert float(scores["values whole (strict)"]) > 0.9
+    assert "no fault by words: 33.3% of the texts pass; people call 0.0% of these incorrect" in err
+    code, out, err = run(
+        "check", write(tmp_path / "ratings.jsonl", {"triples": TRIPLES, "text": "A."}), "--meta-evaluate"
+    )
+    assert (code, "line 1: needs text, system and a rating" in err) == (2, True)
+
+
+def test_a_critic_is_trained_and_used(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("train-critic", "--corpora", "elements", "--steps", "2", "--out", str(tmp_path / "critic"))
+    assert code == 0, err
+    assert out.splitlines()[-1] == str(tmp_path / "critic")
+    path = write(tmp_path / "both.jsonl", {"triples": TRIPLES, "text": GOOD})
+    assert run("check", path, "--critic", tmp_path / "critic")[0] == 0
+    assert run("check", path, "--critic", tmp_path / "absent")[0] == 3

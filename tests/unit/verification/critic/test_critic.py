@@ -1,0 +1,173 @@
+"""The critic: training, files, independence of batches, and what the included one sees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from agggen.checks import included_critic
+from agggen.errors import AggGenError, CorpusError
+from agggen.records import Record, Triple
+from agggen.verification.critic.corruption import Example, to_example
+from agggen.verification.critic.critic import Critic, CriticError, Judgement, load_critic
+from agggen.verification.critic.network import NetworkConfig
+from agggen.verification.critic.training import CriticTraining, reliability, train_critic
+
+TINY = NetworkConfig(width=16, layers=1, heads=2, feed_forward=16)
+
+
+def examples(count: int = 40) -> list[Example]:
+    cities = ("Ulm", "Oslo", "Rome", "Bern", "Graz")
+    made = [
+        to_example(
+            [(f"Person {number}", "birthPlace", cities[number % 5]), (f"Person {number}", "age", str(number + 20))],
+            f"Person {number} was born in {cities[number % 5]} and is {number + 20} years old.",
+        )
+        for number in range(count)
+    ]
+    return [example for example in made if example is not None]
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Critic:
+    config = CriticTraining(steps=20, batch=8, warmup=5, dev_texts=60)
+    return train_critic(examples(), examples(10), config, TINY, {"corpora": ["people"]})
+
+
+def record(*triples: tuple[str, str, str]) -> Record:
+    return Record("1", tuple(Triple(*triple) for triple in triples))
+
+
+ANN = record(("Ann Lee", "birthPlace", "Ulm"), ("Ann Lee", "age", "31"))
+
+
+def test_training_reduces_the_loss_and_repeats_itself() -> None:
+    config = CriticTraining(steps=200, batch=8, warmup=20, dev_texts=60)
+    losses: list[list[float]] = []
+    for _ in range(2):
+        losses.append([])
+        train_critic(examples(), examples(10), config, TINY, progress=lambda step, loss: losses[-1].append(loss))
+    assert losses[0] == losses[1]
+    assert losses[0][1] < losses[0][0]
+
+
+def test_a_critic_is_saved_and_loaded(tiny: Critic, tmp_path: Path) -> None:
+    tiny.save(tmp_path / "critic")
+    loaded = load_critic(tmp_path / "critic")
+    assert (loaded.vocabulary, loaded.temperature, loaded.metrics) == (tiny.vocabulary, tiny.temperature, tiny.metrics)
+    assert loaded.sources == {"corpora": ["people"]}
+    assert [tuple(row) for row in loaded.reliability] == tiny.reliability
+    first, second = (critic.judge([ANN], ["Ann Lee is 31."])[0] for critic in (tiny, loaded))
+    assert second.coverage == pytest.approx(first.coverage, abs=0.01)  # weights are saved as 16-bit floats
+
+
+def test_what_is_no_critic_is_named(tiny: Critic, tmp_path: Path) -> None:
+    with pytest.raises(CriticError, match=r"no critic in .*absent: No such file"):
+        load_critic(tmp_path / "absent")
+    tiny.save(tmp_path / "critic")
+    description = json.loads((tmp_path / "critic/critic.json").read_text())
+    for change, message in (({"format": "x"}, "has the format 'x'"), ({"vocabulary": []}, "is not a critic")):
+        (tmp_path / "critic/critic.json").write_text(json.dumps(description | change))
+        with pytest.raises(CriticError, match=message):
+            load_critic(tmp_path / "critic")
+
+
+def test_judgements_do_not_depend_on_the_batch(tiny: Critic) -> None:
+    texts = ["Ann Lee was born in Ulm.", "Ann Lee is 31 years old and was born in Ulm, a city by the river.", ""]
+    together = tiny.judge([ANN] * 3, texts)
+    for text, judgement in zip(texts, together, strict=True):
+        alone = tiny.judge([ANN], [text])[0]
+        assert alone.coverage == pytest.approx(judgement.coverage, abs=1e-5)
+        assert alone.fluency == pytest.approx(judgement.fluency, abs=1e-5)
+        assert alone.invented == judgement.invented
+
+
+def test_texts_and_records_are_paired(tiny: Critic) -> None:
+    with pytest.raises(AggGenError, match="1 records but 2 texts"):
+        tiny.judge([ANN], ["a", "b"])
+    with pytest.raises(CorpusError, match="one of the two has none"):
+        train_critic([], examples(3))
+
+
+def test_a_reliability_diagram_counts_every_triple() -> None:
+    bins = reliability(torch.tensor([0.05, 0.95, 0.93, 1.0]), torch.tensor([False, True, True, False]))
+    assert bins == [(pytest.approx(0.05), 0.0, 1), (pytest.approx(0.96), pytest.approx(2 / 3), 3)]
+
+
+# --- the included critic ----------------------------------------------------------------------------------------------
+
+
+def judged(text: str, *triples: tuple[str, str, str]) -> Judgement:
+    return included_critic().judge([record(*triples)], [text])[0]
+
+
+SILICON = (("Silicon", "period", "3"), ("Silicon", "group", "14"))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "triple"),
+    [
+        ("Silicon is in period 3 and group 14.", "Silicon is in period 14 and group 3.", 0),
+        ("Silicon is in period 3 and group 14.", "Carbon is in period 3 and group 14.", 0),
+        ("Silicon is in period 3 and group 14.", "Silicon is in period 3.", 1),
+        ("Silicon is in period 3 and group 14.", "Silicon is in period 3 and group 16.", 1),
+    ],
+)
+def test_a_wrong_text_is_said_less_probably_than_the_right_one(right: str, wrong: str, triple: int) -> None:
+    good, bad = judged(right, *SILICON), judged(wrong, *SILICON)
+    assert good.verdicts[triple].verdict == "said"
+    assert bad.verdicts[triple].verdict != "said"
+    assert bad.risk > good.risk
+
+
+@pytest.mark.parametrize(
+    ("triple", "right", "wrong"),
+    [
+        (("Ann Lee", "birthPlace", "Ulm"), "Ann Lee was born in Ulm.", "Ann Lee died in Ulm."),
+        (("Ann Lee", "deathPlace", "Ulm"), "Ann Lee died in Ulm.", "Ann Lee was born in Ulm."),
+        (("Ann Lee", "birthPlace", "Ulm"), "Ann Lee was born in Ulm.", "Ann Lee was not born in Ulm."),
+        (("Ulm", "capital", "Oslo"), "The capital of Ulm is Oslo.", "The capital of Oslo is Ulm."),
+    ],
+)
+def test_relations_negations_and_directions_are_seen(triple: tuple[str, str, str], right: str, wrong: str) -> None:
+    assert judged(right, triple).verdicts[0].said > judged(wrong, triple).verdicts[0].said + 0.2
+
+
+def test_invented_words_are_marked() -> None:
+    text = "Silicon, discovered by Marie Curie, is in period 3 and group 14."
+    marked = [text[start:end] for start, end in judged(text, *SILICON).invented]
+    assert {"Marie", "Curie"} & set(marked)
+    assert judged("Silicon is in period 3 and group 14.", *SILICON).invented == ()
+
+
+def test_case_and_tokenisation_do_not_matter() -> None:
+    whole = judged("Silicon is in period 3, and in group 14.", *SILICON)
+    tokenised = judged("silicon is in period 3 , and in group 14 .", *SILICON)
+    assert tokenised.coverage == pytest.approx(whole.coverage, abs=0.01)
+
+
+def test_the_included_critic_is_calibrated() -> None:
+    critic = included_critic()
+    assert critic.metrics["calibration_error"] < 0.05
+    assert critic.metrics["accuracy"] > 0.85
+    assert critic.sources["corpora"] == ["rel2text", "elements"]  # whose licences allow its distribution
+
+
+def test_the_critic_agrees_with_people(data_home: Path) -> None:
+    from agggen.checks import check_all
+    from agggen.evaluation.ratings import agreement, read_ratings
+
+    path = data_home / "webnlg_2020_human/ratings.jsonl"
+    if not path.exists():
+        pytest.skip(f"{path} is not there; it is not in the catalogue")
+    rated = read_ratings(path)
+    checked = check_all([text.record for text in rated], [text.text for text in rated])
+    coverage = agreement(rated, [one.scores["coverage"] for one in checked])
+    correctness = agreement(rated, [one.scores["correctness"] for one in checked])
+    assert coverage.per_text["DataCoverage"] > 0.59
+    assert correctness.per_text["Correctness"] > 0.59
+    assert coverage.per_system["DataCoverage"] > 0.93
+    assert correctness.per_system["Correctness"] > 0.90

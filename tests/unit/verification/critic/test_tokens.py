@@ -1,0 +1,56 @@
+"""What the critic reads: words in normal form with their characters, and batches of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from agggen.verification.critic.tokens import Role, collate, predicate_words, text_words, value_words
+
+
+def test_words_of_a_text_have_normal_forms_and_characters() -> None:
+    text = "Zoë's pub opened on 5 May 1999, with 1,200.0 seats! It is cheap"
+    forms, spans = text_words(text)
+    expected = "zoe s pub opened on @1999-5-5 , with #1200 seats . it is cheap ."
+    assert forms == expected.split()
+    assert [text[start:end] for start, end in spans][:2] == ["Zoë", "'s"]
+    assert text[slice(*spans[5])] == "5 May 1999"
+    assert all(start <= end for start, end in spans)
+    assert text_words("") == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "qualifier", "words"),
+    [
+        ("Nord_(Year_of_No_Light_album)", True, "nord year of no light album"),
+        ("Nord_(Year_of_No_Light_album)", False, "nord"),
+        ('"Governator"', True, "governator"),
+        ("(a)", False, "a"),
+        ("!", True, "!"),
+        ("89.0", True, "#89"),
+    ],
+)
+def test_words_of_a_value(value: str, qualifier: bool, words: str) -> None:
+    assert value_words(value, qualifier) == tuple(words.split())
+
+
+@pytest.mark.parametrize(
+    ("predicate", "words"),
+    [
+        ("birthPlace", "birth place"),
+        ("location/city", "city"),
+        ("serves cuisine", "serves cuisine"),
+        ("is_part_of", "is part of"),
+    ],
+)
+def test_words_of_a_predicate(predicate: str, words: str) -> None:
+    assert predicate_words(predicate) == tuple(words.split())
+
+
+def test_a_batch_names_the_part_of_each_word() -> None:
+    inputs = collate([([("A b", "isIn", "C")], ["a", "b", "."]), ([("D", "x", "E"), ("D", "y", "F")], [])], {"b": 1})
+    assert inputs.roles.tolist()[0] == [Role.TRIPLE, 1, 1, 2, 2, 3, 4, 4, 4, 4]
+    assert inputs.words.tolist()[0] == [0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+    assert inputs.triples.tolist() == [[0] * 6 + [-1] * 4, [0] * 4 + [1] * 4 + [-1] * 2]
+    assert inputs.padding.tolist()[1] == [False] * 9 + [True]
+    assert inputs.content.tolist()[0] == [0, 1, 1, 1, 1, 1, 0, 1, 1, 0]
+    assert len(inputs.offsets) == 20
