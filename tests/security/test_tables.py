@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,8 +30,6 @@ from tests.unit.registry.examples import save_model
 from tests.unit.training.toy import RECORDS, config_of
 
 pytest.importorskip("ray.data", reason="Ray is not installed: pip install -e '.[dev]'")
-
-TRIPLE = {"subject": "Oda", "predicate": "birthPlace", "object": "Bergen"}
 
 
 @pytest.fixture
@@ -85,13 +82,6 @@ def corpus(folder: Path, place: Callable[[pa.Table, Canary], pa.Table], canary: 
     table = pq.read_table(path)
     pq.write_table(place(table, canary).replace_schema_metadata(table.schema.metadata), path)
     return path
-
-
-@places
-def test_loading_the_rows_is_noticed(tmp_path: Path, canary: Canary, place: Any) -> None:
-    """Or nothing here would prove anything."""
-    pq.read_table(corpus(tmp_path / "corpus", place, canary)).to_pylist()
-    assert canary.sang
 
 
 @places
@@ -185,16 +175,3 @@ def test_the_description_of_a_tensor_is_no_pickle(tmp_path: Path, canary: Canary
         with pytest.raises(CorpusError):
             read(str(tmp_path / "x.parquet"))
     assert not canary.sang
-
-
-def test_plain_nested_values_of_others_are_read(tmp_path: Path) -> None:
-    """Large strings, dictionaries elsewhere, more fields: what other programs write."""
-    triple = TRIPLE | {"source": "a book", "weight": 0.5, "tags": ["x"]}
-    rows = [{"id": "1", "triples": [triple], "note": "n"}]
-    table = pa.Table.from_pylist(rows)
-    table = table.set_column(2, "note", table["note"].combine_chunks().dictionary_encode())
-    pq.write_table(table, tmp_path / "x.parquet")
-    (file,) = find_inputs(str(tmp_path / "x.parquet"))
-    (shard,) = cut(file.folder, file.name, [1], 64, "{}", {})
-    ((_, read),) = read_rows(shard, 10, record_schema().names)
-    assert read == [{"id": "1", "triples": [triple]}]

@@ -242,9 +242,9 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
         while isinstance(cause, TuneError) and (inner := cause.__cause__ or cause.__context__):
             cause = inner
         if isinstance(cause, RayError):
-            raise ClusterError(f"the Ray cluster was lost: {cause}; the same command goes on") from error
+            raise ClusterError(f"the Ray cluster was lost: {cause}; the same command resumes") from error
         if isinstance(cause, StorageInternalError | OSError):
-            raise SweepError(f"the study was lost ({reason_of(cause)}); the same command goes on") from error
+            raise SweepError(f"the study was lost ({reason_of(cause)}); the same command resumes") from error
         raise cause from None
     finally:
         shutil.rmtree(folder / "tune", ignore_errors=True)
