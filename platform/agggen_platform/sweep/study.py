@@ -203,7 +203,5 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
     if path.exists():
         with path.open("rb+") as file:
             content = file.read()
-            file.truncate(
-                content.rfind(b"\n") + 1
-            )  # else Optuna would append to the line, and refuse it later
+            file.truncate(content.rfind(b"\n") + 1)  # else Optuna would append to the line, and refuse it later
     return optuna.storages.JournalStorage(JournalFileBackend(str(path)))

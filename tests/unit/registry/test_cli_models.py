@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -75,14 +74,6 @@ def test_a_bundle_that_is_a_version_already_is_said_to_be(run: Run, three: list[
     assert "candidate" in run("models", "show", "agggen/3")[1]
 
 
-def test_to_copies_the_bundle_first(run: Run, trained: list[Path], tmp_path: Path) -> None:
-    place = tmp_path / "models" / fingerprint(trained[0])[:16] / "bundle"
-    assert run("models", "register", trained[0], "--to", tmp_path / "models")[1] == "models:/agggen/1\n"
-    assert fingerprint(place) == fingerprint(trained[0])
-    assert run("models", "register", trained[0], "--to", tmp_path / "models")[1] == "models:/agggen/1\n"
-    assert f"address\t{place}\n" in run("models", "show", "agggen/1")[1]
-
-
 @pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
 def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Path, command: str) -> None:
     record = {
@@ -126,13 +117,3 @@ def test_what_cannot_be_is_one_line(
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_a_damaged_champion_is_not_used(run: Run, three: list[Path]) -> None:
-    run("models", "promote", "agggen/1")
-    (three[0] / "vocabulary.json").write_text("{}")
-    code, _, err = run("inspect", "models:/agggen@champion")
-    assert code == 3
-    assert "vocabulary.json is not what" in err
-    shutil.rmtree(three[0])
-    assert run("inspect", "models:/agggen@champion")[0] == 3
