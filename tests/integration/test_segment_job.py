@@ -262,4 +262,4 @@ def test_the_command_on_s3_with_actors_of_its_own(
     assert {"facts_per_text", "sentences_per_second", "cached", "rejects"} <= metrics[-1].keys()
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert again.returncode == 0, again.stderr
-    assert "nothing was done" in again.stderr
+    assert "already has the facts of this job" in again.stderr

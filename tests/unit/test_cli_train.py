@@ -101,7 +101,7 @@ def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> Non
     before, log = fingerprint(bundle), (bundle.parent / "tracking.jsonl").read_bytes()
     code, again, err = run("tiny.yaml", "--name", "first")
     assert (code, again) == (0, out)
-    assert "finished already; --fresh trains it anew" in err
+    assert "This run is finished; --fresh trains it again" in err
     assert "update" not in err
     assert fingerprint(bundle) == before
     assert (bundle.parent / "tracking.jsonl").read_bytes() == log  # looking at a finished run is no run

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.folders import on_this_machine
+from agggen_platform.cli.options import on_this_machine
 
 
 def reproduce(

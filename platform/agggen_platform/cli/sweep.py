@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.folders import warn_if_temporary
-from agggen_platform.cli.train import Runs
+from agggen_platform.cli.options import Overrides, Runs, warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen_platform.sweep.job import Progress, SweepReport
@@ -21,9 +20,7 @@ _TERMINATED = 143
 
 def sweep(
     preset: Annotated[str, typer.Argument(metavar="PRESET", help="A preset's name, or the path of a YAML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that all trials share")
-    ] = None,
+    overrides: Overrides = None,
     space: Annotated[
         str, typer.Option(metavar="SPACE", help="A space's name (predicate-sizes, rates), or a YAML file.")
     ] = "predicate-sizes",

@@ -1,4 +1,4 @@
-"""The output folder of a job: which job owns it, and when it is complete."""
+"""The output folder of a job: its owner and its manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JOB = ".job.json"
 
 
 class JobFolder(ABC):
-    """A folder that belongs to one job. Whoever writes to it holds its claim."""
+    """A folder that belongs to one job. Its writer holds its claim."""
 
     kind: ClassVar[str]
     """The kind of job, a noun."""
@@ -48,18 +48,18 @@ class JobFolder(ABC):
         """Writes the manifest: from now on the output is complete.
 
         Raises:
-            DamagedError: a file that it lists did not arrive as it was sent.
+            DamagedError: a listed file in the store is incomplete.
         """
         if not self.is_whole(manifest):
             raise DamagedError(
-                f"the {self.product} in {self.folder} did not arrive as they were sent, so {MANIFEST} was not written; "
-                "the same command puts them together again"
+                f"the store holds other {self.product} in {self.folder} than were sent, so {MANIFEST} was not written; "
+                "the same command writes them again"
             )
         self.folder.sweep()  # of actors that were killed
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
-        """Marks the folder as this job's, and removes partial files of a killed run.
+        """Marks the folder as this job's and removes temporary files of a killed run.
 
         Args:
             config: settings that distinguish the job from others, for messages.

@@ -1,7 +1,7 @@
-"""Shards: the runs of rows that a job is cut into, each worked on, written and committed by itself.
+"""Shards: consecutive rows of a job's input that are processed, written and committed as a unit.
 
-A shard is some whole row groups of a Parquet file, a part of one that is large, or some lines of a text file, so that
-every worker reads only what it works on, and nothing of the input passes through Ray's object store.
+A shard is several whole row groups of a Parquet file, a part of a large row group, or consecutive lines of a text file:
+a worker reads only its own rows, and no input passes through Ray's object store.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from agggen_platform.storage.folder import Folder
 
 _OURS = "agggen."
 PARTS_OF_A_GROUP = 16
-"""Each part of a row group decodes the group up to its own end; more parts would cost more than they save."""
+"""Shards of one row group at most: each decodes the group up to its own end."""
 _IDS_AT_ONCE = 1 << 16
 HASHES_AT_ONCE = 1 << 22
-"""Half as many as are compared at once."""
+"""Hashes per block; twice as many are compared at once."""
 Where = TypeVar("Where", int, str)
 
 
@@ -42,14 +42,14 @@ class TextRange:
     line: int
     """The number of the first line, from 1."""
     prefix: str
-    """Before the line number in the id of a record without one."""
+    """Of generated ids: the prefix before the line number."""
     version: str
-    """Of the file, as `Folder.version` has it."""
+    """Of the file; see `Folder.version`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows `first` to `first + rows` of a file, and where they stand: `skip` rows into the first row group."""
+    """The rows `first` to `first + rows` of a file, which begin `skip` rows into the first of the row groups."""
 
     index: int
     folder: str
@@ -61,15 +61,15 @@ class Shard:
     first: int
     rows: int
     address: str
-    """What the user calls the file."""
+    """The file's name in messages."""
     duplicates: tuple[tuple[int, int | str], ...] = ()
-    """Records whose id an earlier record has: the row of each, and where the first one is."""
+    """(row, place of the first record with the same id) of each duplicate."""
     rows_before: int = 0
     """Rows of the files before this one."""
     text: TextRange | None = None
-    """Where they stand in a text file, which has no row groups."""
+    """The lines of a text file, which has no row groups."""
     begun: int = 0
-    """How often runs before this one began it."""
+    """How often earlier runs started it."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -99,16 +99,16 @@ class Opened:
     groups: tuple[int, ...]
     """The rows of each row group."""
     said: dict[str, str]
-    """What ``agggen.corpora.prepared`` wrote about it, without ``agggen.``; empty for anybody else's file."""
+    """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
     fingerprint: str
     """Of its content."""
 
 
 def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[str]) -> Opened:
-    """Looks at a Parquet file; only the `needed` columns of the `wanted` must be there.
+    """Opens a Parquet file and checks its schema; only the columns `needed` of `wanted` are required.
 
     Raises:
-        CorpusError: it is missing, no Parquet, has other columns, or values in them that could run code.
+        CorpusError: it is missing, not Parquet, has other columns, or columns whose values could run code.
     """
     where = folder.at(name)
     try:
@@ -121,33 +121,37 @@ def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[
         raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
     except CorpusError:
         raise
-    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two by types that Ray Data registers
+    except (
+        pa.ArrowException,
+        ValueError,
+        TypeError,
+    ) as error:  # ValueError, TypeError: of types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
     return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))
 
 
-def _check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+def _check_columns(schema: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
     for name in needed:
-        if name not in found.names:
+        if name not in schema.names:
             raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
-    check_plain(columns_of(found, wanted.names), where)
-    for field in found:
-        if field.name in wanted.names and not _fits(field.type, right := wanted.field(field.name).type):
-            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
+    check_plain(columns_of(schema, wanted.names), where)
+    for field in schema:
+        if field.name in wanted.names and not _fits(field.type, expected := wanted.field(field.name).type):
+            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {expected}")
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can be read as the other; struct fields beyond the wanted ones do not matter."""
+def _fits(actual: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of the type `actual` can be read as `wanted`; additional struct fields are allowed."""
     if pa.types.is_struct(wanted):
-        return pa.types.is_struct(found) and all(
-            (at := found.get_field_index(field.name)) >= 0 and _fits(found.field(at).type, field.type)
+        return pa.types.is_struct(actual) and all(
+            (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
             for field in wanted
         )
     if pa.types.is_list(wanted):
-        is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
-        return is_list and _fits(found.value_type, wanted.value_type)
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)
+        is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
+        return is_list and _fits(actual.value_type, wanted.value_type)
+    return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
 def cut(
@@ -161,13 +165,13 @@ def cut(
     first_index: int = 0,
     rows_before: int = 0,
 ) -> list[Shard]:
-    """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
+    """Divides a file into shards of about `rows_a_shard` rows; the result depends on nothing else.
 
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        duplicates: what `find_duplicates` found in this file.
-        address: what the user calls the file, where it is a copy.
+        duplicates: of this file, as returned by `find_duplicates`.
+        address: the original of a file that is a copy, for messages.
         first_index: the number of the first shard.
         rows_before: rows of the files before this one.
     """
@@ -177,12 +181,12 @@ def cut(
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
         inside = tuple(duplicates_in(pairs, first, rows))
         index = first_index + len(shards)
-        output, called = part.format(f"{index:06d}"), address or folder.at(name)
+        output, original = part.format(f"{index:06d}"), address or folder.at(name)
         shards.append(
-            Shard(index, folder.address, name, output, groups, skip, first, rows, called, inside, rows_before)
+            Shard(index, folder.address, name, output, groups, skip, first, rows, original, inside, rows_before)
         )
 
-    first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
+    first, waiting, held = 0, [], 0  # the next row; small groups of the next shard and their rows
     for group, size in enumerate(sizes):
         if held + size <= rows_a_shard:
             waiting.append(group)
@@ -205,15 +209,15 @@ def cut(
 
 
 def duplicates_in(pairs: Sequence[tuple[int, Any]], first: int, rows: int) -> Sequence[tuple[int, Any]]:
-    """Those of the sorted duplicates of a file whose rows are `first` to `first + rows`."""
+    """The part of a file's sorted duplicates that lies in the rows `first` to `first + rows`."""
     return pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))]
 
 
 class IdHashes:
-    """64-bit hashes of the ids of a file's rows in their order, kept on the disk; 0 for a row without an id."""
+    """64-bit hashes of the ids of a file's rows, in a temporary file; 0 for a row without an id."""
 
     def __init__(self) -> None:
-        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (it goes with this object)
+        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (deleted with this object)
 
     def add(self, names: Iterable[str]) -> None:
         hashes = np.fromiter(map(hash, names), np.int64)
@@ -221,21 +225,21 @@ class IdHashes:
         self._file.write(hashes.tobytes())
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
-        """The numbers of the rows that have one of the `hashes`."""
-        found = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        """The numbers of the rows with one of the `hashes`."""
+        rows = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
+        return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
-    def repeated(every: Sequence[IdHashes]) -> np.ndarray:
-        """The hashes that occur more than once; a share of the values at a time, so that memory is bounded."""
-        shares = 1 + sum(one._rows for one in every) // (2 * HASHES_AT_ONCE)
-        again = [np.empty(0, np.int64)]
+    def repeated(files: Sequence[IdHashes]) -> np.ndarray:
+        """The hashes that occur more than once; in rounds over a share of the values, so that memory is bounded."""
+        shares = 1 + sum(file._rows for file in files) // (2 * HASHES_AT_ONCE)
+        repeated = [np.empty(0, np.int64)]
         for share in range(shares):
-            mine = [block[block % shares == share] for one in every for _, block in one._blocks()]
-            values = np.sort(np.concatenate([*mine, again[0]]))
-            again.append(np.unique(values[1:][values[1:] == values[:-1]]))
-        found = np.concatenate(again)
-        return found[found != 0]
+            blocks = [block[block % shares == share] for file in files for _, block in file._blocks()]
+            values = np.sort(np.concatenate([*blocks, repeated[0]]))
+            repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
+        hashes = np.concatenate(repeated)
+        return hashes[hashes != 0]
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         self._file.seek(0)
@@ -251,14 +255,14 @@ def find_repeated(
     is_record: Callable[[dict[str, Any]], bool],
     where: Callable[[int, int, dict[str, Any]], Where],
 ) -> list[dict[int, Where]]:
-    """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
+    """For each file the duplicates by row: the place of the first record with the same id, in any file.
 
-    Only rows whose hash occurs again are looked at. A row that is no record counts as no duplicate.
+    Only rows with a repeated hash are read. An invalid row is not a duplicate.
 
     Args:
         ids: of each file.
-        rows: the rows of these numbers of the file of this number, each with its number.
-        where: says where a record is, from the number of its file, its row there, and the row.
+        rows: reads (row number, row) of a file, by the number of the file and the row numbers.
+        where: the place of a record, from the number of its file, its row number and the row.
     """
     shared = IdHashes.repeated(ids)
     first: dict[str, tuple[int, int, Where]] = {}
@@ -281,7 +285,7 @@ def find_duplicates(
     """`find_repeated` of Parquet files.
 
     Args:
-        columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
+        columns: the columns for `is_record` and `where`, besides the id; absent ones are left out.
     """
     return find_repeated(
         [hash_ids(*file) for file in files],
@@ -292,29 +296,29 @@ def find_duplicates(
 
 
 def hash_ids(folder: Folder, name: str) -> IdHashes:
-    """Of a Parquet file."""
+    """The hashes of a Parquet file."""
     hashes = IdHashes()
     for _, batch in _batches(folder, name, ["id"]):
-        hashes.add((each or "").strip() for each in batch[0].to_pylist())
+        hashes.add((identifier or "").strip() for identifier in batch[0].to_pylist())
     return hashes
 
 
 def rows_at(
     folder: Folder, name: str, columns: Sequence[str], wanted: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of the `wanted` numbers of a Parquet file, each with its number; those columns that it has."""
+    """(number, row) of the row numbers `wanted` of a Parquet file, with those of the columns that it has."""
     for begin, batch in _batches(folder, name, columns) if len(wanted) else ():
-        mine = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
-        yield from zip(mine.tolist(), batch.take(mine - begin).to_pylist(), strict=True)
+        inside = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
+        yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
 
 
 def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Those of the columns that the file has, some rows at a time, each time with the number of the first."""
+    """(number of the first row, batch), with those of the columns that the file has."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        there = [column for column in columns if column in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, there), folder.at(name))
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
+        present = [column for column in columns if column in parquet.schema_arrow.names]
+        check_plain(columns_of(parquet.schema_arrow, present), folder.at(name))
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=present):
             yield first, batch
             first += batch.num_rows
 
@@ -323,7 +327,7 @@ def bare_record(row: Mapping[str, Any]) -> Record:
     """The record of a prepared row, without its references.
 
     Raises:
-        RecordError: the row is no record.
+        RecordError: the row is not a record.
     """
     return Record(row["id"], triples_of(row), (), row.get("category"))
 
@@ -333,22 +337,22 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
 
 
 def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has.
+    """(number of the first row, rows) in batches of a shard, with those of the columns that the file has.
 
     Raises:
-        CorpusError: they hold values that could run code.
+        CorpusError: the columns hold values that could run code.
     """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        there = [name for name in columns if name in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, there), shard.address)
+        present = [name for name in columns if name in parquet.schema_arrow.names]
+        check_plain(columns_of(parquet.schema_arrow, present), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
+        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=present):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            some = batch.slice(skip, left)
+            rows = batch.slice(skip, left)
             skip = 0
-            yield number, some.to_pylist()
-            number, left = number + some.num_rows, left - some.num_rows
+            yield number, rows.to_pylist()
+            number, left = number + rows.num_rows, left - rows.num_rows
             if not left:
                 return

@@ -28,7 +28,7 @@ def test_the_command(model: Model, source: Path, tmp_path: Path, capsys: pytest.
     assert said.splitlines()[1].startswith(f"{RECORDS}\t{RECORDS}\t")
     assert said.splitlines()[-1] == str(tmp_path / "out")
     assert "records/s at work" in noted
-    assert "nothing was done" in run(*arguments)[2]
+    assert "already has the texts of this job" in run(*arguments)[2]
     code, _, noted = run(*arguments, "format=jsonl")
     assert (code, "format: parquet there, jsonl now" in noted) == (2, True)
 

@@ -91,7 +91,7 @@ def test_predicates_that_training_never_saw_are_named_once(
     path = json_lines(tmp_path / "r.jsonl", [{"triples": triples} for triples in inputs])
     code, out, err = run(command, bundle, "-i", path)
     assert (code, len(parsed(out))) == (0, 3)
-    assert err == "Predicates that training never saw, and how many records have each: owner (2), built (1)\n"
+    assert err == "Predicates that are not in the training data, with their number of records: owner (2), built (1)\n"
 
 
 def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_new_texts_are_cut_as_the_bundle_says(
     (line,) = parsed(out)
     assert (code, [fact["text"] for fact in line["facts"]]) == (0, facts)
     shown = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
-    assert (shown["facts"], shown["new texts are cut by"]) == (config.source, config.for_new_texts.source)
+    assert (shown["facts"], shown["new texts are segmented by"]) == (config.source, config.for_new_texts.source)
 
 
 def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def test_list_and_show(run: Run, three: list[Path]) -> None:
     )
 
 
-def test_a_bundle_that_is_a_version_already_is_said_to_be(run: Run, three: list[Path]) -> None:
+def test_registering_a_bundle_twice_changes_nothing(run: Run, three: list[Path]) -> None:
     code, out, err = run("models", "register", three[0])
     assert (code, out) == (0, "models:/agggen/1\n")
-    assert err.startswith(f"{three[0]} is version 1 of agggen already, and the candidate stays what it is;")
+    assert err.startswith(f"{three[0]} is already version 1 of agggen; the candidate did not change;")
     assert "candidate" in run("models", "show", "agggen/3")[1]
 
 
@@ -109,9 +109,7 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         (("models", "list", "--registry", "http://127.0.0.1:9"), 8, "it does not answer"),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    run: Run, three: list[Path], arguments: tuple[str, ...], code: int, message: str
-) -> None:
+def test_an_error_is_one_line(run: Run, three: list[Path], arguments: tuple[str, ...], code: int, message: str) -> None:
     result, out, err = run(*arguments)
     assert (result, out) == (code, "")
     assert err.startswith("error: ")
