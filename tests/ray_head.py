@@ -54,7 +54,10 @@ class Head:
                 "cluster_name": "grows",
                 "max_workers": more_nodes,
                 "idle_timeout_minutes": 0.1,
-                "provider": {"type": "fake_multinode", "gcs_address": self.gcs},
+                "provider": {
+                    **{"type": "fake_multinode", "gcs_address": self.gcs, "use_node_id_as_ip": True},
+                    **{"disable_node_updaters": True, "disable_launch_config_check": True},
+                },
                 "head_node_type": "ray.head.default",
                 "available_node_types": {
                     "ray.head.default": node | {"max_workers": 0},
@@ -62,6 +65,7 @@ class Head:
                 },
                 "upscaling_speed": 1.0,
                 "file_mounts": {},
+                "auth": {},
             }
             scaling.write_text(json.dumps(config))
             self.env |= {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}

@@ -13,7 +13,7 @@ from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import JobError, ShardedConfig
 
-FORMAT = 5  # of the output and of the rules behind it
+FORMAT = 6  # of the output and of the rules behind it
 
 
 class BulkError(JobError):

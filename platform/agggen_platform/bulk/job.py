@@ -115,7 +115,7 @@ def generate(
             log.log_params(flatten(config) | _named(model, inputs))
             log.set_tags({"config_hash": config_hash(config)})
         try:
-            files = ready(inputs, Folder(target.at(INPUT)), config)
+            files = ready(inputs, Folder(target.at(INPUT)))
             rows = sum(file.rows for file in files)
             if not rows:
                 raise CorpusError(f"{source} holds no record")

@@ -42,7 +42,9 @@ def open_source(folder: Folder, name: str) -> Source:
     Raises:
         CorpusError: it is missing, no Parquet, or has not the columns of a prepared corpus.
     """
-    opened = shards.open_parquet(folder, name, _readable(), _NEEDED)
+    opened = shards.open_parquet(
+        folder, name, lambda found, where: shards.check_columns(found, _readable(), _NEEDED, where)
+    )
     split = opened.said.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
     corpus = opened.said.get("corpus") or split
     return Source(folder.address, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.corpora.parquet import check_plain, columns_of
-from agggen.errors import CorpusError
+from agggen.corpora.tables import text_of
+from agggen.errors import CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
 _OURS = "agggen."
-PARTS_OF_A_GROUP = 16
-"""Each part of a row group decodes the group up to its own end; more parts would cost more than they save."""
+_PARTS_OF_A_GROUP = 256
+"""At most: each part of a row group decodes the group up to its own end, at about a microsecond a row."""
 _IDS_AT_ONCE = 1 << 16
 HASHES_AT_ONCE = 1 << 22
 """Half as many as are compared at once."""
@@ -41,10 +42,12 @@ class TextRange:
     """Bytes."""
     line: int
     """The number of the first line, from 1."""
-    prefix: str
-    """Before the line number in the id of a record without one."""
     version: str
     """Of the file, as `Folder.version` has it."""
+    delimiter: str = ""
+    """Of a CSV."""
+    columns: tuple[str, ...] = ()
+    """Of a CSV; the header is before all shards but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Shard:
     """Rows of the files before this one."""
     text: TextRange | None = None
     """Where they stand in a text file, which has no row groups."""
+    prefix: str | None = None
+    """Before the line or row number in the id of a record without one; None where rows are prepared records."""
     begun: int = 0
     """How often runs before this one began it."""
 
@@ -78,7 +83,7 @@ class Shard:
     def from_json(cls, content: str) -> Shard:
         data = json.loads(content)
         duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
-        text = data["text"] and TextRange(**data["text"])
+        text = data["text"] and TextRange(**data["text"] | {"columns": tuple(data["text"]["columns"])})
         return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates, "text": text})
 
     def __str__(self) -> str:
@@ -102,19 +107,23 @@ class Opened:
     """What ``agggen.corpora.prepared`` wrote about it, without ``agggen.``; empty for anybody else's file."""
     fingerprint: str
     """Of its content."""
+    columns: tuple[str, ...]
 
 
-def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[str]) -> Opened:
-    """Looks at a Parquet file; only the `needed` columns of the `wanted` must be there.
+def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None) -> Opened:
+    """Looks at a Parquet file.
+
+    Args:
+        check: raises CorpusError if the file has not the right columns; is told its address too.
 
     Raises:
-        CorpusError: it is missing, no Parquet, has other columns, or values in them that could run code.
+        CorpusError: it is missing, or no Parquet.
     """
     where = folder.at(name)
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            _check_columns(parquet.schema_arrow, wanted, needed, where)
-            metadata = parquet.metadata
+            check(parquet.schema_arrow, where)
+            columns, metadata = tuple(parquet.schema_arrow.names), parquet.metadata
             groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
             pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
     except FileNotFoundError as error:
@@ -124,10 +133,15 @@ def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[
     except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two by types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
-    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))
+    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name), columns)
 
 
-def _check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+def check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+    """Passes if the `needed` columns are there, and those that are `wanted` have the right types.
+
+    Raises:
+        CorpusError: they have not, or have values that could run code.
+    """
     for name in needed:
         if name not in found.names:
             raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
@@ -194,7 +208,7 @@ def cut(
         if size <= rows_a_shard:
             waiting, held = [group], size
             continue
-        parts = min(PARTS_OF_A_GROUP, -(-size // rows_a_shard))
+        parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
         bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
@@ -294,25 +308,32 @@ def find_duplicates(
 def hash_ids(folder: Folder, name: str) -> IdHashes:
     """Of a Parquet file."""
     hashes = IdHashes()
-    for _, batch in _batches(folder, name, ["id"]):
-        hashes.add((each or "").strip() for each in batch[0].to_pylist())
+    for _, batch in _batches(folder, name, ["id", "ID", "Id"]):
+        hashes.add(map(_id_of, batch[0].to_pylist()) if batch.num_columns else [""] * batch.num_rows)
     return hashes
 
 
+def _id_of(cell: Any) -> str:
+    try:
+        return text_of(cell) or ""
+    except RecordError:  # the row is rejected when it is read
+        return ""
+
+
 def rows_at(
-    folder: Folder, name: str, columns: Sequence[str], wanted: np.ndarray
+    folder: Folder, name: str, columns: Sequence[str] | None, wanted: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of the `wanted` numbers of a Parquet file, each with its number; those columns that it has."""
+    """The rows of the `wanted` numbers of a Parquet file, each with its number; `columns` as in `read_rows`."""
     for begin, batch in _batches(folder, name, columns) if len(wanted) else ():
         mine = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
         yield from zip(mine.tolist(), batch.take(mine - begin).to_pylist(), strict=True)
 
 
-def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Those of the columns that the file has, some rows at a time, each time with the number of the first."""
+def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All rows, some at a time, each time with the number of the first; `columns` as in `read_rows`."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        there = [column for column in columns if column in parquet.schema_arrow.names]
+        there = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
         check_plain(columns_of(parquet.schema_arrow, there), folder.at(name))
         for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
             yield first, batch
@@ -332,14 +353,19 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
     return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
 
 
-def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has.
+def read_rows(
+    shard: Shard, rows_at_once: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a shard, some at a time, each time with the number of the first.
+
+    Args:
+        columns: those that the file has are read; None reads all.
 
     Raises:
         CorpusError: they hold values that could run code.
     """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        there = [name for name in columns if name in parquet.schema_arrow.names]
+        there = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
         check_plain(columns_of(parquet.schema_arrow, there), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
         for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
