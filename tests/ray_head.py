@@ -23,7 +23,7 @@ class Head:
     """A Ray head of its own ports and token, and what is submitted to it."""
 
     def __init__(self, folder: Path, stack: ExitStack, cpus: int = 4, more_nodes: int = 0) -> None:
-        """`more_nodes`: how many like it Ray's autoscaler may start."""
+        """`more_nodes`: how many like it Ray's autoscaler may start here, and stops when they are idle."""
         token, self.token = folder / "token", secrets.token_hex(32)
         token.touch(0o600)
         token.write_text(self.token)
@@ -82,11 +82,13 @@ class Head:
         )
         return stack.enter_context(Running(command.split(), folder, self.env))
 
-    def requested(self) -> str:
-        """What jobs asked Ray's autoscaler for, as ``ray status`` has it."""
-        command = [str(BIN / "ray"), "status", "--address", self.gcs]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60)
-        return done.stdout.partition("From request_resources:")[2].partition("Pending Demands:")[0]
+    def nodes(self) -> int:
+        """How many nodes the cluster has now."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            summary = json.load(answer)["data"]["summary"]
+        return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
 
     def status(self, token: str | None) -> int | None:
         """What the jobs API says to somebody with this token; None while nobody answers."""
