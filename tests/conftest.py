@@ -76,10 +76,14 @@ def _s3_server() -> Iterator[str]:
 @pytest.fixture
 def s3(_s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """``s3://bucket`` of an empty bucket on a server of this session; the environment has its address and keys."""
+    return new_bucket(_s3_server, monkeypatch)
+
+
+def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     import boto3
 
     for name, value in {
-        "AWS_ENDPOINT_URL": _s3_server,
+        "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
