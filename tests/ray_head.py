@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.processes import Running, free_ports
 
@@ -38,12 +39,14 @@ class Head:
             "OMP_NUM_THREADS": "1",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
+        # Ray leads a submitted job to the cluster that started last in the same temporary folder.
+        scratch = stack.enter_context(TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
         # Every port is chosen: the usual ones may be another cluster's, and jobs wait for the agent's without a word.
         command = (
             f"-m ray.scripts.scripts start --head --block --num-cpus {cpus} --num-gpus 0 "
             f"--port {gcs} --dashboard-port {dashboard} "
             f"--ray-client-server-port {client} --dashboard-agent-listen-port {agent} "
-            f"--object-store-memory {256 << 20} --dashboard-host 127.0.0.1"
+            f"--object-store-memory {256 << 20} --dashboard-host 127.0.0.1 --temp-dir {scratch}"
         )
         if more_nodes:
             scaling = folder / "autoscaler.json"
