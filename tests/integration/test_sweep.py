@@ -124,9 +124,11 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
+def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_another_machine(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
+
     def lost(*_: object) -> bool:
         raise StorageInternalError("no answer")
 
@@ -137,13 +139,15 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(Study, "evaluated", lost)
         with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command goes on"):
-            run(config, settings, tmp_path)
+            run(config, settings, tmp_path / "a")
     with pytest.raises(ClaimedError, match="another job works on it"):
-        run(config, settings, tmp_path, show=taken)
-    report, told = run(config, settings, tmp_path)
+        run(config, settings, tmp_path / "b", show=taken)
+    report, told = run(config, settings, tmp_path / "c")
     assert (report.ran, [progress.trial.number for progress in told]) == (1, [1])
     assert {row[1] for row in report.rows} == {"finished"}
-    assert not (tmp_path / "s" / "tune").exists()
+    assert not (tmp_path / "c" / "s" / "tune").exists()
+    again, _ = run(config, settings, tmp_path / "d")
+    assert (again.ran, again.rows) == (0, report.rows)
 
 
 def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:

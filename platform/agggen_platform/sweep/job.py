@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import signal
 import threading
@@ -34,8 +35,10 @@ from agggen_platform.sweep.space import Space, as_overrides, check_space, extrem
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import masked
+from agggen_platform.tracking.stored import stored_log
 from agggen_platform.training.data import data_of
 
+_log = logging.getLogger(__name__)
 _INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
 
 
@@ -146,7 +149,9 @@ def sweep(
         stack.enter_context(_terminable())
         checks = [stack.enter_context(claim(Folder(str(folder))))]
         if config.storage.url:  # another machine may run this sweep on the same store
-            checks.append(stack.enter_context(claim(Folder(f"{config.storage.url.rstrip('/')}/{name}"))))
+            away = Folder(f"{config.storage.url.rstrip('/')}/{name}")
+            checks.append(stack.enter_context(claim(away)))
+            stack.enter_context(stored_log(folder, away, ("tune",), checks[-1], _log.warning))
         begin(name)
         opened = open_study(folder, name, identity, database)
         if database:  # or on the same study
