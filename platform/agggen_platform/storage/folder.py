@@ -57,9 +57,9 @@ class Folder:
         scheme, separator, rest = address.partition("://")
         if separator and scheme not in ("s3", "file"):
             raise ConfigError(
-                f"{address!r} is neither a path, file://PATH nor s3://BUCKET/PREFIX; reach another store by s3:// through "
-                "its S3 interface, for Google Cloud Storage AWS_ENDPOINT_URL_S3=https://storage.googleapis.com and HMAC "
-                "keys, for Azure a gateway"
+                f"{address!r} is neither a path, file://PATH nor s3://BUCKET/PREFIX; reach another store by s3:// and its "
+                "S3 interface: Google Cloud Storage with AWS_ENDPOINT_URL_S3=https://storage.googleapis.com and HMAC keys, "
+                "Azure by a gateway"
             )
         self.policy = policy
         self.local: Path | None = None
