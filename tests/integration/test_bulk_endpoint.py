@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import ConfigError
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.sharded.config import JobError
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
@@ -64,7 +64,7 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
         assert report.progress.found >= 2
         assert published(out) == expected
         other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
-        with pytest.raises(BulkError, match=f"serves the bundle {model.fingerprint[:12]}"):
+        with pytest.raises(JobError, match=f"serves the bundle {model.fingerprint[:12]}"):
             generate(other, str(source), str(tmp_path / "mixed"), here(other), endpoint=served.url)
 
 

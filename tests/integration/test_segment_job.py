@@ -79,23 +79,12 @@ def test_a_part_that_is_gone_or_changed_is_refused(corpus: Path, tmp_path: Path)
     assert len(load_dataset(str(tmp_path), splits=["train"]).train) == 150
 
 
-def test_a_result_of_one_file_a_split_still_loads_and_is_replaced_by_fresh(corpus: Path, tmp_path: Path) -> None:
-    """Earlier versions wrote SPLIT.parquet, facts/SPLIT/ and rejects.jsonl."""
-    owner = {"kind": "segmentation", "job": "old", "config": {}, "splits": ["train", "dev"]}
+def test_a_result_of_one_file_a_split_still_loads(corpus: Path, tmp_path: Path) -> None:
+    """Earlier versions wrote SPLIT.parquet."""
     whole = {"job": "old", "splits": {"dev": {"bytes": 1, "parts": 4, "fingerprint": "x"}}}
-    (tmp_path / ".job.json").write_text(json.dumps(owner))
     (tmp_path / "manifest.json").write_text(json.dumps(whole))
-    (tmp_path / "facts" / "dev").mkdir(parents=True)
-    (tmp_path / "facts" / "dev" / "000000-old.parquet").write_bytes(b"old")
-    (tmp_path / "rejects.jsonl").write_text("")
     shutil.copy(corpus / "dev.parquet", tmp_path / "dev.parquet")
     assert len(load_dataset(str(tmp_path)).dev) == 72
-    with pytest.raises(CorpusError, match=r"another job's facts .* --fresh"):
-        segment(str(corpus), str(tmp_path), HERE)
-    segment(str(corpus), str(tmp_path), HERE, fresh=True)
-    assert {name.partition("/")[0] for name in snapshot(tmp_path)} == {
-        *(".claim", ".job.json", ".work", "dev", "manifest.json", "train")
-    }
 
 
 def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
 from agggen.records import Record
-from agggen_platform.segmentation.config import SegmentationError
 from agggen_platform.segmentation.job import Progress, SegmentReport, segment
 from agggen_platform.segmentation.rows import Counts
+from agggen_platform.sharded.config import JobError
 from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, use, write_corpus
 
 
@@ -54,7 +54,7 @@ def test_a_corpus_that_changes_under_the_job_is_not_published(tmp_path: Path) ->
         if now.shards == 1:
             write_records(source, records[::-1], "x", "dev")
 
-    with pytest.raises(SegmentationError, match=r"dev\.parquet changed while it was read"):
+    with pytest.raises(JobError, match=r"dev\.parquet changed while it was read"):
         segment(str(source), str(out), by_clauses(shard_rows=4), progress=change)
     assert not (out / "manifest.json").exists()
 
@@ -128,7 +128,7 @@ def renamed(record: Record, identifier: str) -> Record:
 def test_too_many_rejects_publish_nothing_but_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_bad_rows(tmp_path / "dev.parquet")
     out = tmp_path / "out"
-    with pytest.raises(SegmentationError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
+    with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
         segment(str(tmp_path / "dev.parquet"), str(out), HERE)
     assert len(rejected(out)) == 4
     assert not (out / "manifest.json").exists()
@@ -162,9 +162,7 @@ def test_a_segmenter_that_always_fails_ends_the_job(
             return [(text[:-1],) for text in texts]
 
     use(monkeypatch, Shortening())
-    with pytest.raises(
-        SegmentationError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"
-    ):
+    with pytest.raises(JobError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"):
         segment(str(corpus), str(tmp_path), HERE, splits=["dev"])
     assert not (tmp_path / "manifest.json").exists()
 
@@ -175,7 +173,7 @@ def test_what_the_segmenter_failed_on_is_tried_again(
     bad = read_records(corpus / "dev.parquet")[7].references[1].text
     strict = by_clauses(max_reject_share=0)
     use(monkeypatch, Counting(bad))
-    with pytest.raises(SegmentationError, match="of 216 texts were rejected"):
+    with pytest.raises(JobError, match="of 216 texts were rejected"):
         segment(str(corpus), str(tmp_path), strict, splits=["dev"])
     cut = Counting()
     use(monkeypatch, cut)

@@ -29,7 +29,6 @@ from agggen.corpora.parquet import check_plain
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import id_of_row
 from agggen.errors import CorpusError, RecordError
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.records import (
     USERS,
     Stream,
@@ -309,14 +308,14 @@ def check_in_place(inputs: list[InputFile]) -> None:
     """Passes if no file was written since `find_inputs`.
 
     Raises:
-        BulkError: one was.
+        JobError: one was.
     """
     for file in inputs:
         try:
             now = file.folder.version(file.name)
         except FileNotFoundError:
             now = "gone"
-        check_unchanged(file.address, file.version, now, BulkError)
+        check_unchanged(file.address, file.version, now)
 
 
 def plan_shards(files: list[ReadyFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:

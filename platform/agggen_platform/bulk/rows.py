@@ -13,8 +13,9 @@ from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
 from agggen.generation.results import Generation
 from agggen.records import Plan, Record
-from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.records import read_record
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 
@@ -124,7 +125,7 @@ class RowWriter:
         self._write(tasks)
         failed = sum(task.error is not None for task in tasks)
         if failed == len(tasks) >= _HOPELESS:
-            raise BulkError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
+            raise JobError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
         self.counts.failed += failed
         for task in tasks:
             if task.error is not None:
@@ -166,7 +167,7 @@ class RowWriter:
         config = self.config
         try:
             found = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
-        except BulkError:  # no record is at fault
+        except JobError:  # no record is at fault
             raise
         except Exception as error:
             if len(tasks) == 1:

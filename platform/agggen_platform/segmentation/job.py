@@ -5,24 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
 from agggen.facts.config import segmenter
 from agggen_platform.metrics import ShardsMeter
-from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
-from agggen_platform.segmentation.output import Output, SplitReport
+from agggen_platform.segmentation.config import SegmentConfig, fingerprint
 from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Source, open_source, plan_shards
 from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects, check_unchanged
 from agggen_platform.sharded.driver import Work
+from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
-from agggen_platform.sharded.worker import Done, PartFile
+from agggen_platform.sharded.worker import WORK, Done, PartFile
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -31,6 +31,21 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 512  # that an actor holds
 Progress = driver.Progress[Counts]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """A split of the output."""
+
+    rows: int
+    """Of the input."""
+    records: int
+    """The rows that are records; they are in the parts."""
+    references: int
+    facts: int
+    rejects: int
+    parts: tuple[PartFile, ...]
+    """In the order of the input."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,22 @@ class SegmentReport:
     progress: Progress | None = None
     """What this run did, unless `finished_before`."""
     seconds: float = 0.0
+
+
+class Output(JobFolder):
+    """A folder that belongs to one segmentation job."""
+
+    kind, product = "segmentation", "facts"
+
+    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+        if name == MANIFEST or name.startswith(("rejects/", f"{WORK}/")):
+            return True
+        if about is None:
+            return name.endswith(".parquet")
+        return name.startswith(tuple(f"{split}/" for split in about["splits"]))
+
+    def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*(part for split in manifest["splits"].values() for part in split["parts"]), *manifest["rejects"]]
 
 
 def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
@@ -147,16 +178,20 @@ def segment(
             work.wait(shard)
         for one in sources:
             now = open_source(Folder(one.folder), one.name).fingerprint
-            check_unchanged(one.address, one.fingerprint, now, SegmentationError)
+            check_unchanged(one.address, one.fingerprint, now)
         texts = work.counts.references + work.counts.rejects
         why = target.at("rejects")
-        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why, SegmentationError)
+        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why)
         done_of = {one.split: [work.done[shard.index] for shard in shards[one.split]] for one in sources}
         reports = {one.split: _report(one, done_of[one.split]) for one in sources}
-        rejects = [file for done in done_of.values() for one in done for file in one.files[1:]]
-        made_of = {"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs}
+        manifest = {
+            "job": output.job,
+            "splits": {name: asdict(report) for name, report in reports.items()},
+            "rejects": [asdict(file) for done in done_of.values() for one in done for file in one.files[1:]],
+            **{"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs},
+        }
         check_claim()
-        output.finish(reports, rejects, made_of)
+        output.publish(manifest, ("rejects", *reports))
         if log:
             log.log_metrics(work.metrics() | _shape(reports), step=len(every))
     return SegmentReport(out, output.job, reports, False, work.progress(), time.monotonic() - begin)

@@ -43,28 +43,21 @@ class ShardedConfig:
         return self.shard_rows or min(4096, max(SMALLEST_SHARD, -(-rows // 64)))
 
 
-def check_unchanged(address: str, before: str, now: str, error: type[JobError]) -> None:
-    """Passes if the fingerprint of the input at `address` is still what it was.
-
-    Raises:
-        JobError: of the class `error`.
-    """
+def check_unchanged(address: str, before: str, now: str) -> None:
+    """Raises JobError if the fingerprint of the input at `address` is not what it was."""
     if now != before:
-        raise error(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
+        raise JobError(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
 
 
-def check_rejects(rejects: int, total: int, limit: float, what: str, where: str, error: type[JobError]) -> None:
-    """Passes if `rejects` are at most the share `limit` of `total`.
+def check_rejects(rejects: int, total: int, limit: float, what: str, where: str) -> None:
+    """Raises JobError if `rejects` are more than the share `limit` of `total`.
 
     Args:
         what: was rejected, a plural.
         where: the reasons are.
-
-    Raises:
-        JobError: of the class `error`.
     """
     if rejects > limit * total:
-        raise error(
+        raise JobError(
             f"{rejects:,} of {total:,} {what} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
             f"allowed: max_reject_share); {where} says why. Nothing was published; the same command "
             "tries again what may not be their own fault, and with a larger share publishes what there is"

@@ -12,9 +12,9 @@ from agggen.corpora.prepared import write_records
 from agggen.errors import CorpusError
 from agggen_platform.bulk import job as job_module
 from agggen_platform.bulk import rows as rows_module
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import RECORDS, here, published, some_records, write_jsonl
@@ -65,7 +65,7 @@ def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, t
             generate(model, str(source), str(tmp_path), here(model), fresh=fresh)
     assert (tmp_path / "texts" / "0.parquet").read_bytes() == b"precious"
     segmented = tmp_path / "segmented"
-    Folder(str(segmented)).write(".job.json", b'{"job": "x", "splits": ["dev"], "config": {}}')
+    Folder(str(segmented)).write(".job.json", b'{"kind": "segmentation", "job": "x", "config": {}}')
     Folder(str(segmented)).write("manifest.json", b'{"job": "x", "splits": {}}')
     for fresh in (False, True):
         with pytest.raises(CorpusError, match="holds what a segmentation wrote"):
@@ -104,6 +104,6 @@ def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_p
         if now.shards == 1:
             write_records(source, records[::-1], "x", "y")
 
-    with pytest.raises(BulkError, match=r"in\.parquet changed while it was read"):
+    with pytest.raises(JobError, match=r"in\.parquet changed while it was read"):
         generate(model, str(source), str(out), here(model), progress=change)
     assert not published(out)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import CorpusError
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model
+from agggen_platform.sharded.config import JobError
 from tests.bulk_jobs import here, published, rejects, some_records, texts, write_jsonl
 
 
@@ -17,7 +17,7 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
     first, *more = some_records(9)
     path = write_jsonl(tmp_path / "in.jsonl", [first, first, *more])
     out = tmp_path / "out"
-    with pytest.raises(BulkError, match=r"1 of 10 records were rejected \(10.0%, at most 1.0% allowed"):
+    with pytest.raises(JobError, match=r"1 of 10 records were rejected \(10.0%, at most 1.0% allowed"):
         generate(model, str(path), str(out), here(model))
     assert [reject["line"] for reject in rejects(out)] == [2]
     assert not published(out)

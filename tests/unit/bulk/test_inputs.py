@@ -16,10 +16,10 @@ from agggen.corpora.delimited import read_csv
 from agggen.corpora.prepared import write_records
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_records, ready
 from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded import shards as shards_module
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
@@ -230,13 +230,13 @@ def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Pa
     (shard,) = plan_shards(files, 4, "texts/{}.parquet")
     check_in_place(found)
     write[kind]()  # the same size, at another time
-    with pytest.raises(BulkError, match="changed while it was read"):
+    with pytest.raises(JobError, match="changed while it was read"):
         check_in_place(found)
     if kind == "jsonl":
         with pytest.raises(DamagedError, match="replaced while it was read"):
             rows_of([shard])
     path.unlink()
-    with pytest.raises(BulkError, match="changed while it was read"):
+    with pytest.raises(JobError, match="changed while it was read"):
         check_in_place(found)
 
 

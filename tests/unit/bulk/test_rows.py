@@ -11,9 +11,10 @@ import pytest
 
 from agggen.generation.generator import Generation, Generator
 from agggen.records import Plan, Record, Triple
-from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from tests.bulk_jobs import here, some_records
 
@@ -112,7 +113,7 @@ def test_one_record_that_breaks_the_generator_is_one_reject(model: Model, genera
 def test_a_generator_that_always_fails_ends_the_job(model: Model, generator: Generator) -> None:
     records = list(some_records(24))
     fragile = Fragile(generator, {record.id for record in records})
-    with pytest.raises(BulkError, match="any of 24 records; for the first: RuntimeError: this record is beyond me"):
+    with pytest.raises(JobError, match="any of 24 records; for the first: RuntimeError: this record is beyond me"):
         texts(fragile, here(model), [row(record) for record in records])
 
 
