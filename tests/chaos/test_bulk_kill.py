@@ -94,7 +94,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
     model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
-    shard_rows = f"shard_rows={max(8, records // 100)}"
+    shard_rows, patience = f"shard_rows={max(8, records // 100)}", 900 + records / 10
     source = write_jsonl(tmp_path / "in.jsonl", some_records(records))
     begin = time.monotonic()
     generate(model, str(source), str(tmp_path / "undisturbed"), here(model, shard_rows))
@@ -111,7 +111,9 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
             return stack.enter_context(Running([*command, shard_rows, "--actors", "2"], tmp_path, environment))
 
         def wait(share: float) -> None:
-            job.wait_until(lambda: len(Folder(out).names("texts")) >= share * shards, f"{share:.0%} of the texts", 900)
+            job.wait_until(
+                lambda: len(Folder(out).names("texts")) >= share * shards, f"{share:.0%} of the texts", patience
+            )
 
         job = start()
         wait(0.15)
@@ -131,7 +133,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         job.signal(signal.SIGKILL)
         assert not published(out)
         job = start()
-        assert job.finish(900) == 0, job.output()
+        assert job.finish(patience) == 0, job.output()
     assert published(out) == undisturbed
     report = json.loads(Folder(out).read("report.json") or b"")
     print(f"{records:,} records, {shards} shards: {alone:.0f} s undisturbed by one worker,", end=" ")

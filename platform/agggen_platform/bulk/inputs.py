@@ -79,10 +79,13 @@ class Lines:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of records, as the user names it."""
+    """A file of records."""
 
+    address: str
+    """As the user names it."""
     folder: Folder
     name: str
+    """Where it is read from: there, or a copy."""
     version: str
     """As `Folder.version` has it."""
     fingerprint: str
@@ -97,29 +100,12 @@ class InputFile:
     """None too for a CSV that must be copied."""
 
     @property
-    def address(self) -> str:
-        return self.folder.at(self.name)
-
-    @property
     def kind(self) -> str:
-        return _kind(self.name)
-
-
-@dataclass(frozen=True)
-class ReadyFile:
-    """The file that an input's records are read from: the input itself, or a copy."""
-
-    input: InputFile
-    folder: Folder
-    name: str
-    groups: tuple[int, ...] = ()
-    """The rows of each row group of a Parquet file."""
-    version: str = ""
-    """Of a text file."""
+        return _kind(self.address)
 
     @property
     def rows(self) -> int:
-        return self.input.lines.firsts[-1] if self.input.lines else sum(self.groups)
+        return self.lines.firsts[-1] if self.lines else sum(self.groups)
 
 
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
@@ -151,7 +137,7 @@ def _kind(address: str) -> str:
 
 def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool) -> InputFile:
     try:
-        file = InputFile(folder, name, folder.version(name), "", prefix)
+        file = InputFile(folder.at(name), folder, name, folder.version(name), "", prefix)
     except FileNotFoundError as error:
         raise CorpusError(f"{folder.at(name)} does not exist") from error
     if file.kind == "parquet":
@@ -276,8 +262,8 @@ def _values(
     return read_csv_rows(stream, address, needed, delimiter, not triples, "keep", columns, line)
 
 
-def ready(inputs: list[InputFile], work: Folder) -> list[ReadyFile]:
-    """Makes the copies that are needed and not yet there.
+def ready(inputs: list[InputFile], work: Folder) -> list[InputFile]:
+    """The files to read records from: makes the copies that are needed and not yet there.
 
     Args:
         work: a folder for the copies, which belongs to the job.
@@ -285,22 +271,19 @@ def ready(inputs: list[InputFile], work: Folder) -> list[ReadyFile]:
     Raises:
         DamagedError: a file changed since `find_inputs`.
     """
-    files: list[ReadyFile] = []
+    files: list[InputFile] = []
     for number, file in enumerate(inputs):
-        folder, name, groups = file.folder, file.name, file.groups
-        if file.lines:
-            if folder.local is not None and work.local is None:  # other machines see the work folder alone
-                folder, name = work, f"{number:05d}.{file.kind}"
-                if work.size(name) != file.lines.begins[-1]:
-                    work.upload(name, file.folder.local / file.name)  # type: ignore[operator]
-            files.append(ReadyFile(file, folder, name, version=folder.version(name)))
-            continue
-        if file.kind == "csv":
-            folder, name = work, f"{number:05d}.parquet"
+        if file.lines and file.folder.local is not None and work.local is None:  # other machines see `work` alone
+            name = f"{number:05d}.{file.kind}"
+            if work.size(name) != file.lines.begins[-1]:
+                work.upload(name, file.folder.local / file.name)
+            file = replace(file, folder=work, name=name, version=work.version(name))
+        elif file.kind == "csv" and not file.lines:
+            name = f"{number:05d}.parquet"
             if work.size(name) is None:
                 _copy(file, work, name)
-            groups = open_parquet(work, name).groups
-        files.append(ReadyFile(file, folder, name, groups))
+            file = replace(file, folder=work, name=name, groups=open_parquet(work, name).groups)
+        files.append(file)
     return files
 
 
@@ -318,7 +301,7 @@ def check_in_place(inputs: list[InputFile]) -> None:
         check_unchanged(file.address, file.version, now)
 
 
-def plan_shards(files: list[ReadyFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
+def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
     """The shards of all files in order, numbered through; the same files and number always give the same shards.
 
     Args:
@@ -329,20 +312,20 @@ def plan_shards(files: list[ReadyFile], shard_rows: int, part: str, unique: bool
     shards: list[Shard] = []
     rows_before = 0
     for file, own in zip(files, duplicates, strict=True):
-        address, number = file.input.address, len(shards)
-        if file.input.lines:
+        number = len(shards)
+        if file.lines:
             pairs = sorted(own.items())
-            for shard in _cut_lines(file, file.input.lines, shard_rows, part, number, rows_before):
+            for shard in _cut_lines(file, file.lines, shard_rows, part, number, rows_before):
                 shards.append(replace(shard, duplicates=tuple(duplicates_in(pairs, shard.first, shard.rows))))
         else:
-            parts = cut(file.folder, file.name, file.groups, shard_rows, part, own, address, number, rows_before)
-            shards += [replace(shard, prefix=file.input.prefix) for shard in parts] if file.input.wide else parts
+            parts = cut(file.folder, file.name, file.groups, shard_rows, part, own, file.address, number, rows_before)
+            shards += [replace(shard, prefix=file.prefix) for shard in parts] if file.wide else parts
         rows_before += file.rows
     return shards
 
 
 def _cut_lines(
-    file: ReadyFile, lines: Lines, shard_rows: int, part: str, first_index: int, rows_before: int
+    file: InputFile, lines: Lines, shard_rows: int, part: str, first_index: int, rows_before: int
 ) -> Iterator[Shard]:
     block, index = 0, first_index
     while block < len(lines.numbers):
@@ -350,20 +333,29 @@ def _cut_lines(
         after = max(block + 1, bisect_right(lines.firsts, first + shard_rows) - 1)
         begin, end, rows = lines.begins[block], lines.begins[after], lines.firsts[after] - first
         text = TextRange(begin, end, lines.numbers[block], file.version, lines.delimiter, lines.columns)
-        name, address = part.format(f"{index:06d}"), file.input.address
-        prefix = file.input.prefix
+        name, place = part.format(f"{index:06d}"), (file.folder.address, file.name)
         yield Shard(
-            index, file.folder.address, file.name, name, (), 0, first, rows, address, (), rows_before, text, prefix
+            index,
+            *place,
+            name,
+            (),
+            0,
+            first,
+            rows,
+            file.address,
+            rows_before=rows_before,
+            text=text,
+            prefix=file.prefix,
         )
         block, index = after, index + 1
 
 
-def _find_duplicates(files: list[ReadyFile]) -> list[dict[int, str]]:
+def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
     def rows(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
-        file, lines = files[number], files[number].input.lines
+        file, lines = files[number], files[number].lines
         if not lines:
-            for row, data in rows_at(file.folder, file.name, _columns(file.name, file.input.wide), repeated):
-                yield row, next(object_rows(iter([(row, data)]), file.input.prefix)) if file.input.wide else data
+            for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
+                yield row, next(object_rows(iter([(row, data)]), file.prefix)) if file.wide else data
             return
         blocks, numbers = list(_cut_lines(file, lines, 1, "", 0, 0)), set(repeated.tolist())
         for block in np.unique(np.searchsorted(lines.firsts, repeated, "right") - 1).tolist():
@@ -371,11 +363,11 @@ def _find_duplicates(files: list[ReadyFile]) -> list[dict[int, str]]:
                 yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)
 
     def where(number: int, row: int, data: dict[str, Any]) -> str:
-        file = files[number].input
+        file = files[number]
         place = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
         return f"{file.address}, {place}"
 
-    ids = [(file.input.lines and file.input.lines.ids) or hash_ids(file.folder, file.name) for file in files]
+    ids = [(file.lines and file.lines.ids) or hash_ids(file.folder, file.name) for file in files]
     return find_repeated(ids, rows, is_record, where)
 
 
@@ -402,7 +394,7 @@ def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[di
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
-    """Those to read of the Parquet file at `address`, or of its copy; None for all.
+    """Those to read of a Parquet file that the user calls `address`, or of its copy; None for all.
 
     A user's Parquet file may have a column ``error`` of its own.
     """

@@ -162,10 +162,11 @@ def test_parquet_may_have_a_column_for_each_predicate(tmp_path: Path) -> None:
     assert duplicates == [(1, 2, f"{tmp_path}/a.parquet, row 0")] and not (tmp_path / "work").exists()
 
 
-def test_an_id_that_occurs_again_in_any_file_names_the_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", "r9,a,d,e\n"])  # in the second case the driver copies the CSV
+def test_an_id_that_occurs_again_in_any_file_names_the_first(more: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write_jsonl(folder / "a.jsonl", some_records(6))
-    (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n")
+    (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n" + more)
     write_records(
         folder / "c.parquet", [Record(name, some.triples) for name in ("r9", "x") for some in some_records(1)], "x", "y"
     )
