@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,6 +15,9 @@ from hypothesis import settings
 from tests.command import Run, command
 from tests.file_server import Files, serving
 from tests.s3_faults import FaultyS3
+
+if TYPE_CHECKING:
+    from agggen_platform.bulk.model import Model
 
 # A busy machine may stall; Hypothesis must not take that for a failure.
 settings.register_profile("patient", deadline=None)
@@ -71,6 +75,15 @@ def _s3_server() -> Iterator[str]:
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Of bulk generation: a tiny bundle with random weights, which no test may change."""
+    from agggen_platform.bulk.model import open_model
+    from tests.unit.serve.conftest import save_tiny_model
+
+    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
 
 
 @pytest.fixture

@@ -17,23 +17,17 @@ import psutil
 import pytest
 
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.bulk.model import Model
 from agggen_platform.storage.folder import Folder
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.s3_faults import FaultyS3
 from tests.sharded_jobs import ShardedJob
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 RECORDS, SHARDS, WORKERS = 240, 30, 2
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from agggen.bundle import check_bundle, fingerprint
 from agggen.errors import AggGenError, BundleError
 from agggen.training.events import TrainingEvent
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.bulk.model import Model
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
@@ -21,7 +21,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
 from tests.bulk_jobs import here, published, some_records, write_jsonl
 from tests.s3_faults import FaultyS3
-from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_quick")]
@@ -124,11 +123,6 @@ def test_training_never_goes_on_from_half_a_checkpoint(
 
 
 # --- bulk generation ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,6 @@ SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_row
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
-
-
-@pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records, one with a plan, and three that are rejected."""
     path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(150))

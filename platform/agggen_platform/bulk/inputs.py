@@ -333,20 +333,8 @@ def _cut_lines(
         after = max(block + 1, bisect_right(lines.firsts, first + shard_rows) - 1)
         begin, end, rows = lines.begins[block], lines.begins[after], lines.firsts[after] - first
         text = TextRange(begin, end, lines.numbers[block], file.version, lines.delimiter, lines.columns)
-        name, place = part.format(f"{index:06d}"), (file.folder.address, file.name)
-        yield Shard(
-            index,
-            *place,
-            name,
-            (),
-            0,
-            first,
-            rows,
-            file.address,
-            rows_before=rows_before,
-            text=text,
-            prefix=file.prefix,
-        )
+        where, name = (file.folder.address, file.name), part.format(f"{index:06d}")
+        yield Shard(index, *where, name, (), 0, first, rows, file.address, (), rows_before, text, file.prefix)
         block, index = after, index + 1
 
 
