@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,16 +63,12 @@ def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 
         first_index: the number of the first shard.
     """
     folder = Folder(source.folder)
-    (duplicates,) = shards.find_duplicates(
-        [(folder, source.name)], ["triples", "category"], _is_record, lambda _, row, __: row
+    columns, ids = ("id", "triples", "category"), [shards.hash_ids(folder, source.name)]
+    (duplicates,) = shards.find_repeated(
+        ids, lambda _, rows: shards.rows_at(folder, source.name, columns, rows), _is_record, lambda _, row, __: row
     )
     part = f"{source.split}/{{}}-{job}.parquet"
     return shards.cut(folder, source.name, source.groups, rows_a_shard, part, duplicates, first_index=first_index)
-
-
-def split_of(shard: Shard) -> str:
-    """The split whose rows a shard has: the folder of its part."""
-    return shard.part.rpartition("/")[0]
 
 
 def _is_record(row: dict[str, Any]) -> bool:
@@ -83,8 +78,3 @@ def _is_record(row: dict[str, Any]) -> bool:
     except RecordError:
         return False
     return True
-
-
-def read_rows(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first."""
-    return shards.read_rows(shard, rows_at_once, schema().names)

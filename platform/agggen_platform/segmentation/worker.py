@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agggen.corpora.prepared import write_records
+from agggen.corpora.prepared import schema, write_records
 from agggen.corpora.rejects import Reject
 from agggen.facts import FactSegmenter
 from agggen.facts.config import SegmenterConfig, segmenter
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule
 from agggen_platform.segmentation.rows import Counts, RowSegmenter
-from agggen_platform.segmentation.shards import read_rows, split_of
 from agggen_platform.sharded.config import JobError
-from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
 
@@ -64,9 +63,9 @@ class ShardWorker(Worker[Counts]):
         segmenter = RowSegmenter(
             self.segmenter, self.cache, settings.alignment, settings.batch_size, duplicates, shard.address
         )
-        read = read_rows(shard, settings.rows_at_once)
+        read = read_rows(shard, settings.rows_at_once, schema().names)
         records = (record for first, rows in read for record in segmenter.records(rows, first))
-        split = split_of(shard)
+        split = shard.part.rpartition("/")[0]
         written = write_records(path, records, settings.corpora[split], split)
         return segmenter.counts, written, segmenter.rejects
 

@@ -180,7 +180,7 @@ def cut(
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        duplicates: what `find_duplicates` found in this file.
+        duplicates: what `find_repeated` found in this file.
         address: what the user calls the file, where it is a copy.
         first_index: the number of the first shard.
         rows_before: rows of the files before this one.
@@ -284,25 +284,6 @@ def find_repeated(
                 if earlier[:2] != (number, row):
                     duplicates[number][row] = earlier[2]
     return duplicates
-
-
-def find_duplicates(
-    files: Sequence[tuple[Folder, str]],
-    columns: Sequence[str],
-    is_record: Callable[[dict[str, Any]], bool],
-    where: Callable[[int, int, dict[str, Any]], Where],
-) -> list[dict[int, Where]]:
-    """`find_repeated` of Parquet files.
-
-    Args:
-        columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
-    """
-    return find_repeated(
-        [hash_ids(*file) for file in files],
-        lambda number, wanted: rows_at(*files[number], ["id", *columns], wanted),
-        is_record,
-        where,
-    )
 
 
 def hash_ids(folder: Folder, name: str) -> IdHashes:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.corpora.prepared import schema
-from agggen_platform.segmentation.shards import Shard, open_source, plan_shards, read_rows
+from agggen_platform.segmentation.shards import open_source, plan_shards
+from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.storage.folder import Folder
 
 
@@ -38,7 +39,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
         read = []
         for shard in shards:
             number = shard.first
-            for first, rows in read_rows(shard, at_once):
+            for first, rows in read_rows(shard, at_once, None):
                 assert first == number
                 assert 0 < len(rows) <= at_once
                 number += len(rows)
@@ -47,7 +48,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
     assert read == [str(number) for number in range(sum(groups))]
     assert [shard.index for shard in shards] == list(range(len(shards)))
     assert source.rows == sum(groups)
-    assert all(shard.rows <= max(size, max(groups) / 16 + 1) for shard in shards)
+    assert all(shard.rows <= size for shard in shards)
     assert [Shard.from_json(shard.as_json()) for shard in shards] == shards
 
 
