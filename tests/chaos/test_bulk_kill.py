@@ -79,7 +79,7 @@ def test_the_driver_and_an_actor_are_killed_again_and_again(
     job.succeed()
     assert published(job.out) == undisturbed
     report = json.loads((job.out / "report.json").read_text())
-    assert report["shards"]["found"] >= done
+    assert report["shards"]["reused"] >= done
     assert report["shards"]["redone"] <= 3 * WORKERS + 1  # at most one shard a worker and kill
     assert not [path for path in job.out.rglob("*") if path.name.endswith(".tmp")]
 
@@ -190,7 +190,7 @@ def test_the_driver_is_killed_between_data_and_commit(
     assert published(out) == undisturbed
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
-    assert (shards["found"], shards["redone"]) == (SHARDS, 2)  # the part had no name yet, and no note
+    assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # the part had no name yet, and no note
 
 
 def test_the_driver_is_killed_before_the_commit_on_s3(
@@ -203,7 +203,7 @@ def test_the_driver_is_killed_before_the_commit_on_s3(
         assert "manifest.json" not in Folder(out).names()
     report = generate(model, str(source), out, here(model))
     assert report.progress is not None
-    assert (report.progress.found, report.redone) == (SHARDS, 1)
+    assert (report.progress.reused, report.redone) == (SHARDS, 1)
     assert published(out) == undisturbed
 
 

@@ -164,7 +164,7 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
     faulty_s3.heal()
     assert not published(out)
     found: list[int] = []
-    generate(model, source, out, here(model), progress=lambda now: found.append(now.found))
+    generate(model, source, out, here(model), progress=lambda now: found.append(now.reused))
     assert found[-1] == 3
     assert published(out) == undisturbed
 

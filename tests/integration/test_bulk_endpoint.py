@@ -56,7 +56,7 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
             report = generate(model, str(source), out, config, endpoint=served.url)
         assert load.lost == []
         assert report.progress is not None
-        assert report.progress.found >= 2
+        assert report.progress.reused >= 2
         assert published(out) == expected
         other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
         with pytest.raises(JobError, match=f"serves the bundle {model.fingerprint[:12]}"):

@@ -160,7 +160,7 @@ def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypa
     good, part = read_records(tmp_path / "dev"), sorted((tmp_path / "dev").iterdir())[1]
     part.write_bytes(part.read_bytes()[:100])
     mended = segment(str(corpus), str(tmp_path), quicker).progress  # a damaged part is done again, by itself
-    assert mended is not None and mended.found == mended.total - 1
+    assert mended is not None and mended.reused == mended.total - 1
     assert read_records(tmp_path / "dev") == good
 
 
@@ -192,7 +192,7 @@ def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
         load_dataset(str(tmp_path))
     report = segment(str(corpus), str(tmp_path), HERE)
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total) == (5, 12)
+    assert (report.progress.reused, report.progress.total) == (5, 12)
     for split in ("train", "dev"):
         assert read_records(tmp_path / split) == expected(read_records(corpus / f"{split}.parquet"))
 

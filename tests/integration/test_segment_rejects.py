@@ -169,7 +169,7 @@ def test_what_the_segmenter_failed_on_is_tried_again(
     use(monkeypatch, cut)
     report = segment(str(corpus), str(tmp_path), strict, splits=["dev"])
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total) == (3, 4)
+    assert (report.progress.reused, report.progress.total) == (3, 4)
     assert bad in cut.seen
     assert read_records(tmp_path / "dev") == expected(read_records(corpus / "dev.parquet"))
 

@@ -152,8 +152,8 @@ def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool
 
 def _check_parquet(schema: pa.Schema, where: str) -> None:
     if "triples" in schema.names or set(schema.names) <= set(USERS):
-        wanted = record_schema()
-        check_columns(schema, pa.schema([wanted.field(name) for name in USERS]), ("id", "triples"), where)
+        expected = record_schema()
+        check_columns(schema, pa.schema([expected.field(name) for name in USERS]), ("id", "triples"), where)
     elif _has_triples(schema.names):
         raise CorpusError(f"{where} has one triple a row, which a CSV may have; Parquet needs one record a row")
     else:

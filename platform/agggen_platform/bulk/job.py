@@ -51,7 +51,7 @@ class BulkReport:
     def as_dict(self) -> dict[str, Any]:
         """``report.json``."""
         now = self.progress
-        shards = {"total": now.total, "found": now.found, "redone": self.redone} if now else {}
+        shards = {"total": now.total, "reused": now.reused, "redone": self.redone} if now else {}
         return {
             "job": self.job,
             **self.summary.as_dict(),

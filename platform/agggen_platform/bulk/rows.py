@@ -104,7 +104,7 @@ class _Task:
     row: Mapping[str, Any]
     record: Record
     plan: Plan | None
-    found: list[Generation] = field(default_factory=list)
+    texts: list[Generation] = field(default_factory=list)
     error: str | None = None
 
 
@@ -166,7 +166,7 @@ class RowWriter:
         records, plans = [task.record for task in tasks], [task.plan for task in tasks]
         config = self.config
         try:
-            found = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
+            generated = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
         except JobError:  # no record is at fault
             raise
         except Exception as error:
@@ -177,36 +177,36 @@ class RowWriter:
             self._write(tasks[:half])
             self._write(tasks[half:])
             return
-        for task, texts in zip(tasks, found, strict=True):
-            task.found = texts
+        for task, texts in zip(tasks, generated, strict=True):
+            task.texts = texts
 
     def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
-        best = task.found[0]
+        best = task.texts[0]
         length = str(len(best.plan.states))
         self.counts.add(
             Counts(
                 records=1,
-                texts=len(task.found),
+                texts=len(task.texts),
                 fulfilled=int(best.fulfilled),
                 plan_lengths={length: 1},
                 unknown_predicates=dict.fromkeys(best.unknown_predicates, 1),
             )
         )
-        for rank, one in enumerate(task.found, start=1):
+        for rank, text in enumerate(task.texts, start=1):
             yield {
                 "row": self.shard.rows_before + task.number,
-                "id": one.id,
+                "id": text.id,
                 "rank": rank,
-                "text": one.text,
-                "plan": str(one.plan),
-                "plan_log_probability": one.plan_log_probability,
-                "plan_search": one.plan_search,
-                "text_log_probability": one.text_log_probability,
-                "score": one.score,
-                "fulfilled": one.fulfilled,
-                "faults": one.faults,
-                "unknown_predicates": one.unknown_predicates,
-                "facts": [asdict(fact) for fact in one.facts],
+                "text": text.text,
+                "plan": str(text.plan),
+                "plan_log_probability": text.plan_log_probability,
+                "plan_search": text.plan_search,
+                "text_log_probability": text.text_log_probability,
+                "score": text.score,
+                "fulfilled": text.fulfilled,
+                "faults": text.faults,
+                "unknown_predicates": text.unknown_predicates,
+                "facts": [asdict(fact) for fact in text.facts],
                 "bundle": self.bundle,
             }
 

@@ -52,7 +52,7 @@ class RunLog:
 
 def reused(progress: Progress[Any]) -> str:
     """How many shards an earlier run had finished; empty for none."""
-    return f"; {progress.found:,} of {progress.total:,} shards were there" if progress.found else ""
+    return f"; {progress.reused:,} of {progress.total:,} shards were there" if progress.reused else ""
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
 
 def _time_left(now: Progress[Any]) -> list[str]:
     """By the speed of this run: shards that an earlier run did took no time."""
-    fresh = now.shards - now.found
+    fresh = now.shards - now.reused
     if not fresh:
         return []
     seconds = round((now.total - now.shards) * now.seconds / fresh)

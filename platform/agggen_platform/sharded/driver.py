@@ -33,7 +33,7 @@ class Progress(Generic[C]):
 
     shards: int
     total: int
-    found: int
+    reused: int
     """Shards that an earlier run had done."""
     counts: C
     """Of this run."""
@@ -65,7 +65,7 @@ class Work(Generic[C]):
         self._meter = meter
         self.done: dict[int, Done[C]] = {}
         """What became of each shard, by its index."""
-        self._found = 0
+        self._reused = 0
         self._began = self._logged = time.monotonic()
         self._fresh = counts()
         self.counts = counts()
@@ -86,13 +86,13 @@ class Work(Generic[C]):
             if done is None:
                 raise JobError(f"no worker did {shard}; run it again")
             self.done[done.shard] = done
-            self._found += done.found
+            self._reused += done.reused
             self.counts.add(done.counts)
             self.retries += done.retries
-            if not done.found:
+            if not done.reused:
                 self._fresh.add(done.counts)
                 self.seconds += done.seconds
-                if len(self.done) - self._found == 1:
+                if len(self.done) - self._reused == 1:
                     self._began = time.monotonic() - done.seconds
             self._tell(self.progress())
             if self._meter:
@@ -103,7 +103,7 @@ class Work(Generic[C]):
 
     def progress(self) -> Progress[C]:
         return Progress(
-            len(self.done), self._total, self._found, self._fresh, max(1e-9, time.monotonic() - self._began)
+            len(self.done), self._total, self._reused, self._fresh, max(1e-9, time.monotonic() - self._began)
         )
 
     def metrics(self) -> dict[str, float]:

@@ -136,32 +136,32 @@ def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], No
     return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name), columns)
 
 
-def check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
-    """Passes if the `needed` columns are there, and those that are `wanted` have the right types.
+def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
+    """Passes if the `needed` columns are there, and they and the others that are `expected` have its types.
 
     Raises:
         CorpusError: they have not, or have values that could run code.
     """
     for name in needed:
-        if name not in found.names:
-            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
-    check_plain(columns_of(found, wanted.names), where)
-    for field in found:
-        if field.name in wanted.names and not _fits(field.type, right := wanted.field(field.name).type):
+        if name not in schema.names:
+            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
+    check_plain(columns_of(schema, expected.names), where)
+    for field in schema:
+        if field.name in expected.names and not _fits(field.type, right := expected.field(field.name).type):
             raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can be read as the other; struct fields beyond the wanted ones do not matter."""
-    if pa.types.is_struct(wanted):
-        return pa.types.is_struct(found) and all(
-            (at := found.get_field_index(field.name)) >= 0 and _fits(found.field(at).type, field.type)
-            for field in wanted
+def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether values of one type can be read as the other; struct fields beyond the expected ones do not matter."""
+    if pa.types.is_struct(expected):
+        return pa.types.is_struct(actual) and all(
+            (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
+            for field in expected
         )
-    if pa.types.is_list(wanted):
-        is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
-        return is_list and _fits(found.value_type, wanted.value_type)
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)
+    if pa.types.is_list(expected):
+        is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
+        return is_list and _fits(actual.value_type, expected.value_type)
+    return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
 def cut(
@@ -236,20 +236,20 @@ class IdHashes:
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
         """The numbers of the rows that have one of the `hashes`."""
-        found = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        rows = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
+        return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
-    def repeated(every: Sequence[IdHashes]) -> np.ndarray:
+    def repeated(files: Sequence[IdHashes]) -> np.ndarray:
         """The hashes that occur more than once; a share of the values at a time, so that memory is bounded."""
-        shares = 1 + sum(one._rows for one in every) // (2 * HASHES_AT_ONCE)
-        again = [np.empty(0, np.int64)]
+        shares = 1 + sum(file._rows for file in files) // (2 * HASHES_AT_ONCE)
+        repeated = [np.empty(0, np.int64)]
         for share in range(shares):
-            mine = [block[block % shares == share] for one in every for _, block in one._blocks()]
-            values = np.sort(np.concatenate([*mine, again[0]]))
-            again.append(np.unique(values[1:][values[1:] == values[:-1]]))
-        found = np.concatenate(again)
-        return found[found != 0]
+            hashes = [block[block % shares == share] for file in files for _, block in file._blocks()]
+            values = np.sort(np.concatenate([*hashes, repeated[0]]))
+            repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
+        all_repeated = np.concatenate(repeated)
+        return all_repeated[all_repeated != 0]
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         self._file.seek(0)
@@ -287,7 +287,7 @@ def find_repeated(
 
 
 def hash_ids(folder: Folder, name: str) -> IdHashes:
-    """Of a Parquet file."""
+    """The ids of a Parquet file."""
     hashes = IdHashes()
     for _, batch in _batches(folder, name, ["id", "ID", "Id"]):
         hashes.add(map(_id_of, batch[0].to_pylist()) if batch.num_columns else [""] * batch.num_rows)
@@ -302,21 +302,21 @@ def _id_of(cell: Any) -> str:
 
 
 def rows_at(
-    folder: Folder, name: str, columns: Sequence[str] | None, wanted: np.ndarray
+    folder: Folder, name: str, columns: Sequence[str] | None, numbers: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of the `wanted` numbers of a Parquet file, each with its number; `columns` as in `read_rows`."""
-    for begin, batch in _batches(folder, name, columns) if len(wanted) else ():
-        mine = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
-        yield from zip(mine.tolist(), batch.take(mine - begin).to_pylist(), strict=True)
+    """The rows of these `numbers` of a Parquet file, each with its number; `columns` as in `read_rows`."""
+    for begin, batch in _batches(folder, name, columns) if len(numbers) else ():
+        inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, begin + len(batch))]
+        yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
 
 
 def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """All rows, some at a time, each time with the number of the first; `columns` as in `read_rows`."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        there = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
-        check_plain(columns_of(parquet.schema_arrow, there), folder.at(name))
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
+        existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=existing):
             yield first, batch
             first += batch.num_rows
 
@@ -346,16 +346,16 @@ def read_rows(
         CorpusError: they hold values that could run code.
     """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        there = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
-        check_plain(columns_of(parquet.schema_arrow, there), shard.address)
+        existing = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
+        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=existing):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            some = batch.slice(skip, left)
+            part = batch.slice(skip, left)
             skip = 0
-            yield number, some.to_pylist()
-            number, left = number + some.num_rows, left - some.num_rows
+            yield number, part.to_pylist()
+            number, left = number + part.num_rows, left - part.num_rows
             if not left:
                 return

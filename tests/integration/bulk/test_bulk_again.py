@@ -33,7 +33,7 @@ def test_a_finished_job_is_not_done_again(
     assert not generate(model, str(source), str(tmp_path), here(model), fresh=True).finished_before
     next((tmp_path / "texts").iterdir()).write_bytes(b"half")  # a damaged part is, by itself
     mended = generate(model, str(source), str(tmp_path), here(model)).progress
-    assert mended is not None and mended.found == mended.total - 1
+    assert mended is not None and mended.reused == mended.total - 1
     assert published(tmp_path) == undisturbed
 
 

@@ -44,7 +44,7 @@ def test_a_job_that_was_cut_off_goes_on(
     begun.touch()  # a worker was at it
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total, report.redone) == (3, 6, 2)
+    assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
     assert published(tmp_path) == undisturbed
 
 
@@ -62,7 +62,7 @@ def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model
         generate(model, str(source), str(out), here(model))
     source.write_bytes(records)  # at another time, but the same
     report = generate(model, str(source), str(out), here(model))
-    assert report.progress is not None and report.progress.found == 1
+    assert report.progress is not None and report.progress.reused == 1
 
 
 def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Model, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     monkeypatch.undo()
     (tmp_path / "manifest.json").unlink()
     again = generate(model, str(source), str(tmp_path), here(model))  # what failed may not be its own fault
-    assert again.progress is not None and again.progress.found == 5
+    assert again.progress is not None and again.progress.reused == 5
     assert published(tmp_path) == undisturbed
 
 

@@ -23,7 +23,7 @@ def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path
     assert not published(out)
     report = generate(model, str(path), str(out), here(model, "max_reject_share=0.1"))
     assert report.progress is not None
-    assert report.progress.found == report.progress.total == 2  # nothing is written anew
+    assert report.progress.reused == report.progress.total == 2  # nothing is written anew
 
 
 def test_a_byte_that_is_not_utf8_is_a_reject_and_the_job_goes_on(model: Model, tmp_path: Path) -> None:
