@@ -31,7 +31,7 @@ from agggen_platform.bulk.model import Model, bulk_config, open_model
 from agggen_platform.client import Client, Retry
 from agggen_platform.ray_cluster import connected
 from agggen_platform.serving.deploy import Endpoint
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.chaos.growth import Watch
 from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
 from tests.unit.serve.conftest import save_tiny_model
@@ -129,7 +129,7 @@ class BulkJobs(Background):
     def __init__(self, model: Model, folder: Path) -> None:
         super().__init__()
         self._model, self._folder = model, folder
-        self._source = str(write_jsonl(folder / "in.jsonl", some_records(160)))
+        self._source = str(write_jsonl(folder / "in.jsonl", numbered_records(160)))
         self.redone = 0
         generate(model, self._source, str(folder / "wanted"), here(model))
         self._wanted = published(folder / "wanted")

@@ -19,7 +19,7 @@ import pytest
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.s3_faults import FaultyS3
@@ -33,7 +33,7 @@ RECORDS, SHARDS, WORKERS = 240, 30, 2
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records, of which one is a duplicate."""
-    records = list(some_records(RECORDS))
+    records = list(numbered_records(RECORDS))
     return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", [*records[:-1], records[5]])
 
 
@@ -74,8 +74,8 @@ def test_the_driver_and_an_actor_are_killed_again_and_again(
     job.wait_until(lambda: len(job.actors()) == WORKERS or len(job.parts()) == SHARDS, "the actors")
     for pid in list(job.actors())[:1]:
         psutil.Process(pid).kill()
-    there = len(job.parts())
-    job.wait_until(lambda: len(job.parts()) > there or (job.out / "manifest.json").exists(), "another shard")
+    before = len(job.parts())
+    job.wait_until(lambda: len(job.parts()) > before or (job.out / "manifest.json").exists(), "another shard")
     job.succeed()
     assert published(job.out) == undisturbed
     report = json.loads((job.out / "report.json").read_text())
@@ -89,7 +89,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
 ) -> None:
     records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
     shard_rows, patience = f"shard_rows={max(8, records // 100)}", 900 + records / 10
-    source = write_jsonl(tmp_path / "in.jsonl", some_records(records))
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(records))
     begin = time.monotonic()
     generate(model, str(source), str(tmp_path / "undisturbed"), here(model, shard_rows))
     undisturbed, alone = published(tmp_path / "undisturbed"), time.monotonic() - begin

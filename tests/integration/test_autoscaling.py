@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bulk_jobs import some_records, texts, write_jsonl
+from tests.bulk_jobs import numbered_records, texts, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.unit.serve.conftest import save_tiny_model
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_path: Path) -> None:
     """Nodes have one CPU. Actors once shared the CPUs that there were, so no node was ever asked for."""
     save_tiny_model(tmp_path / "bundle")
-    source = write_jsonl(tmp_path / "in.jsonl", some_records(1500))
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(1500))
     with ExitStack() as stack:
         head = Head(tmp_path, stack, cpus=1, more_nodes=2)
         head.running.wait_until(lambda: head.nodes() == 1, "the first node")

@@ -11,7 +11,7 @@ from agggen.errors import ConfigError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.sharded.config import JobError
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -22,7 +22,7 @@ SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_row
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records, one with a plan, and three that are rejected."""
-    path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(150))
+    path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(150))
     lines = path.read_text().splitlines()
     lines[3] = json.dumps({"id": "planned", "triples": [["Neon", "symbol", "Ne"]], "plan": "[symbol]"})
     lines[20:20] = [

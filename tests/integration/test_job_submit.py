@@ -58,8 +58,8 @@ def test_the_jobs_api_refuses_those_without_the_token(head: Head) -> None:
 def test_segment(head: Head, tmp_path: Path) -> None:
     prepare("elements", tmp_path / "corpus", splits=["dev"])
     head.submit("segment", tmp_path / "corpus", "--out", tmp_path / "facts", "--runs", tmp_path / "runs")
-    wanted = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
-    assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == wanted
+    ids = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
+    assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == ids
 
 
 def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -> None:
@@ -94,7 +94,7 @@ def test_train_evaluate_and_generate_by_way_of_the_store(head: Head, store: Fold
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    settings = [each for each in TINY if "predicate_dim" not in each]
+    settings = [setting for setting in TINY if "predicate_dim" not in setting]
     said = head.submit("sweep", "elements", *settings, "--space", space, "--runs", runs)
     assert "alias candidate" in said
     registry = f"sqlite:///{runs / 'mlflow.db'}"

@@ -85,43 +85,43 @@ def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) 
 
 
 def test_every_different_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (one,) = elements("dev")[:1]
-    records = [Record(f"{one.id}-{number}", one.triples, one.references) for number in range(10)]
+    (record,) = elements("dev")[:1]
+    records = [Record(f"{record.id}-{number}", record.triples, record.references) for number in range(10)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
     cut = Counting()
     use(monkeypatch, cut)
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), HERE)
-    assert sorted(cut.seen) == sorted({reference.text for reference in one.references})
-    assert report.splits["dev"].references == 10 * len(one.references)
+    assert sorted(cut.seen) == sorted({reference.text for reference in record.references})
+    assert report.splits["dev"].references == 10 * len(record.references)
 
 
 def test_actors_write_the_same_bytes_in_the_same_order(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     here = segment(str(corpus), str(tmp_path / "here"), HERE)
     seen: list[Progress] = []
-    there = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
-    assert there.splits == here.splits  # with the files' fingerprints
-    assert [one.shards for one in seen] == list(range(1, len(seen) + 1))
+    other = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
+    assert other.splits == here.splits  # with the files' fingerprints
+    assert [now.shards for now in seen] == list(range(1, len(seen) + 1))
     assert seen[-1].shards == seen[-1].total == 8 + 4
 
 
 def test_the_shipped_tagger_cuts_by_default(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     config = SegmentConfig(actors=2, shard_rows=40, cache="off")
     segment(str(corpus), str(tmp_path), config, splits=["dev"])
-    wanted = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
-    assert read_records(tmp_path / "dev") == wanted
-    assert wanted != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
+    plain = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
+    assert read_records(tmp_path / "dev") == plain
+    assert plain != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
 def test_actors_find_files_by_the_driver_s_relative_paths(
     tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the actors work elsewhere
-    (one,) = elements("dev")[:1]
-    record = Record("bolt", one.triples, (Reference("Bolt runs fast and Ann sings well."),))
+    (record,) = elements("dev")[:1]
+    record = Record("bolt", record.triples, (Reference("Bolt runs fast and Ann sings well."),))
     write_records(tmp_path / "in.parquet", [record], "x", "dev")
     words = ["Bolt", "runs", "fast", "and", "Ann", "sings", "well", "."]
     tags = [["B-ARG0", "B-V", "B-ARGM-MNR", *"OOOOO"], [*"OOOO", "B-ARG0", "B-V", "B-ARGM-MNR", "O"]]
-    line = json.dumps([{"words": words, "verbs": [{"tags": some} for some in tags]}])
+    line = json.dumps([{"words": words, "verbs": [{"tags": verb} for verb in tags]}])
     Path("frames.jsonl").write_text(line + "\n", encoding="utf-8")
     facts = SegmenterConfig(source="precomputed", precomputed="frames.jsonl")
     segment("in.parquet", "out", SegmentConfig(facts=facts, actors=1, alignment="none", cache="off"))
@@ -206,8 +206,8 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())
     here = segment(str(corpus), str(tmp_path / "here"), HERE)
-    there = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
-    assert there.splits == here.splits
+    other = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
+    assert other.splits == here.splits
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
     with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
         load_dataset(f"{s3}/corpora/out", splits=["test"])

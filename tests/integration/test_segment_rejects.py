@@ -140,8 +140,8 @@ def test_one_text_that_breaks_the_segmenter_is_one_reject(
     assert report.splits["dev"].rejects == hit
     reasons = {reject["reason"] for reject in rejected(tmp_path)}
     assert "reference 2: RuntimeError: this text is beyond me" in reasons
-    wanted = [reference for record in expected(records) for reference in record.references if reference.text != bad]
-    assert [reference for r in read_records(tmp_path / "dev") for reference in r.references] == wanted
+    left = [reference for record in expected(records) for reference in record.references if reference.text != bad]
+    assert [reference for r in read_records(tmp_path / "dev") for reference in r.references] == left
 
 
 def test_a_segmenter_that_always_fails_ends_the_job(

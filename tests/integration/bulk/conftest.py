@@ -8,12 +8,12 @@ import pytest
 
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model
-from tests.bulk_jobs import RECORDS, here, published, some_records, write_jsonl
+from tests.bulk_jobs import RECORDS, here, numbered_records, published, write_jsonl
 
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(RECORDS))
+    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(RECORDS))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from agggen_platform.bulk.model import Model, open_model
 from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import RECORDS, here, published, some_records, write_jsonl
+from tests.bulk_jobs import RECORDS, here, numbered_records, published, write_jsonl
 from tests.unit.serve.conftest import save_tiny_model
 
 
@@ -44,7 +44,7 @@ def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, sou
     other = here(model, "inference.plans=1")
     with pytest.raises(CorpusError, match=r"another job's texts \(inference.plans: 2 there, 1 now\).*--fresh"):
         generate(model, str(source), str(out), other)
-    changed = write_jsonl(tmp_path / "in.jsonl", some_records(5))
+    changed = write_jsonl(tmp_path / "in.jsonl", numbered_records(5))
     with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
         generate(model, str(changed), str(out), here(model))
     retrained = open_model(str(save_tiny_model(tmp_path / "bundle", seed=6)))
@@ -97,7 +97,7 @@ def test_a_claim_that_is_lost_publishes_no_manifest(
 
 
 def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_path: Path) -> None:
-    records, source, out = list(some_records(20)), tmp_path / "in.parquet", tmp_path / "out"
+    records, source, out = list(numbered_records(20)), tmp_path / "in.parquet", tmp_path / "out"
     write_records(source, records, "x", "y")
 
     def change(now: Progress) -> None:

@@ -23,7 +23,7 @@ from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import some_records, write_jsonl
+from tests.bulk_jobs import numbered_records, write_jsonl
 
 TRIPLES = [["Aromi", "food", "English"]]
 
@@ -39,13 +39,13 @@ def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
 
 def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
     """Line and id, or line and what is wrong."""
-    found = []
+    said = []
     for row in rows:
         try:
-            found.append((row.get("line"), read_record(row)[0].id))
+            said.append((row.get("line"), read_record(row)[0].id))
         except AggGenError as error:
-            found.append((row.get("line"), str(error)))
-    return found
+            said.append((row.get("line"), str(error)))
+    return said
 
 
 def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
@@ -62,14 +62,14 @@ def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
     ]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     rows = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path / "work"))
-    found = ids_or_errors(rows)
-    assert [line for line, _ in found] == [1, 3, 4, 5, 6, 7, 8, 9]
-    assert found[0] == (1, "a")
+    read = ids_or_errors(rows)
+    assert [line for line, _ in read] == [1, 3, 4, 5, 6, 7, 8, 9]
+    assert read[0] == (1, "a")
     assert rows[0]["plan"] == "[food]"
-    assert found[2] == (4, "4")  # its line is its id
+    assert read[2] == (4, "4")  # its line is its id
     reasons = ["not JSON at column 2", "no triples", "written as a string, not as int", "unknown key 'note'"]
     reasons += ["half of a surrogate pair", "must be an object"]
-    for (_, said), reason in zip([found[1], *found[3:]], reasons, strict=True):
+    for (_, said), reason in zip([read[1], *read[3:]], reasons, strict=True):
         assert reason in said
 
 
@@ -90,7 +90,7 @@ def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) 
     rows = rows_of(shards_of(path, tmp_path / "work"))
     good = [read_record(row)[0] for row in rows if not row.get("error")]
     expected = [item for item in read_csv(path) if isinstance(item, Record)]
-    assert [(one.id, one.triples) for one in good] == [(one.id, one.triples) for one in expected]
+    assert [(record.id, record.triples) for record in good] == [(record.id, record.triples) for record in expected]
     assert [(row["line"], row["plan"]) for row in rows if not row.get("error")] == [(2, "[area food]"), (4, None)]
     assert sorted(said for said in ids_or_errors(rows) if said[1] not in "13") == [
         (3, "the triple's object is empty"),
@@ -136,7 +136,7 @@ def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
 
 def test_parquet_is_read_where_it_lies_by_up_to_256_workers_a_row_group(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
-    write_records(path, some_records(600), "x", "dev")
+    write_records(path, numbered_records(600), "x", "dev")
     for shard_rows, largest in ((100, 100), (3, 3), (1, 3)):
         shards = shards_of(path, tmp_path / "work", shard_rows)
         assert max(shard.rows for shard in shards) == largest
@@ -165,10 +165,13 @@ def test_parquet_may_have_a_column_for_each_predicate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", ["", "r9,a,d,e\n"])  # in the second case the driver copies the CSV
 def test_an_id_that_occurs_again_in_any_file_names_the_first(more: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
-    write_jsonl(folder / "a.jsonl", some_records(6))
+    write_jsonl(folder / "a.jsonl", numbered_records(6))
     (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n" + more)
     write_records(
-        folder / "c.parquet", [Record(name, some.triples) for name in ("r9", "x") for some in some_records(1)], "x", "y"
+        folder / "c.parquet",
+        [Record(name, record.triples) for name in ("r9", "x") for record in numbered_records(1)],
+        "x",
+        "y",
     )
     (folder / "rejects.jsonl").write_text("what an earlier job wrote\n")
     shards = shards_of(folder, tmp_path / "work", 3)
@@ -223,22 +226,22 @@ def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, 
 def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"in.{kind}"
     table = pa.table({"id": ["a", "b"], "subject": ["s", "t"], "predicate": ["p", "p"], "object": ["o", "o"]})
-    write = {"jsonl": lambda: write_jsonl(path, some_records(3)), "csv": lambda: csv.write_csv(table, path)}
-    write["parquet"] = lambda: write_records(path, some_records(3), "x", "dev")
+    write = {"jsonl": lambda: write_jsonl(path, numbered_records(3)), "csv": lambda: csv.write_csv(table, path)}
+    write["parquet"] = lambda: write_records(path, numbered_records(3), "x", "dev")
     write[kind]()
-    found = find_inputs(str(path), 4)
-    files = ready(found, Folder(str(tmp_path / "work")))
+    inputs = find_inputs(str(path), 4)
+    files = ready(inputs, Folder(str(tmp_path / "work")))
     (shard,) = plan_shards(files, 4, "texts/{}.parquet")
-    check_in_place(found)
+    check_in_place(inputs)
     write[kind]()  # the same size, at another time
     with pytest.raises(JobError, match="changed while it was read"):
-        check_in_place(found)
+        check_in_place(inputs)
     if kind == "jsonl":
         with pytest.raises(DamagedError, match="replaced while it was read"):
             rows_of([shard])
     path.unlink()
     with pytest.raises(JobError, match="changed while it was read"):
-        check_in_place(found)
+        check_in_place(inputs)
 
 
 def test_a_byte_that_is_not_utf8_rejects_its_line_only(tmp_path: Path) -> None:
@@ -309,10 +312,10 @@ def test_shards_of_any_size_hold_the_same_rows_of_csv(form: str, sign: bytes, tm
 
 
 def test_ids_are_compared_a_share_at_a_time_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", [*some_records(30), *some_records(3), *some_records(31)])
+    path = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(30), *numbered_records(3), *numbered_records(31)])
     monkeypatch.setattr(shards_module, "HASHES_AT_ONCE", 4)
-    found = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
-    assert found == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
+    duplicates = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
+    assert duplicates == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
     files = find_inputs(str(path), 4, unique=False)
     unlike = plan_shards(ready(files, Folder(str(tmp_path))), 4, "{}", unique=False)
     assert not any(shard.duplicates for shard in unlike) and len(rows_of(unlike)) == 64

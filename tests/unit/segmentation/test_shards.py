@@ -65,8 +65,15 @@ def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
     triples = [{"subject": "a", "predicate": "p", "object": "b"}]
     blank = [{"subject": "a", "predicate": "p", "object": " "}]
     rows = [
-        {"id": identifier, "corpus": "x", "split": "dev", "category": None, "triples": some, "references": []}
-        for identifier, some in [
+        {
+            "id": identifier,
+            "corpus": "x",
+            "split": "dev",
+            "category": None,
+            "triples": triples_or_none,
+            "references": [],
+        }
+        for identifier, triples_or_none in [
             *(("x", None), ("x", blank), ("y", triples), ("x", triples), ("", triples), ("x", []), (" x ", triples)),
             *(("y\x07", triples), ("y", triples), ("z", triples)),
         ]
@@ -78,10 +85,10 @@ def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [False, True])
 def test_the_fingerprint_of_foreign_parquet_is_its_content(tmp_path: Path, change: bool) -> None:
-    found = []
+    fingerprints = []
     for number in (0, 1):
         folder = tmp_path / str(number)
         folder.mkdir()
         write(folder / "dev.parquet", [5, 5 + change * number])
-        found.append(open_source(Folder(str(folder)), "dev.parquet").fingerprint)
-    assert (found[0] != found[1]) == change
+        fingerprints.append(open_source(Folder(str(folder)), "dev.parquet").fingerprint)
+    assert (fingerprints[0] != fingerprints[1]) == change
