@@ -31,6 +31,7 @@ from agggen.corpora.tables import id_of_row
 from agggen.errors import CorpusError, RecordError
 from agggen_platform.bulk.records import (
     USERS,
+    LineReader,
     Stream,
     brought_together,
     is_record,
@@ -145,7 +146,7 @@ def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool
         wide = "triples" not in opened.columns
         return replace(file, fingerprint=opened.fingerprint, groups=opened.groups, wide=wide)
     hashed = Stream(folder.chunks(name, version=file.version), hashlib.sha256())
-    with _LineReader(hashed, _BUFFER) as stream:
+    with LineReader(hashed, _BUFFER) as stream:
         lines = _find_lines(file, stream, shard_rows or SMALLEST_SHARD, unique)
     return replace(file, fingerprint=hashed.digest.hexdigest(), lines=lines)
 
@@ -160,20 +161,7 @@ def _check_parquet(schema: pa.Schema, where: str) -> None:
         check_plain(schema, where)
 
 
-class _LineReader(io.BufferedReader):
-    """A file that is read line by line and knows where it is."""
-
-    place, line = 0, 1
-    """The byte and the line that come next."""
-
-    def readline(self, size: int | None = -1) -> bytes:
-        content = super().readline(size)
-        self.place += len(content)
-        self.line += content.endswith(b"\n")
-        return content
-
-
-def _find_lines(file: InputFile, stream: _LineReader, every: int, unique: bool) -> Lines | None:
+def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -> Lines | None:
     """Reads the file, and finds about each `every`-th record; None if the rows of a record are not consecutive."""
     delimiter, triples = _csv_form(stream) if file.kind == "csv" else ("", False)
     columns: list[str] = []

@@ -84,6 +84,19 @@ class Stream(io.RawIOBase):
         return size
 
 
+class LineReader(io.BufferedReader):
+    """A file that is read line by line and knows where it is."""
+
+    place, line = 0, 1
+    """The byte and the line that come next."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        content = super().readline(size)
+        self.place += len(content)
+        self.line += content.endswith(b"\n")
+        return content
+
+
 def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
     triples = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples]
     return {"id": record.id, "category": record.category, "triples": triples, "plan": plan, "line": line}
