@@ -107,7 +107,7 @@ def compare(
     runs: Runs = Path("runs"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where `agggen runs ui` serves a folder's runs.")] = 5000,
 ) -> None:
-    """Print the address at which MLflow's pages compare runs.
+    """Print the address at which MLflow's pages compare runs, and that of their curves if all were trained.
 
     \b
         agggen runs compare sweep-1a2b3c
@@ -119,6 +119,9 @@ def compare(
     asked = {run.name for run in find_runs(runs, names or ())}
     chosen = [run for run in every if run.name in asked or run.parent in asked]
     console.say(compare_address(chosen, port))
+    parents = {run.parent for run in chosen}
+    if all("dev_loss" in run.metrics for run in chosen if run.name not in parents):
+        console.note(f"Curves of dev_loss: {compare_address(chosen, port, 'dev_loss')}")
 
 
 def _shown(run: Run) -> str:

@@ -29,11 +29,11 @@ from agggen_platform.storage.claim import claim, heartbeat
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
-from agggen_platform.sweep.report import columns, figures, rows, table
+from agggen_platform.sweep.report import columns, description, figures, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
 from agggen_platform.tracking import Tracker
-from agggen_platform.tracking.origin import masked
+from agggen_platform.tracking.origin import command_line, masked
 from agggen_platform.training.data import data_of
 
 _INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
@@ -158,6 +158,7 @@ def sweep(
         if ran:
             _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
+        tracker.set_tags({"mlflow.note.content": description(study)})
         for figure_name, draw in figures(study).items():
             tracker.log_figure(figure_name, draw)
         best = _best(study)
@@ -204,7 +205,7 @@ def _run(
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
         from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
 
-        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd()), ended)
+        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), ended)
 
 
 def _best(study: Study) -> FrozenTrial:

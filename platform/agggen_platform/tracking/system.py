@@ -20,12 +20,15 @@ class SystemMetrics:
         self._thread = threading.Thread(target=self._run, name="system metrics", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Does nothing after the first time."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """Returns when nothing more is logged."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         try:

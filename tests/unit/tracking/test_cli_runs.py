@@ -73,13 +73,18 @@ def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
 
 
 def test_compare_prints_the_address_of_trials(agggen: Agggen, track: Callable[..., Tracker], runs: Path) -> None:
-    with track("-sweep") as parent, track("-t0", parent=parent.run_name), track("-t1", parent=parent.run_name):
-        pass
-    code, out, _ = agggen("compare", parent.run_name, "--runs", runs)
+    with track("-sweep") as parent, track("-t0", parent=parent.run_name) as t0, track("-t1", parent=t0.parent) as t1:
+        t0.log_metrics({"dev_loss": 1.0})
+        t1.log_metrics({"dev_loss": 2.0})
+    code, out, err = agggen("compare", parent.run_name, "--runs", runs)
+    curves = urlsplit(urlsplit(err.partition("Curves of dev_loss: ")[2].strip()).fragment)
+    assert (curves.path, parse_qs(curves.query)["plot_metric_keys"]) == ("/metric", ['["dev_loss"]'])
+    assert curves.query.startswith("runs=")
     address = urlsplit(urlsplit(out.strip()).fragment)
     query = {name: json.loads(values[0]) for name, values in parse_qs(address.query).items() if name != "workflowType"}
     known = {run.name: run for run in find_runs(runs)}
     assert (code, out.partition("#")[0], address.path) == (0, "http://127.0.0.1:5000/", "/compare-runs")
+    assert address.query.startswith("runs="), "MLflow's page fails where another parameter comes first"
     assert query["runs"] == [known[f"{parent.run_name[:-6]}{trial}"].run_id for trial in ("-t0", "-t1")]
     assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
 

@@ -15,7 +15,7 @@ import pytest
 from agggen.bundle import fingerprint, load_bundle
 from agggen.corpora.prepared import write_records
 from agggen.datasets import fingerprint_of
-from agggen.errors import BundleError, ConfigError, CorpusError, StoppedError
+from agggen.errors import BundleError, ConfigError, CorpusError, StoppedEarlyError, StoppedError
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.storage.claim import ClaimedError, claim
@@ -81,6 +81,12 @@ def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEve
         event["step"] for event in found if event["event"] == "metrics" and "baseline/train_loss" in event["values"]
     ]
     assert steps == [1, 2, 3, 4, 5, 6]
+    both = [(e["step"], *e["values"]) for e in found if e["event"] == "metrics" and "dev_loss" in e["values"]]
+    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "of both stages on one line"
+    (model,) = [event for event in found if event["event"] == "model"]
+    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole[0].bundle.metrics)
+    table = json.loads((run / "texts.json").read_text())
+    assert [row[0] for row in table["data"]] == ["Cotto", "Strada"]
     logged = {name for event in found if event["event"] == "metrics" for name in event["values"]}
     assert {"baseline/dev_loss", "joint/train_loss", "joint/dev_loss", "train_seconds"} <= logged
     assert sorted(path.name for path in (run / "samples").iterdir()) == [
@@ -137,6 +143,14 @@ def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
 
 
 def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
+    def behind(event: TrainingEvent) -> bool:
+        raise StoppedEarlyError("it fell behind")
+
+    with pytest.raises(StoppedEarlyError, match="it fell behind"):
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=behind, tags={"mlflow.source.name": "agggen sweep x"})
+    first, *_, last = events(tmp_path / "r")
+    assert first["tags"]["mlflow.source.name"] == "agggen sweep x"
+    assert (last["status"], last["ended"]) == ("FINISHED", "early stopping: it fell behind")
     told: list[tuple[str, int, float]] = []
 
     def enough(event: TrainingEvent) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def content(prepared: Prepared) -> tuple[object, ...]:
     """All of it, to be compared."""
     encoder = prepared.encoder
     described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
-    return *described, prepared.train, prepared.dev, prepared.segmenter
+    return *described, list(prepared.train), list(prepared.dev), prepared.segmenter
 
 
 DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1")
@@ -52,6 +53,24 @@ def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monke
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: odd_ones)
     _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
     assert content(read_prepared(Folder(str(tmp_path)), place)) == content(odd_ones)
+
+
+def test_a_worker_holds_no_example_as_python_objects(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They once took 2 kB each."""
+    made = prepare(config, DATA.train, DATA.dev)
+    many = replace(made, train=[*made.train] * 250)
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: many)
+    _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    tracemalloc.start()
+    found = read_prepared(Folder(str(tmp_path)), place)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100 * len(many.train)
+    assert found.train[-2:] == [made.train[-2], made.train[-1]]
+    with pytest.raises(IndexError):
+        found.train[len(many.train)]
 
 
 def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_path: Path) -> None:
