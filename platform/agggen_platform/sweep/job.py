@@ -154,7 +154,8 @@ def sweep(
         study = Study(opened, settings, space, epochs)
         ran = study.left
         stack.enter_context(tracker)
-        tracker.log_params(_described(settings, identity))
+        tracker.log_params(_described(settings))
+        tracker.set_tags(_hashes(identity))
         if ran:
             _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
@@ -250,17 +251,16 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
     return fingerprints, sorted(segmenters)
 
 
-def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
-    """For the run log."""
-    return {
-        "metric": settings.metric,
-        "seed": settings.seed,
-        "asha": json.dumps(identity["early stopping"]),
-        "config_hash": identity["configuration"],
-        "segmenter": identity["segmenter"],
-        **{f"space/{key}": json.dumps(values) for key, values in settings.space.items()},
-        **{f"data/{split}": fingerprint for split, fingerprint in identity["data"].items()},
-    }
+def _described(settings: SweepConfig) -> dict[str, Any]:
+    """Parameters of the sweep's run."""
+    described = {"metric": settings.metric, "seed": settings.seed, "asha": json.dumps(resolved(settings)["asha"])}
+    return described | {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+
+
+def _hashes(identity: dict[str, Any]) -> dict[str, str]:
+    """Tags of the sweep's run: what is a parameter to MLflow's pages is compared and plotted."""
+    hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
+    return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = 
         query |= {"metric": metric, "plot_metric_keys": [metric], "plot_layout": {}, "show_point": True}
     encoded = "&".join(f"{name}={quote(json.dumps(ids, separators=(',', ':')))}" for name, ids in query.items())
     page = "metric" if metric else "compare-runs"
-    return f"{server.rstrip('/')}/#/{page}?{encoded}&workflowType=machine_learning"
+    return f"{server.rstrip('/')}/#/{page}?{encoded}&x_axis=step&workflowType=machine_learning"
 
 
 def _with_credentials(uri: str) -> str:

@@ -91,7 +91,8 @@ def test_a_bundle_is_one_model_with_metrics_by_dataset(finished: tuple[Tracker, 
 
 
 def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf) -> None:
-    record = Record.of({"id": "r1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food."]})
+    triples = [["Mill", "food", "Thai"], ["Mill", "area", "city"]]
+    record = Record.of({"id": "r1", "triples": triples, "references": ["Mill serves Thai food."]})
     with track() as tracker:
         tracker.log_texts([(record, Plan((("food",),)), "The Mill is Thai.")])
     (shown,) = json.loads(run_of(tracker).data.tags["mlflow.loggedArtifacts"])
@@ -99,9 +100,10 @@ def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf)
     stored = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "texts.json"
     table = json.loads(stored.read_text(encoding="utf-8"))
     (row,) = table["data"]
+    assert table["columns"][:2] == ["id", "text"], "by which and what MLflow compares at first"
     assert dict(zip(table["columns"], row, strict=True)) == {
         "id": "r1",
-        "triples": str(record.triples[0]),
+        "triples": "Mill | food | Thai\nMill | area | city",
         "plan": "[food]",
         "text": "The Mill is Thai.",
         "reference": "Mill serves Thai food.",
