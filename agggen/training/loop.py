@@ -268,9 +268,9 @@ class Trainer:
         examples = {i: self._example(i, step) for batch in chosen for i in batch}
         shares: list[Batch] = []
         for batch in chosen:
-            own = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
-            if own:
-                shares.append(self._collated([examples[batch[place]] for place in own]))
+            own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
+            if own_share:
+                shares.append(self._collated([examples[batch[place]] for place in own_share]))
         return _Update(chosen, shares, self._scored(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:

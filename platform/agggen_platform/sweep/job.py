@@ -34,7 +34,7 @@ from agggen_platform.sweep.space import Space, as_overrides, check_space, extrem
 from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.origin import command_line, masked
-from agggen_platform.training.data import data_of
+from agggen_platform.training.job import data_of
 
 _INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
 

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class SystemMetrics:
-    """Logs ``system/...`` every few seconds, on a thread, until stopped."""
+    """Logs ``system/...`` every so many seconds, on a thread, until stopped; never where that is 0."""
 
     def __init__(self, seconds: float, log: Callable[[Mapping[str, float]], None]) -> None:
         self._seconds, self._log = seconds, log
@@ -21,7 +21,7 @@ class SystemMetrics:
 
     def start(self) -> None:
         """Does nothing after the first time."""
-        if self._thread.ident is None:
+        if self._seconds and self._thread.ident is None:
             self._thread.start()
 
     def stop(self) -> None:

@@ -102,8 +102,7 @@ class Tracker:
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
         self._mlflow = installed("mlflow")
-        measured = self._mlflow and system_seconds > 0
-        self._system = SystemMetrics(system_seconds, self.log_system) if measured else None
+        self._system = SystemMetrics(system_seconds if self._mlflow else 0.0, self.log_system)
         self._began = time.time()
 
     @property
@@ -135,8 +134,7 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._system:
-            self._system.stop()
+        self._system.stop()
         status, ended = _end_of(error)
         self._record("end", {"status": status, "ended": masked(ended)})
         self._journal.close()
@@ -162,8 +160,7 @@ class Tracker:
             except (TypeError, ValueError):
                 self._complain(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
-        if self._system:  # not before: MLflow's pages compare runs by the metric that was logged first
-            self._system.start()
+        self._system.start()  # not before: MLflow's pages compare runs by the metric that was logged first
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags; an existing tag gets the new value."""
@@ -273,12 +270,6 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
     words = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": uri}
     return [sys.executable, "-m", "mlflow", "server", *words], variables
-
-
-def ui_command(uri: str, port: int = 5000) -> str:
-    """`ui_program` as a shell command, without credentials, for other tools than `agggen`."""
-    words, variables = ui_program(without_credentials(uri), port)
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
 
 
 def _end_of(error: BaseException | None) -> tuple[str, str]:

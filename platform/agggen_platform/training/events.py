@@ -73,7 +73,7 @@ class RunCoordinator:
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
-        """Whether to stop, and how many attempts there were."""
+        """Whether to stop or training has ended, and how many attempts there were."""
         return self._stop or self._result is not None, self._attempts
 
     def result(self) -> tuple[str, str] | None:

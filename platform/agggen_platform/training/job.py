@@ -15,6 +15,7 @@ finished bundle lies there, so a job with another STORE leaves what is a store's
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -28,11 +29,12 @@ from typing import Any
 from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
 from agggen.config import config_hash, flatten, resolved
 from agggen.corpora.rejects import write_rejects
+from agggen.datasets import Dataset
 from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.run import Prepared, bundle_of, fit
-from agggen.training.data import Data, check_same
+from agggen.training.data import Data, check_same, training_data
 from agggen.training.distributed import Alone
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
 from agggen.training.objectives import ObjectiveName
@@ -46,7 +48,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.stored import stored_log
-from agggen_platform.training.data import data_of
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
@@ -69,6 +70,17 @@ class Finished:
     run_name: str
     address: str  # where others find the bundle
     ui_command: str  # MLflow's address, or what opens its pages; empty without MLflow
+
+
+def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
+    """The records that `config` trains on; see `training_data`."""
+    return training_data(config, config.max_reject_share, dataset)
+
+
+def default_name(preset: str, config: JobConfig, data: Data) -> str:
+    """``PRESET-`` and a hash of all that decides the result, so that the same command continues its run."""
+    decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
+    return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
 
 
 def train_job(
@@ -120,11 +132,11 @@ def train_job(
         run.check(data)
         if run.away:
             stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
-        if found := run.finished():
+        if finished := run.finished():
             if run.is_log_unfinished():
                 with run.tracker:
-                    run.log_end(found.bundle, found.path, found.address, data)
-            return found
+                    run.log_end(finished.bundle, finished.path, finished.address, data)
+            return finished
         workers = None
         if config.cluster.workers:
             from agggen_platform.training.on_ray import workers_of

@@ -324,11 +324,8 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
         named = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in gpus.items()}
         _tell(task, WorkerMessage("system", named))
 
-    seconds = task.config.tracking.system_seconds
-    if not task.config.cluster.gpus_per_worker or not seconds:
-        yield
-        return
-    system = SystemMetrics(seconds, tell)
+    gpus = task.config.cluster.gpus_per_worker
+    system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, tell)
     system.start()
     try:
         yield

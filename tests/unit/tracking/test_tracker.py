@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from agggen.records import Plan, Record
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.store import KEY_CHARACTERS, PARAM_CHARACTERS
-from agggen_platform.tracking.tracker import ui_command
 
 Track = Callable[..., Tracker]
 RunOf = Callable[[Tracker], Any]
@@ -140,12 +138,6 @@ def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str
     assert Tracker("http://me:hunter2@mlflow:5000", runs_dir=tmp_path).ui_command() == "http://mlflow:5000"
     database = Tracker("postgresql://me:hunter2@db/mlflow", runs_dir=tmp_path)
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
-
-
-def test_the_command_of_mlflow_s_pages_names_the_store_and_listens_on_loopback(tmp_path: Path) -> None:
-    words = shlex.split(ui_command(f"sqlite:///{tmp_path}/mlflow.db"))
-    assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tmp_path}/mlflow.db" in words
-    assert words[words.index("--host") + 1] == "127.0.0.1"
 
 
 def test_an_experiment_opens_as_one_of_trained_models(finished: tuple[Tracker, list[str]]) -> None:
