@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -65,6 +66,12 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert {one.info.status for one in (parent, *runs.values())} == {"FINISHED"}
     rates = {f"s-t{progress.trial.number:03d}": str(progress.trial.params[RATE]) for progress in told}
     assert {name: one.data.params[RATE] for name, one in runs.items()} == rates
+    assert all(one.data.metrics["dev_loss"] for one in runs.values())
+    commands = {one.data.tags["mlflow.source.name"] for one in (parent, *runs.values())}
+    assert len(commands) == 1, "a trial names the sweep's command, not that of a Ray worker"
+    searched = [f"- `{RATE}={rates[name]}`" in one.data.tags["mlflow.note.content"] for name, one in runs.items()]
+    assert all(searched)
+    assert f"{best.number} | finished | " in parent.data.tags["mlflow.note.content"]
     assert parent.data.metrics["best"] == best.value
     logged = {item.path for folder in ("", "figures") for item in client.list_artifacts(parent.info.run_id, folder)}
     plots = {f"figures/{name}.png" for name in ("optimisation-history", "parameter-importance")}
@@ -111,6 +118,8 @@ def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held
     report, told = run(on_ray, settings, tmp_path)
     assert [progress.trial.state for progress in told] == [TrialState.COMPLETE, TrialState.PRUNED]
     assert [row[:2] for row in report.rows] == [[0, "finished"], [1, "stopped"]]
+    ended = [json.loads((tmp_path / f"s-t00{n}/tracking.jsonl").read_text().splitlines()[-1])["ended"] for n in (0, 1)]
+    assert ended == ["finished", "early stopping: it fell behind other trials"]
     wait_for(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
     from ray.util import placement_group_table
 

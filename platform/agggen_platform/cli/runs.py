@@ -78,20 +78,16 @@ def ui(
     runs: Runs = Path("runs"),
     uri: Uri = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of a server on this machine.")] = 5000,
-    print_only: Annotated[bool, typer.Option("--print", help="Print the command that would be run.")] = False,
 ) -> None:
     """Open MLflow's pages: a server on loopback for the runs of a folder, or the browser for --uri http://..."""
     import os
 
     from agggen_platform.extras import require
-    from agggen_platform.tracking.tracker import default_uri, ui_command, ui_program
+    from agggen_platform.tracking.tracker import default_uri, ui_program
 
     store = uri or default_uri(runs)
     if not store.startswith(("http://", "https://")):
         require("mlflow")
-    if print_only:
-        console.say(ui_command(store, port))
-        return
     words, variables = ui_program(store, port)
     pages = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
     console.note(f"Opening {words[-1]}" if len(words) == 4 else f"In some seconds MLflow's pages are at {pages}")
@@ -107,7 +103,7 @@ def compare(
     runs: Runs = Path("runs"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where `agggen runs ui` serves a folder's runs.")] = 5000,
 ) -> None:
-    """Print the address at which MLflow's pages compare runs.
+    """Print the address at which MLflow's pages compare runs, and that of their curves if all were trained.
 
     \b
         agggen runs compare sweep-1a2b3c
@@ -119,6 +115,9 @@ def compare(
     asked = {run.name for run in find_runs(runs, names or ())}
     chosen = [run for run in every if run.name in asked or run.parent in asked]
     console.say(compare_address(chosen, port))
+    parents = {run.parent for run in chosen}
+    if all("dev_loss" in run.metrics for run in chosen if run.name not in parents):
+        console.note(f"Curves of dev_loss: {compare_address(chosen, port, 'dev_loss')}")
 
 
 def _shown(run: Run) -> str:

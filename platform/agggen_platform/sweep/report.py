@@ -57,6 +57,12 @@ def table(study: Study) -> str:
     return text.getvalue()
 
 
+def description(study: Study) -> str:
+    """The rows as a table in Markdown, for the page of the sweep's run."""
+    lines: list[list[Any]] = [columns(study), ["---"] * len(columns(study)), *rows(study)]
+    return "\n".join(" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
+
+
 def figures(study: Study) -> dict[str, Callable[[], Figure]]:
     """Optuna's plots by name, only those for which there are enough finished trials.
 
