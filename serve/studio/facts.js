@@ -152,7 +152,7 @@ export class Facts {
 
 function title(record) {
   const subject = record.triples[0][0];
-  return `${subject || record.id} \u00b7 ${record.triples.length} fact${record.triples.length === 1 ? "" : "s"}${subject ? ` \u00b7 ${record.id}` : ""}`;
+  return `${subject || record.id}, ${record.triples.length} fact${record.triples.length === 1 ? "" : "s"}`;
 }
 
 function near(name, known) {

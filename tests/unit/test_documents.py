@@ -105,7 +105,8 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
         if "=" in each
     ]
     if name in kinds:
-        defaults = {"bulk": ["inference.plans=5"], "serve": ["bundle=BUNDLE"], "studio": ["bundle=BUNDLE"]}.get(name, [])
+        bundle = ["bundle=BUNDLE"]
+        defaults = {"bulk": ["inference.plans=5"], "serve": bundle, "studio": bundle}.get(name, [])
         load_config(kinds[name], given.get("preset") if kinds[name] is JobConfig else None, settings, defaults=defaults)
     else:
         assert not settings, f"this test does not know the settings of {name}"

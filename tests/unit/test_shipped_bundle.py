@@ -46,6 +46,14 @@ def test_commands_without_a_bundle_use_it(run: Run, monkeypatch: pytest.MonkeyPa
     assert FINGERPRINT in run("inspect")[1]
 
 
+def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
+    text = load_model("elements").generate({"id": "X", "triples": [["Xenonium", "symbol", "Xq"]]}, plan="[symbol]")
+    copied = [text.text[start:end] for start, end in text.copied]
+    assert set(copied) == {"Xenonium", "Xq"} and text.as_dict()["copied"] == [list(span) for span in text.copied]
+    clause = load_model("elements").generate({"id": "X", "triples": [["Xenonium", "flavour", "Xq"]]})
+    assert "Xq" in clause.text and clause.copied == ()
+
+
 def test_a_folder_of_its_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elements").mkdir()  # say a corpus
