@@ -47,7 +47,7 @@ export class Facts {
       $("source"),
       h("div", { class: "source" }, select, step(-1, "Previous record", "\u2039"), step(1, "Next record", "\u203a"),
         h("button", { type: "button", key: "paste", "aria-expanded": String(!$("paste").hidden), "aria-controls": "paste", on: { click: () => this.togglePaste() } }, "Paste")),
-      h("p", { class: "quiet small" }, this.origin ? `${this.records.length} records of ${this.origin}` : "The corpus of this model is not on the endpoint's machine: paste records or type facts."),
+      h("p", { class: "quiet small" }, this.origin ? `${this.records.length} record${this.records.length === 1 ? "" : "s"} of ${this.origin}` : "The corpus of this model is not on the endpoint's machine: paste records or type facts."),
     );
   }
 
@@ -55,12 +55,12 @@ export class Facts {
     const form = $("paste");
     form.hidden = !open;
     this.showSource();
-    if (!open) return;
+    if (!open) return focusKey($("source"), "paste");
     const area = h("textarea", { id: "pasted", rows: 6, spellcheck: "false", dir: "auto", placeholder: 'subject,predicate,object\nSilicon,symbol,Si', "aria-describedby": "paste-help paste-error" });
     const error = h("p", { id: "paste-error", class: "error", role: "alert" });
     const read = () => {
       try {
-        const records = parseRecords(area.value);
+        const records = parseRecords(area.value, this.follower.card?.predicate_names);
         this.offer(records, "what you pasted");
         form.hidden = true;
         this.pick(0);
@@ -112,6 +112,7 @@ export class Facts {
   }
 
   add() {
+    $("sheet").open = true;
     const subject = this.store.doc.triples.at(-1)?.[0] ?? "";
     this.store.add([subject, "", ""]);
     focusKey($("table"), `${this.store.doc.triples.length - 1}.${subject ? 1 : 0}`);

@@ -55,6 +55,7 @@ export class Follower {
     try {
       const result = await this.ask(turn, doc);
       if (version !== this.version) return;
+      clearTimeout(slow);
       this.since = null;
       this.result = { ...result, doc, ms: performance.now() - since };
       this.say({ kind: "ready" });
@@ -114,8 +115,9 @@ export class Follower {
     const record = { triples: doc.triples };
     const checking = turn.post("v1/check", { records: [{ ...record, text: result.text.text }] });
     const planning = this.best.has(name) ? null : turn.post("v1/plan", { records: [record], options: { k: 1 } });
-    const check = Api.only(await checking);
-    const plan = planning && Api.only(await planning).plans[0];
+    const [checked, planned] = await Promise.all([checking, planning]);
+    const check = Api.only(checked);
+    const plan = planned && Api.only(planned).plans[0];
     if (plan) this.best.set(name, plan.log_probability);
     if (version !== this.version) return;
     this.result = { ...result, check, best: this.best.get(name) };

@@ -303,6 +303,7 @@ async function start(attempt = 0) {
 }
 
 themes();
+$("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone the plan comes first
 paint($("keys"), KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]));
 const linked = decode(location.hash);
 if (linked) store.set(linked);

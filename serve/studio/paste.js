@@ -5,17 +5,20 @@ const SUBJECTS = ["name", "title"];
 const NOT_PREDICATES = new Set(["id", "split", "category", "references", "facts", "plan", ...SUBJECTS]);
 const isText = (key) => /^text\d*$/.test(key);
 
-/** [{ id, triples, texts }]; throws an Error whose message says what is wrong. */
-export function parseRecords(text) {
+/**
+ * [{ id, triples, texts }]; throws an Error whose message says what is wrong. A column is a predicate unless it has
+ * another meaning (id, split, category, text, ...) and the model does not know a predicate of its name (`known`).
+ */
+export function parseRecords(text, known = []) {
   const trimmed = text.trim();
   if (!trimmed) throw new Error("There is nothing to read yet.");
-  const records = /^[[{]/.test(trimmed) ? fromJson(trimmed) : fromTable(trimmed);
+  const records = /^[[{]/.test(trimmed) ? fromJson(trimmed, known) : fromTable(trimmed, known);
   const whole = records.filter((record) => record.triples.length);
   if (!whole.length) throw new Error("There is no fact in it: a fact has a predicate and a value.");
   return whole.slice(0, MOST).map((record, i) => ({ ...record, id: String(record.id ?? i + 1) }));
 }
 
-function fromJson(text) {
+function fromJson(text, known) {
   let data;
   try {
     data = JSON.parse(text);
@@ -32,14 +35,14 @@ function fromJson(text) {
   }
   if (Array.isArray(data) && data.length && data.every((item) => isTripleList(item))) data = { triples: data };
   if (!Array.isArray(data) && Array.isArray(data?.records)) data = data.records;
-  return (Array.isArray(data) ? data : [data]).map(fromObject);
+  return (Array.isArray(data) ? data : [data]).map((item, i) => fromObject(item, i, known));
 }
 
 const isTripleList = (item) => Array.isArray(item) && item.length === 3 && item.every((part) => typeof part === "string");
 
-function fromObject(data, i) {
+function fromObject(data, i, known) {
   if (typeof data !== "object" || data === null || Array.isArray(data)) throw new Error(`Record ${i + 1} is not an object.`);
-  if (!("triples" in data)) return fromRow(data);
+  if (!("triples" in data)) return fromRow(data, known);
   if (!Array.isArray(data.triples)) throw new Error(`Record ${i + 1}: triples is not a list.`);
   const triples = data.triples.map((triple, j) => {
     const parts = Array.isArray(triple) ? triple : [triple?.subject ?? "", triple?.predicate, triple?.object];
@@ -53,7 +56,7 @@ function fromObject(data, i) {
 }
 
 /** A row with a key for each predicate. */
-function fromRow(row) {
+function fromRow(row, known) {
   const subject = String(row[SUBJECTS.find((key) => row[key])] ?? "").trim();
   const texts = [];
   const triples = [];
@@ -61,12 +64,12 @@ function fromRow(row) {
     const said = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
     if (!said || !key) continue;
     if (isText(key)) texts.push(said);
-    else if (!NOT_PREDICATES.has(key)) triples.push([subject, key, said]);
+    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, said]);
   }
   return { id: row.id, triples, texts };
 }
 
-function fromTable(text) {
+function fromTable(text, known) {
   const first = text.split("\n", 1)[0];
   if (/^[^|\t,"]*\s\|\s[^|]+\s\|\s/.test(first)) return fromLines(text);
   const separator = first.includes("\t") ? "\t" : first.includes(";") && !first.includes(",") ? ";" : ",";
@@ -79,7 +82,7 @@ function fromTable(text) {
     if (row.length > columns.length) throw new Error(`Row ${i + 2} has ${row.length} cells; the first line names ${columns.length} columns.`);
     return Object.fromEntries(columns.map((column, j) => [column, row[j] ?? ""]));
   });
-  if (!["predicate", "object"].every((name) => columns.includes(name))) return objects.map(fromRow);
+  if (!["predicate", "object"].every((name) => columns.includes(name))) return objects.map((row) => fromRow(row, known));
   const records = new Map();
   for (const row of objects) {
     if (!row.predicate.trim() || !row.object.trim()) continue;

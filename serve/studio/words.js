@@ -18,6 +18,7 @@ export function coloured({ text, facts, mentions = [], foreign = [], copied = []
   const edges = new Set([0, characters.length]);
   for (const { start, end } of [...facts, ...mentions, ...strange]) edges.add(start).add(end);
   for (const [start, end] of copied) edges.add(start).add(end);
+  for (const fact of facts) edges.add(trailing(characters, fact));
   const cuts = [...edges].sort((a, b) => a - b);
   const piece = (start, end) => {
     const said = characters.slice(start, end).join("");
@@ -98,10 +99,10 @@ const KINDS = {
   missing: ["\u2715", "missing", "values that the text does not say"],
   invented: ["!", "invented", "numbers, names and values that no triple has"],
   wording: ["\u21c4", "under another predicate's wording", "right values in words that say another predicate"],
-  unnamed: ["\u2022", "subject not named", "subjects that the text never names"],
+  unnamed: ["\u2022", "subjects not named", "subjects that the text never names"],
   repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
-  unknown: ["?", "unknown predicate", "predicates that training never saw: plain clauses say them"],
-  fallback: ["\u25a4", "plain clause", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
+  unknown: ["?", "unknown predicates", "predicates that training never saw: plain clauses say them"],
+  fallback: ["\u25a4", "by plain clauses", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
 };
 
 /** How often each kind of finding occurs, with what it is about. */
@@ -129,7 +130,7 @@ export function strip(found, count) {
   const item = (kind, label) => {
     const [sign, name, meaning] = KINDS[kind];
     const items = found[kind];
-    return h("li", { class: `check ${kind}`, title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), h("span", {}, label ?? `${items.length} ${name}`), kind === "whole" ? null : h("span", { class: "about" }, h("bdi", {}, items.join(", "))));
+    return h("li", { class: `check ${kind}`, title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), h("span", {}, label ?? `${items.length} ${items.length === 1 ? name.replace(/s\b(?=$| not)/, "") : name}`), kind === "whole" ? null : h("span", { class: "about" }, h("bdi", {}, items.join(", "))));
   };
   const shown = Object.keys(faults).filter((kind) => found[kind].length).map((kind) => item(kind));
   const hints = ["unknown", "fallback"].filter((kind) => found[kind].length).map((kind) => item(kind));
