@@ -37,13 +37,13 @@ export class Alternatives {
       (answer) => {
         const found = { name, doc, all, answer: Api.only(answer), drawn: this.drawnFor() };
         this.answers[what] = found;
-        draw(found);
+        if (root.dataset.open === what) draw(found); // else another tab is open by now
       },
       (error) => {
         if (error instanceof Superseded) return;
         if (!(error instanceof ApiError)) throw error;
         this.answers[what] = null;
-        paint(root, h("p", { class: "error" }, error.message));
+        if (root.dataset.open === what) paint(root, h("p", { class: "error" }, error.message));
       },
     );
   }

@@ -39,6 +39,7 @@ export class Panels {
       $(`tab-${name}`).setAttribute("aria-selected", String(chosen));
       $(`tab-${name}`).tabIndex = chosen ? 0 : -1;
     }
+    this.panel.dataset.open = this.open;
     this.panel.setAttribute("aria-labelledby", `tab-${this.open}`);
   }
 

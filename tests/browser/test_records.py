@@ -105,10 +105,8 @@ def test_hostile_values_are_text_everywhere(studio: Studio) -> None:
 
 
 def test_values_from_right_to_left_stand_in_their_own_direction(studio: Studio) -> None:
-    name, subject = (
-        "\u05d9\u05e2\u05e7\u05d1 \u05d1\u05e8\u05e6\u05dc\u05d9\u05d5\u05e1",
-        "\u0633\u064a\u0644\u064a\u0643\u0648\u0646",
-    )
+    name = "\u05d9\u05e2\u05e7\u05d1 \u05d1\u05e8\u05e6\u05dc\u05d9\u05d5\u05e1"
+    subject = "\u0633\u064a\u0644\u064a\u0643\u0648\u0646"
     studio.load(json.dumps([["Silicon", "discoverer", name], [subject, "symbol", "Si"]]))
     studio.ready()
     assert name in studio.text
