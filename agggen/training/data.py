@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, place_of
 from agggen.config import flatten
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.datasets import Dataset, fingerprint_of, load_dataset
@@ -99,7 +99,8 @@ def _start(address: str) -> Start:
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of a bundle: `address` itself, the ``bundle`` in the folder of a run, or a copy of a remote one.
+    """The folder of a bundle: `address` itself, the ``bundle`` in the folder of a run, or a copy of a remote one; the
+    name ``elements`` is the shipped bundle.
 
     Raises:
         BundleError: there is none, or it was changed.
@@ -107,7 +108,7 @@ def bundle_folder(address: Path | str) -> Path:
     """
     if "://" in str(address) or str(address).startswith("models:"):
         return resolve_name(_REMOTE)(address)
-    path = Path(address)
+    path = Path(place_of(str(address)))
     if (path / "bundle" / "manifest.json").is_file():
         path = path / "bundle"
     check_bundle(path)

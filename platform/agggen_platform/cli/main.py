@@ -42,6 +42,7 @@ from agggen_platform.cli import (
     serve,
     serve_key,
     srl,
+    studio,
     sweep,
     train,
     write,
@@ -49,7 +50,7 @@ from agggen_platform.cli import (
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
-FIRST = ("demo", "prepare", "train", "generate", "evaluate")
+FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
 """The commands that a newcomer needs; the help lists them before the others."""
 
 
@@ -95,6 +96,7 @@ app.command("inspect")(write.inspect)
 app.command("adjust", short_help="Write a bundle that searches and chooses otherwise.")(write.adjust)
 app.add_typer(models.app, name="models")
 app.command("serve", short_help="Answer over HTTP.")(serve.serve)
+app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(studio.studio)
 app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
 app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
