@@ -117,17 +117,25 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
     info = current_request()
     failed = info.outcomes.total() - info.outcomes["ok"]
     facts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
-    tags = {"request": info.id, "route": route, "status": info.status, "unfulfilled": request.totals["unfulfilled"]}
-    tags |= {"failed": failed, "fallback": request.totals["fallback"]}
-    root.set_attributes(facts | {_TAG + name: str(value) for name, value in tags.items()})
+    tags = {"request": info.id, "route": route, "status": str(info.status), "failed": _yes(failed)}
+    if request.totals["texts"]:
+        tags["fulfilled"] = _yes(not request.totals["unfulfilled"])
+        tags["fallback"] = _yes(request.totals["fallback"])
+    root.set_attributes(facts | {_TAG + name: value for name, value in tags.items()})
     root.set_attribute("mlflow.spanInputs", json.dumps({"route": route, "bytes": size, "records": facts["records"]}))
-    outputs = {"status": info.status, **facts, "unfulfilled_ids": request.unfulfilled}
+    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # what MLflow's table has room for
+    outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
     root.set_attribute("mlflow.spanOutputs", json.dumps(outputs))
     problem = failure or info.problem or ("" if info.complete else "gone")
     if problem or info.status >= 400:
         root.set_status(Status(StatusCode.ERROR, problem or f"status {info.status}"))
     else:
         root.set_status(StatusCode.OK)
+
+
+def _yes(value: int) -> str:
+    """A tag's value; MLflow's page compares tags with = alone, so they hold no counts."""
+    return "yes" if value else "no"
 
 
 _SPANS = {"candidates": "plan", "plan": "plan", "write": "write", "align": "align"}

@@ -50,8 +50,8 @@ def test_mlflow_finds_slow_unfulfilled_and_failed_requests(
 
         until(lambda: found("attributes.status != 'IN_PROGRESS'") == ["broken", "free", "strict"], "traces in MLflow")
         assert found("attributes.status = 'ERROR'") == ["broken"]
-        assert found("tags.unfulfilled != '0'") == ["free"]  # the weights are random
-        assert found("tags.fallback != '0'") == ["strict"]
+        assert found("tags.fulfilled = 'no'") == ["free"]  # the weights are random
+        assert found("tags.fallback = 'yes'") == ["strict"]
         assert found("attributes.execution_time_ms > 0 AND tags.request = 'strict'") == ["strict"]
         assert found("attributes.execution_time_ms > 600000") == []
         experiment = client.get_experiment_by_name("requests")
