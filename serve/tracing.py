@@ -134,7 +134,7 @@ def _describe(root: trace.Span, route: str, size: int, request: _Request, failur
 
 
 def _yes(value: int) -> str:
-    """A tag's value; MLflow's page compares tags with = alone, so they hold no counts."""
+    """A tag's value, to be found with =; the counts are attributes."""
     return "yes" if value else "no"
 
 
