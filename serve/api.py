@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.openapi.utils import get_openapi
@@ -60,6 +60,9 @@ from serve.schemas import (
 from serve.security import access_check
 from serve.streaming import Stream
 
+if TYPE_CHECKING:
+    from serve.tracing import Traces
+
 DEADLINE = "X-Deadline-Seconds"
 _ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE]
 _EXPOSED_HEADERS = ["X-Request-Id", "Retry-After", "WWW-Authenticate"]
@@ -98,6 +101,7 @@ def api(
     meters: Meters | None = None,
     admission: Admission | None = None,
     echo_request_id: bool = True,
+    traces: Traces | None = None,
 ) -> FastAPI:
     """The application.
 
@@ -107,6 +111,7 @@ def api(
         meters: what counts the requests.
         admission: counts the requests; by default its own.
         echo_request_id: False where the server in front already puts the request id into answers.
+        traces: takes a trace of each request; None: there are none.
 
     Raises:
         ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
@@ -120,7 +125,7 @@ def api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[*_cors(config.security.cors_origins), context],
+        middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
     )
     app.state.engine, app.state.config = engine, config
     app.state.answering = Answering(engine, config.limits)
@@ -146,6 +151,14 @@ def _cors(origins: tuple[str, ...]) -> list[Middleware]:
             expose_headers=_EXPOSED_HEADERS,
         )
     ]
+
+
+def _traced(traces: Traces | None) -> list[Middleware]:
+    if traces is None:
+        return []
+    from serve.tracing import Traced
+
+    return [Middleware(Traced, traces=traces)]
 
 
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------

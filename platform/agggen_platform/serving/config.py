@@ -134,6 +134,14 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class TracingConfig:
+    """Traces of requests in MLflow."""
+
+    experiment: str | None = None
+    """Its name, on the server that MLFLOW_TRACKING_URI names where the ingress runs. None: no request is traced."""
+
+
+@dataclass(frozen=True)
 class ServeConfig:
     """The endpoint."""
 
@@ -160,6 +168,7 @@ class ServeConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    tracing: TracingConfig = field(default_factory=TracingConfig)
 
     def __post_init__(self) -> None:
         for name in ("ingress", "planner"):  # `GET /readyz` asks them, so probes would start them again
