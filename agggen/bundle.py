@@ -37,6 +37,8 @@ from agggen.text import Vocabulary
 from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
+SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
+"""Bundles that are part of agggen, by the names that addresses may use. `make bundle` trains them anew."""
 T = TypeVar("T")
 _DESCRIBED = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -132,6 +134,12 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
 def fingerprint(path: Path | str) -> str:
     """SHA-256 of the bundle's manifest: it names the bundle's exact content."""
     return _sha256(Path(path) / "manifest.json")
+
+
+def place_of(address: str) -> str:
+    """The folder of a bundle that agggen ships, for its name; other addresses, and folders of that name, stay."""
+    is_folder = (Path(address) / "manifest.json").is_file() or (Path(address) / "bundle" / "manifest.json").is_file()
+    return address if address not in SHIPPED or is_folder else str(SHIPPED[address])
 
 
 def check_bundle(path: Path | str) -> None:

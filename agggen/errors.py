@@ -49,3 +49,7 @@ class StoppedError(TrainingError):
         """`exit_code`: 128 and the signal's number, where it was a signal that asked."""
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class StoppedEarlyError(StoppedError):
+    """Training was ended because its results fell behind those of others; it is not to be continued."""

@@ -152,8 +152,8 @@ class Prepared:
     """Training and development examples, with the encoder that made them."""
 
     encoder: Encoder
-    train: list[Example]
-    dev: list[Example]
+    train: Sequence[Example]
+    dev: Sequence[Example]
     segmenter: str  # the segmenter's fingerprint, or "corpus"
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts

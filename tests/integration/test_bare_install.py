@@ -78,3 +78,6 @@ def test_a_model_is_trained_and_writes_with_the_packages_own_dependencies(enviro
     assert len(texts) == len(FILMS) and "Anna Berg" in first["text"] and first["fulfilled"]
     scores = run(agggen, "evaluate", bundle, "--corpus", "films.csv", "--split", "dev", folder=tmp_path)
     assert "plain/bleu" in scores
+    (tmp_path / "hydrogen.csv").write_text("subject,predicate,object\nHydrogen,discoveryYear,1766\n", encoding="utf-8")
+    shipped = json.loads(run(agggen, "generate", "-i", "hydrogen.csv", folder=tmp_path))  # with the shipped bundle
+    assert shipped["fulfilled"] and "1766" in shipped["text"]

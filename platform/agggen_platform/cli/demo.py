@@ -38,8 +38,7 @@ def demo(
     from agggen_platform.job_config import JobConfig
     from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker
-    from agggen_platform.training.data import data_of, default_name
-    from agggen_platform.training.job import train_job
+    from agggen_platform.training.job import data_of, default_name, train_job
 
     console.note(
         "Takes 4 to 8 minutes on two cores; if an earlier demo has trained the model, it only generates and evaluates."

@@ -41,6 +41,7 @@ from agggen_platform.cli import (
     serve,
     serve_key,
     srl,
+    studio,
     sweep,
     train,
     write,
@@ -48,8 +49,8 @@ from agggen_platform.cli import (
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
-FIRST = ("demo", "prepare", "train", "generate", "evaluate")
-"""Commands for beginners; the help lists them first."""
+FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
+"""The commands that a newcomer needs; the help lists them before the others."""
 
 
 class _Commands(TyperGroup):
@@ -93,9 +94,10 @@ app.command("align", short_help="Find which triples each fact of a text states."
 app.command("inspect")(write.inspect)
 app.command("adjust", short_help="Write a bundle with other inference settings.")(write.adjust)
 app.add_typer(models.app, name="models")
-app.command("serve", short_help="Serve a model over HTTP.")(serve.serve)
-app.command("ask", short_help="Have an endpoint write texts for records.")(ask.ask)
-app.command("serve-key", short_help="Create an API key for the endpoint.")(serve_key.serve_key)
+app.command("serve", short_help="Answer over HTTP.")(serve.serve)
+app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(studio.studio)
+app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
+app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
 app.command("score", short_help="Score any system's texts against references.")(score.score)
 app.command("score-plans", short_help="Score plans against human plans.")(score.score_plans)
 app.command("score-alignments", short_help="Score alignments against human ones.")(score.score_alignments)

@@ -25,10 +25,12 @@ from agggen_platform.cli import console
 if TYPE_CHECKING:
     from agggen.facts import FactSegmenter
 
+SHIPPED_BUNDLE = "elements"
 BundleAddress = Annotated[
     str,
     typer.Argument(
-        metavar="BUNDLE", help="A trained model: its folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."
+        metavar="BUNDLE",
+        help="A trained model: its folder, s3://..., models:/NAME@ALIAS, models:/NAME/VERSION, or elements (shipped).",
     ),
 ]
 RunArchives = Annotated[

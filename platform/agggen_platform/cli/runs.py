@@ -76,21 +76,17 @@ def sync(
 def ui(
     runs: Runs = Path("runs"),
     uri: Uri = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the server.")] = 5000,
-    print_only: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Of a server on this machine.")] = 5000,
 ) -> None:
     """Open MLflow: a server on loopback for a folder of runs, or the browser for --uri http://..."""
     import os
 
     from agggen_platform.extras import require
-    from agggen_platform.tracking.tracker import default_uri, ui_command, ui_program
+    from agggen_platform.tracking.tracker import default_uri, ui_program
 
     store = uri or default_uri(runs)
     if not store.startswith(("http://", "https://")):
         require("mlflow")
-    if print_only:
-        console.say(ui_command(store, port))
-        return
     words, variables = ui_program(store, port)
     pages = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
     console.note(f"Opening {words[-1]}" if len(words) == 4 else f"MLflow starts at {pages}")
@@ -106,7 +102,7 @@ def compare(
     runs: Runs = Path("runs"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port of `agggen runs ui`.")] = 5000,
 ) -> None:
-    """Print the address of MLflow's comparison of runs.
+    """Print the address at which MLflow's pages compare runs, and that of their curves if all were trained.
 
     \b
         agggen runs compare sweep-1a2b3c
@@ -118,6 +114,9 @@ def compare(
     selected = {run.name for run in find_runs(runs, names or ())}
     chosen = [run for run in all_runs if run.name in selected or run.parent in selected]
     console.say(compare_address(chosen, port))
+    parents = {run.parent for run in chosen}
+    if all("dev_loss" in run.metrics for run in chosen if run.name not in parents):
+        console.note(f"Curves of dev_loss: {compare_address(chosen, port, 'dev_loss')}")
 
 
 def _shown(run: Run) -> str:

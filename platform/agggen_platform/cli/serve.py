@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.options import Overrides
+from agggen_platform.cli.records import SHIPPED_BUNDLE, BundleAddress
 
 if TYPE_CHECKING:
     from agggen_platform.serving.config import ServeConfig
@@ -16,8 +16,10 @@ _POLL_SECONDS = 0.25
 
 
 def serve(
-    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder, s3://..., or models:/NAME@ALIAS")],
-    overrides: Overrides = None,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say http.port=8080 generator.cpus=4")
+    ] = None,
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster, or auto. [default: one of its own]")
     ] = None,
@@ -32,29 +34,27 @@ def serve(
 ) -> None:
     """Serve a model over HTTP until Ctrl-C or SIGTERM, after which running requests are finished.
 
-    It listens on 127.0.0.1:8000. To listen on other interfaces it requires API keys (http.host=0.0.0.0
-    security.keys_file=FILE; see agggen serve-key). With --follow, a newly promoted bundle replaces the served one
-    without a failed request, if it passes its self-test.
+    It listens on 127.0.0.1:8000, where a browser shows the plan studio. Beyond this machine it wants keys
+    (http.host=0.0.0.0 security.keys_file=FILE; agggen serve-key makes them). With --follow, a bundle that an alias is
+    moved to replaces the one before without a failed request, if it passes its self-test.
 
     \b
+        agggen serve                                    # the shipped model of the chemical elements
         agggen serve runs/elements-1/bundle
         agggen serve models:/agggen@champion --follow 30
         agggen serve models:/agggen@champion --address auto generator.max_replicas=4 generator.gpus=1
         curl -H 'Content-Type: application/json' localhost:8000/v1/generate \\
             -d '{"records": [{"triples": [["Aromi", "food", "English"]]}]}'
     """
-    import json
     from pathlib import Path
 
-    from agggen.config import load_config
     from agggen_platform.extras import require
-    from agggen_platform.serving.config import ServeConfig
+    from agggen_platform.serving.config import serve_settings
     from agggen_platform.serving.deploy import deploy_file
     from agggen_platform.serving.target import find_target
 
     require("fastapi")
-    settings = [f"bundle={json.dumps(bundle)}", *(overrides or ())]
-    config = load_config(ServeConfig, preset and Path(preset), settings)
+    config = serve_settings(bundle, overrides or (), Path(preset) if preset else None)
     if print_config:
         console.say(deploy_file(config, find_target(config)))
         return

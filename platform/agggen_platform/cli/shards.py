@@ -51,8 +51,8 @@ class RunLog:
 
 
 def reused(progress: Progress[Any]) -> str:
-    """The number of shards that an earlier run had finished, as text; empty for none."""
-    return f"; {progress.found:,} of {progress.total:,} shards were finished before" if progress.found else ""
+    """How many shards an earlier run had finished; empty for none."""
+    return f"; {progress.reused:,} of {progress.total:,} shards were there" if progress.reused else ""
 
 
 @contextmanager
@@ -90,8 +90,8 @@ def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
 
 
 def _time_left(now: Progress[Any]) -> list[str]:
-    """The time left at the speed of this run, without shards of an earlier run."""
-    fresh = now.shards - now.found
+    """By the speed of this run: shards that an earlier run did took no time."""
+    fresh = now.shards - now.reused
     if not fresh:
         return []
     seconds = round((now.total - now.shards) * now.seconds / fresh)

@@ -59,7 +59,7 @@ def train(
     from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
     from agggen_platform.job_config import JobConfig, result_of
-    from agggen_platform.training.data import data_of
+    from agggen_platform.training.job import data_of
 
     dataset = None
     columns = (id_, subject, text, split_column, category, ignore, rename)
@@ -80,8 +80,7 @@ def train(
 def carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
     """Trains with progress and prints the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.training.data import default_name
-    from agggen_platform.training.job import train_job
+    from agggen_platform.training.job import default_name, train_job
 
     if not config.storage.url:
         warn_if_temporary(runs, "storage.url or --runs")

@@ -10,6 +10,7 @@ import typer
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.records import (
+    SHIPPED_BUNDLE,
     BundleAddress,
     Device,
     Input,
@@ -37,7 +38,7 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Seed of sampling and rand
 
 
 def generate(
-    bundle: BundleAddress,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
     plan: Annotated[
@@ -107,7 +108,7 @@ def generate(
 
 
 def plan(
-    bundle: BundleAddress,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     k: Annotated[int, typer.Option("-k", min=1, help="Plans per record, best first.")] = 5,
@@ -149,7 +150,7 @@ def plan(
 
 
 def align(
-    bundle: BundleAddress,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     run_archives: RunArchives = False,
@@ -190,8 +191,8 @@ def align(
         rejected.report(output)
 
 
-def inspect(bundle: BundleAddress) -> None:
-    """Check a bundle's hashes and show its contents."""
+def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
+    """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
     from agggen.training.data import bundle_folder

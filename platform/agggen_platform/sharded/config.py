@@ -43,26 +43,21 @@ class ShardedConfig:
         return self.shard_rows or min(4096, max(SMALLEST_SHARD, -(-rows // 64)))
 
 
-def check_unchanged(address: str, before: str, now: str, error: type[JobError]) -> None:
-    """
-    Raises:
-        JobError: of the class `error`, if the fingerprint of the input at `address` has changed.
-    """
+def check_unchanged(address: str, before: str, now: str) -> None:
+    """Raises JobError if the fingerprint of the input at `address` is not what it was."""
     if now != before:
-        raise error(f"{address} changed while it was read; run the job with --fresh when it no longer changes")
+        raise JobError(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
 
 
-def check_rejects(rejects: int, total: int, limit: float, what: str, where: str, error: type[JobError]) -> None:
-    """
+def check_rejects(rejects: int, total: int, limit: float, what: str, where: str) -> None:
+    """Raises JobError if `rejects` are more than the share `limit` of `total`.
+
     Args:
-        what: the rejected items, a plural.
-        where: the place of the reasons.
-
-    Raises:
-        JobError: of the class `error`, if `rejects` exceed the share `limit` of `total`.
+        what: was rejected, a plural.
+        where: the reasons are.
     """
     if rejects > limit * total:
-        raise error(
+        raise JobError(
             f"{rejects:,} of {total:,} {what} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
             f"allowed: max_reject_share); {where} has the reasons. Nothing was published; the same command "
             "retries failures of workers, and with a larger max_reject_share publishes the result"

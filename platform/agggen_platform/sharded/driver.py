@@ -32,8 +32,8 @@ class Progress(Generic[C]):
 
     shards: int
     total: int
-    found: int
-    """Shards that an earlier run finished."""
+    reused: int
+    """Shards that an earlier run had done."""
     counts: C
     """Of this run."""
     seconds: float
@@ -63,8 +63,8 @@ class Work(Generic[C]):
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
         self._meter = meter
         self.done: dict[int, Done[C]] = {}
-        """Results by the index of the shard."""
-        self._found = 0
+        """What became of each shard, by its index."""
+        self._reused = 0
         self._began = self._logged = time.monotonic()
         self._fresh = counts()
         self.counts = counts()
@@ -85,13 +85,13 @@ class Work(Generic[C]):
             if done is None:
                 raise JobError(f"no worker finished {shard}; run the same command again")
             self.done[done.shard] = done
-            self._found += done.found
+            self._reused += done.reused
             self.counts.add(done.counts)
             self.retries += done.retries
-            if not done.found:
+            if not done.reused:
                 self._fresh.add(done.counts)
                 self.seconds += done.seconds
-                if len(self.done) - self._found == 1:
+                if len(self.done) - self._reused == 1:
                     self._began = time.monotonic() - done.seconds
             self._tell(self.progress())
             if self._meter:
@@ -102,7 +102,7 @@ class Work(Generic[C]):
 
     def progress(self) -> Progress[C]:
         return Progress(
-            len(self.done), self._total, self._found, self._fresh, max(1e-9, time.monotonic() - self._began)
+            len(self.done), self._total, self._reused, self._fresh, max(1e-9, time.monotonic() - self._began)
         )
 
     def metrics(self) -> dict[str, float]:

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.corpora.parquet import check_plain, columns_of
-from agggen.errors import CorpusError
+from agggen.corpora.tables import text_of
+from agggen.errors import CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
 _OURS = "agggen."
-PARTS_OF_A_GROUP = 16
-"""Shards of one row group at most: each decodes the group up to its own end."""
+_PARTS_OF_A_GROUP = 256
+"""At most: each part of a row group decodes the group up to its own end, at about a microsecond a row."""
 _IDS_AT_ONCE = 1 << 16
 HASHES_AT_ONCE = 1 << 22
 """Hashes per block; twice as many are compared at once."""
@@ -41,10 +42,12 @@ class TextRange:
     """Bytes."""
     line: int
     """The number of the first line, from 1."""
-    prefix: str
-    """Of generated ids: the prefix before the line number."""
     version: str
-    """Of the file; see `Folder.version`."""
+    """Of the file, as `Folder.version` has it."""
+    delimiter: str = ""
+    """Of a CSV."""
+    columns: tuple[str, ...] = ()
+    """Of a CSV; the header is before all shards but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,9 @@ class Shard:
     rows_before: int = 0
     """Rows of the files before this one."""
     text: TextRange | None = None
-    """The lines of a text file, which has no row groups."""
+    """Where they stand in a text file, which has no row groups."""
+    prefix: str | None = None
+    """Before the line or row number in the id of a record without one; None where rows are prepared records."""
     begun: int = 0
     """How often earlier runs started it."""
 
@@ -78,7 +83,7 @@ class Shard:
     def from_json(cls, content: str) -> Shard:
         data = json.loads(content)
         duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
-        text = data["text"] and TextRange(**data["text"])
+        text = data["text"] and TextRange(**data["text"] | {"columns": tuple(data["text"]["columns"])})
         return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates, "text": text})
 
     def __str__(self) -> str:
@@ -102,19 +107,23 @@ class Opened:
     """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
     fingerprint: str
     """Of its content."""
+    columns: tuple[str, ...]
 
 
-def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[str]) -> Opened:
-    """Opens a Parquet file and checks its schema; only the columns `needed` of `wanted` are required.
+def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None) -> Opened:
+    """Looks at a Parquet file.
+
+    Args:
+        check: raises CorpusError if the file has not the right columns; is told its address too.
 
     Raises:
-        CorpusError: it is missing, not Parquet, has other columns, or columns whose values could run code.
+        CorpusError: it is missing, or no Parquet.
     """
     where = folder.at(name)
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            _check_columns(parquet.schema_arrow, wanted, needed, where)
-            metadata = parquet.metadata
+            check(parquet.schema_arrow, where)
+            columns, metadata = tuple(parquet.schema_arrow.names), parquet.metadata
             groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
             pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
     except FileNotFoundError as error:
@@ -128,29 +137,34 @@ def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[
     ) as error:  # ValueError, TypeError: of types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
-    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))
+    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name), columns)
 
 
-def _check_columns(schema: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
+    """Passes if the `needed` columns are there, and they and the others that are `expected` have its types.
+
+    Raises:
+        CorpusError: they have not, or have values that could run code.
+    """
     for name in needed:
         if name not in schema.names:
-            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
-    check_plain(columns_of(schema, wanted.names), where)
+            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
+    check_plain(columns_of(schema, expected.names), where)
     for field in schema:
-        if field.name in wanted.names and not _fits(field.type, expected := wanted.field(field.name).type):
-            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {expected}")
+        if field.name in expected.names and not _fits(field.type, right := expected.field(field.name).type):
+            raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
 
 
-def _fits(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of the type `actual` can be read as `wanted`; additional struct fields are allowed."""
-    if pa.types.is_struct(wanted):
+def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether values of one type can be read as the other; struct fields beyond the expected ones do not matter."""
+    if pa.types.is_struct(expected):
         return pa.types.is_struct(actual) and all(
             (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
-            for field in wanted
+            for field in expected
         )
-    if pa.types.is_list(wanted):
+    if pa.types.is_list(expected):
         is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
-        return is_list and _fits(actual.value_type, wanted.value_type)
+        return is_list and _fits(actual.value_type, expected.value_type)
     return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
@@ -170,8 +184,8 @@ def cut(
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        duplicates: of this file, as returned by `find_duplicates`.
-        address: the original of a file that is a copy, for messages.
+        duplicates: what `find_repeated` found in this file.
+        address: what the user calls the file, where it is a copy.
         first_index: the number of the first shard.
         rows_before: rows of the files before this one.
     """
@@ -198,7 +212,7 @@ def cut(
         if size <= rows_a_shard:
             waiting, held = [group], size
             continue
-        parts = min(PARTS_OF_A_GROUP, -(-size // rows_a_shard))
+        parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
         bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
@@ -225,21 +239,21 @@ class IdHashes:
         self._file.write(hashes.tobytes())
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
-        """The numbers of the rows with one of the `hashes`."""
+        """The numbers of the rows that have one of the `hashes`."""
         rows = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
         return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
     def repeated(files: Sequence[IdHashes]) -> np.ndarray:
-        """The hashes that occur more than once; in rounds over a share of the values, so that memory is bounded."""
+        """The hashes that occur more than once; a share of the values at a time, so that memory is bounded."""
         shares = 1 + sum(file._rows for file in files) // (2 * HASHES_AT_ONCE)
         repeated = [np.empty(0, np.int64)]
         for share in range(shares):
-            blocks = [block[block % shares == share] for file in files for _, block in file._blocks()]
-            values = np.sort(np.concatenate([*blocks, repeated[0]]))
+            hashes = [block[block % shares == share] for file in files for _, block in file._blocks()]
+            values = np.sort(np.concatenate([*hashes, repeated[0]]))
             repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
-        hashes = np.concatenate(repeated)
-        return hashes[hashes != 0]
+        all_repeated = np.concatenate(repeated)
+        return all_repeated[all_repeated != 0]
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         self._file.seek(0)
@@ -276,49 +290,37 @@ def find_repeated(
     return duplicates
 
 
-def find_duplicates(
-    files: Sequence[tuple[Folder, str]],
-    columns: Sequence[str],
-    is_record: Callable[[dict[str, Any]], bool],
-    where: Callable[[int, int, dict[str, Any]], Where],
-) -> list[dict[int, Where]]:
-    """`find_repeated` of Parquet files.
-
-    Args:
-        columns: the columns for `is_record` and `where`, besides the id; absent ones are left out.
-    """
-    return find_repeated(
-        [hash_ids(*file) for file in files],
-        lambda number, wanted: rows_at(*files[number], ["id", *columns], wanted),
-        is_record,
-        where,
-    )
-
-
 def hash_ids(folder: Folder, name: str) -> IdHashes:
-    """The hashes of a Parquet file."""
+    """The ids of a Parquet file."""
     hashes = IdHashes()
-    for _, batch in _batches(folder, name, ["id"]):
-        hashes.add((identifier or "").strip() for identifier in batch[0].to_pylist())
+    for _, batch in _batches(folder, name, ["id", "ID", "Id"]):
+        hashes.add(map(_id_of, batch[0].to_pylist()) if batch.num_columns else [""] * batch.num_rows)
     return hashes
 
 
+def _id_of(cell: Any) -> str:
+    try:
+        return text_of(cell) or ""
+    except RecordError:  # the row is rejected when it is read
+        return ""
+
+
 def rows_at(
-    folder: Folder, name: str, columns: Sequence[str], wanted: np.ndarray
+    folder: Folder, name: str, columns: Sequence[str] | None, numbers: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(number, row) of the row numbers `wanted` of a Parquet file, with those of the columns that it has."""
-    for begin, batch in _batches(folder, name, columns) if len(wanted) else ():
-        inside = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
+    """The rows of these `numbers` of a Parquet file, each with its number; `columns` as in `read_rows`."""
+    for begin, batch in _batches(folder, name, columns) if len(numbers) else ():
+        inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, begin + len(batch))]
         yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
 
 
-def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(number of the first row, batch), with those of the columns that the file has."""
+def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All rows, some at a time, each time with the number of the first; `columns` as in `read_rows`."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        present = [column for column in columns if column in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, present), folder.at(name))
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=present):
+        existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=existing):
             yield first, batch
             first += batch.num_rows
 
@@ -336,23 +338,28 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
     return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
 
 
-def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """(number of the first row, rows) in batches of a shard, with those of the columns that the file has.
+def read_rows(
+    shard: Shard, rows_at_once: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a shard, some at a time, each time with the number of the first.
+
+    Args:
+        columns: those that the file has are read; None reads all.
 
     Raises:
         CorpusError: the columns hold values that could run code.
     """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        present = [name for name in columns if name in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, present), shard.address)
+        existing = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=present):
+        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=existing):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            rows = batch.slice(skip, left)
+            part = batch.slice(skip, left)
             skip = 0
-            yield number, rows.to_pylist()
-            number, left = number + rows.num_rows, left - rows.num_rows
+            yield number, part.to_pylist()
+            number, left = number + part.num_rows, left - part.num_rows
             if not left:
                 return

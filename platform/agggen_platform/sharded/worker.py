@@ -1,9 +1,9 @@
 """A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
 
-A shard is committed by two writes: its part, then the note ``.work/SHARD/done.json`` with the counts of the part. Names
-of parts end in the job's fingerprint, so a worker that outlives its job never overwrites a part of the next job. The
-note ``.work/SHARD/begun-N`` records the N-th attempt and its node. Notes are read only where they may exist: the driver
-saw them, or the actor was restarted.
+A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that says what
+the part holds. Names of parts end in the job's fingerprint, so a worker that outlives its job writes over no part of
+the next one. A note ``.work/SHARD/begun-N`` says that the shard was begun for the N-th time, and on which node. Notes
+are read only where the driver listed them or the actor was started again.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Base of dataclasses that count results of rows. Fields are numbers, or numbers by name."""
+    """Counts of what became of rows: base of dataclasses whose fields are numbers, or numbers by name."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            count, more = getattr(self, field.name), getattr(other, field.name)
-            total = count + more if isinstance(count, int) else dict(Counter(count) + Counter(more))
+            count, added = getattr(self, field.name), getattr(other, field.name)
+            total = count + added if isinstance(count, int) else dict(Counter(count) + Counter(added))
             setattr(self, field.name, total)
 
     def numbers(self) -> dict[str, int]:
@@ -74,9 +74,9 @@ class Done(Generic[C]):
     """Its index."""
     counts: C
     files: tuple[PartFile, ...]
-    """The part, and the file of its rejects if the job has such files."""
-    found: bool
-    """Whether an earlier run finished it."""
+    """The part, and its rejects if there are any and the job keeps them in files of their own."""
+    reused: bool
+    """Whether an earlier run had done it."""
     retries: int
     """Number of earlier attempts, of any run."""
     seconds: float
@@ -134,9 +134,9 @@ class Worker(ABC, Generic[C]):
         """
         begin = time.monotonic()
         notes = _notes(shard)
-        may_exist = shard.begun or self._restarted
-        names = [name.rpartition("/")[2] for name in self.out.names(notes)] if may_exist else []
-        if _DONE in names and (done := self._found(shard)) and self.is_final(done.counts):
+        look = shard.begun or self._restarted
+        names = [name.rpartition("/")[2] for name in self.out.names(notes)] if look else []
+        if _DONE in names and (done := self._reused(shard)) and self.is_final(done.counts):
             return done
         retries = sum(name.startswith(_BEGUN) for name in names)
         deaths = self._deaths(notes, range(shard.begun, retries))
@@ -184,18 +184,18 @@ class Worker(ABC, Generic[C]):
         gone = dead_nodes() if begun and self._node else set()
         return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
 
-    def _found(self, shard: Shard) -> Done[C] | None:
-        """The result of an earlier run; None if its shards were others, or the part is missing or incomplete."""
+    def _reused(self, shard: Shard) -> Done[C] | None:
+        """What an earlier run made of the shard; None where it cut other shards, or the part is gone or cut off."""
         try:
             note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
-        except ValueError:
+            if note.get("shard") != _identity(shard):
+                return None
+            done: Done[C] = Done.from_json(note["done"], self.counts)
+        except (ValueError, TypeError):  # half a note, or of another version
             return None
-        if note.get("shard") != _identity(shard):
-            return None
-        done: Done[C] = Done.from_json(note["done"], self.counts)
         if any(self.out.size(file.name) != file.bytes for file in done.files):
             return None
-        return Done(done.shard, done.counts, done.files, True, done.retries, done.seconds)
+        return replace(done, reused=True)
 
     def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
         stem = shard.part.rpartition("/")[2].rpartition(".")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import signal
 import threading
@@ -29,13 +30,15 @@ from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
-from agggen_platform.sweep.report import columns, rows, table
+from agggen_platform.sweep.report import columns, description, figures, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
-from agggen_platform.tracking.origin import masked
-from agggen_platform.training.data import data_of
+from agggen_platform.tracking.origin import command_line, masked
+from agggen_platform.tracking.stored import stored_log
+from agggen_platform.training.job import data_of
 
+_log = logging.getLogger(__name__)
 _INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
 
 
@@ -143,15 +146,21 @@ def sweep(
         stack.enter_context(_terminable())
         checks = [stack.enter_context(claim(Folder(str(folder))))]
         if config.storage.url:  # another machine may run this sweep on the same store
-            checks.append(stack.enter_context(claim(Folder(f"{config.storage.url.rstrip('/')}/{name}"))))
+            away = Folder(f"{config.storage.url.rstrip('/')}/{name}")
+            checks.append(stack.enter_context(claim(away)))
+            stack.enter_context(stored_log(folder, away, ("tune",), checks[-1], _log.warning))
         begin(name)
         study = Study(open_study(folder, name, identity), settings, space, epochs)
         ran = study.left
         stack.enter_context(tracker)
-        tracker.log_params(_described(settings, identity))
+        tracker.log_params(_described(settings))
+        tracker.set_tags(_hashes(identity))
         if ran:
             _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
+        tracker.set_tags({"mlflow.note.content": description(study)})
+        for figure_name, draw in figures(study).items():
+            tracker.log_figure(figure_name, draw)
         best = _best(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
@@ -196,7 +205,7 @@ def _run(
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
         from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
 
-        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd()), ended)
+        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), ended)
 
 
 def _best(study: Study) -> FrozenTrial:
@@ -241,17 +250,16 @@ def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]
     return fingerprints, sorted(segmenters)
 
 
-def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of the sweep's run."""
-    return {
-        "metric": settings.metric,
-        "seed": settings.seed,
-        "asha": json.dumps(identity["early stopping"]),
-        "config_hash": identity["configuration"],
-        "segmenter": identity["segmenter"],
-        **{f"space/{key}": json.dumps(values) for key, values in settings.space.items()},
-        **{f"data/{split}": fingerprint for split, fingerprint in identity["data"].items()},
-    }
+def _described(settings: SweepConfig) -> dict[str, Any]:
+    """Parameters of the sweep's run."""
+    described = {"metric": settings.metric, "seed": settings.seed, "asha": json.dumps(resolved(settings)["asha"])}
+    return described | {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+
+
+def _hashes(identity: dict[str, Any]) -> dict[str, str]:
+    """Tags of the sweep's run: what is a parameter to MLflow's pages is compared and plotted."""
+    hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
+    return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 
 
 @contextmanager
