@@ -30,7 +30,7 @@ from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
-from agggen_platform.sweep.report import columns, description, figures, rows, table
+from agggen_platform.sweep.report import columns, description, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
 from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
@@ -159,8 +159,6 @@ def sweep(
             _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
         tracker.set_tags({"mlflow.note.content": description(study)})
-        for figure_name, draw in figures(study).items():
-            tracker.log_figure(figure_name, draw)
         best = _best(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]

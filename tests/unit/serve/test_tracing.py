@@ -11,6 +11,7 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.unit.serve.local_handles import LocalHandle
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
@@ -21,7 +22,6 @@ from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
 from tests.unit.serve.api_calls import asking, records
-from tests.unit.serve.local_handles import LocalHandle
 
 NDJSON = {"content-type": "application/x-ndjson"}
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
