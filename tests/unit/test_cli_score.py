@@ -12,11 +12,10 @@ import pytest
 
 from agggen.corpora.e2e import read_e2e
 from agggen.corpora.prepared import write_records
-from agggen.evaluation.protocols import score_texts
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
 from tests.command import Run
-from tests.unit.score_files import rounded, scores_of, write
+from tests.unit.score_files import rounded, score_texts, scores_of, write
 
 RECORDS = [
     {"id": "1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food.", "Mill is Thai."]},

@@ -15,8 +15,9 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from agggen.evaluation.protocols import challenge_tokens, measure, score_texts
+from agggen.evaluation.protocols import challenge_tokens, measure
 from agggen.evaluation.text_metrics import bleu_statistics
+from tests.unit.score_files import score_texts
 
 AGGGEN_E2E = (48000, 49000, 50000)
 TRANSFORMER_WEBNLG = (13000, 15000, 17000)

@@ -10,7 +10,6 @@ import pytest
 
 from agggen.corpora.elements import elements_records
 from agggen.evaluation.alignments import Positions, positions
-from agggen.evaluation.protocols import score_texts
 from agggen.evaluation.values import VALUES, read_values
 from agggen.facts.config import segmenter
 from agggen.generation.results import WrittenFact
@@ -21,6 +20,7 @@ from agggen.report.sections import TextMetrics, protocol_of, text_scores
 from agggen.report.tables import by_category
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
+from tests.unit.score_files import score_texts
 
 ELEMENTS = [record for record in elements_records("dev") if len(record.triples) > 1][:40]
 
