@@ -47,7 +47,7 @@ class Task:
     whole: int
     """Records of the whole split that have references; more than `records` where only a part is evaluated."""
     config: InferenceConfig
-    wanted: TextMetrics
+    metrics: TextMetrics
     command: str
     cut: FactSegmenter
     """What cuts references that come without facts."""
@@ -82,9 +82,9 @@ class Task:
             "split": self.split,
             "records": fingerprint_of(self.records),
             "inference": config_hash(self.config),
-            "protocol": self.wanted.protocol,
-            "metrics": "all" if self.wanted.metrics is None else " ".join(self.wanted.metrics),
-            "meteor": int(self.wanted.meteor),
+            "protocol": self.metrics.protocol,
+            "metrics": "all" if self.metrics.metrics is None else " ".join(self.metrics.metrics),
+            "meteor": int(self.metrics.meteor),
         }
 
     @property
@@ -114,7 +114,7 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         "corpus": f"{task.corpus} {task.split}",
         "records": len(task.records),
         "corpus fingerprint": fingerprint_of(task.records),
-        "protocol": task.wanted.protocol,
+        "protocol": task.metrics.protocol,
         "seed": task.seed,
         "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
         "inference (hash)": config_hash(task.config),
@@ -153,7 +153,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     written = write(generator, task.records, task.config, N_BEST, progress)
     halfway = time.monotonic()
     records, generations = written.records, written.generations
-    scores = text_scores(task.wanted, records, written.texts, task.seed)
+    scores = text_scores(task.metrics, records, written.texts, task.seed)
     plans_written = [generation.plan for generation in generations]
     values = read_values(records, written.texts, generator.checker)
     facts = [generation.facts for generation in generations]
@@ -182,5 +182,5 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
 
 def _published(task: Task, sections: Sequence[Section]) -> tuple[Table | None, str]:
     """The table beside published systems, and how both sides were computed or why there is none."""
-    board, why = board_for(task.corpus, task.split, len(task.records), task.wanted.protocol, trained_on(task.bundle))
+    board, why = board_for(task.corpus, task.split, len(task.records), task.metrics.protocol, trained_on(task.bundle))
     return (None, why) if board is None else beside_published(board, sections)

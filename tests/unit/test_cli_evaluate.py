@@ -226,7 +226,7 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
         (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),
         (("--corpus", "elements", "wdith=3"), "unknown key 'wdith'"),
         (("--corpus", "prepared", "--split", "test"), "the folder prepared has no split 'test'; it has dev"),
-        (("--corpus", "empty"), "the folder empty holds no prepared corpus"),
+        (("--corpus", "empty"), "the folder empty has no prepared corpus"),
         (("--corpus", "elements", "-o", "-"), "the scores go to standard output"),
     ],
 )

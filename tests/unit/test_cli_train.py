@@ -175,7 +175,7 @@ def test_an_unknown_key_of_a_preset_names_the_nearest_and_the_line(run: Run, fol
     [
         ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
         ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
-        ("corpus.name=runs", "error: the folder runs holds no prepared corpus"),
+        ("corpus.name=runs", "error: the folder runs has no prepared corpus"),
         ("facts.source=corpus", "has a reference without facts; have them cut (facts.source=embedded)"),
     ],
 )

@@ -119,7 +119,7 @@ def prepare(
     ]
     console.print_table(("split", "records", "texts", "triples"), rows)
     uses = [
-        (name, use.texts, len(use.values), f"{use.unsaid / use.checked:.0%}" if use.checked else "-")
+        (name, use.texts, len(use.values), f"{use.missing / use.checked:.0%}" if use.checked else "-")
         for name, use in list(found.predicates.items())[:_SHOWN]
     ]
     console.print_table(("predicate", "training texts", "values", "not said"), uses)
