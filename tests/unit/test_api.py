@@ -166,7 +166,7 @@ def test_what_is_left_out_is_listed_beside_the_model(tmp_path: Path) -> None:
         train(tmp_path / "strict", data=rows)
     train(tmp_path / "run", data=rows, max_reject_share=0.2)
     (line,) = (tmp_path / "run" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["reason"].startswith("a cell holds bytes")
+    assert json.loads(line)["reason"].startswith("a cell has the type bytes")
 
 
 def test_a_setting_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:

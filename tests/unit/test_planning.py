@@ -275,11 +275,11 @@ def test_levels_and_counts_out_of_range_are_refused() -> None:
             search(4)
         with pytest.raises(PlanError, match="level 0 is not possible; 1 is the lowest"):
             search(0)
-    with pytest.raises(PlanError, match="0 plans were asked for"):
+    with pytest.raises(PlanError, match="0 plans were requested"):
         k_best(scores, 0)
-    with pytest.raises(PlanError, match="beam of 0"):
+    with pytest.raises(PlanError, match="the ordering beam must be at least 1, not 0"):
         two_stage(scores, beam=0)
-    with pytest.raises(PlanError, match="0 aggregations"):
+    with pytest.raises(PlanError, match="aggregations must be at least 1, not 0"):
         two_stage(scores, top=0)
 
 
@@ -293,8 +293,8 @@ def test_a_level_above_the_records_size_is_no_error() -> None:
     ("change", "message"),
     [
         ({"out": np.zeros((2, 3))}, r"out has shape \(2, 3\); for 3 predicates it must be \(3, 3\)"),
-        ({"start": np.array([0.0, np.nan, 0.0])}, "start holds a value that is not finite at index"),
-        ({"out": np.full((3, 3), -np.inf)}, "out holds a value that is not finite"),
+        ({"start": np.array([0.0, np.nan, 0.0])}, "start has a value that is not finite at index"),
+        ({"out": np.full((3, 3), -np.inf)}, "out has a value that is not finite"),
         ({"within": np.zeros(8)}, r"within has shape \(8,\); for 3 predicates it must be \(9,\)"),
         ({"within_last": np.zeros(8)}, r"within_last has shape \(8,\)"),
         ({"max_group_size": 0}, "at least one predicate"),
