@@ -63,7 +63,7 @@ def evaluate(
         config=loaded.settings(**settings),
         metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics), meteor),
         command="agggen.evaluate",
-        cut=loaded.bundle.fact_segmenter(run_archives),
+        segmenter=loaded.bundle.fact_segmenter(run_archives),
         device=str(loaded.generator.device),
     )
     notes: list[str] = []

@@ -113,7 +113,7 @@ def task_of(
         config=config,
         metrics=TextMetrics(protocol or protocol_of(named), metrics, meteor),
         command=command_line(),
-        cut=loaded.fact_segmenter(run_archives),
+        segmenter=loaded.fact_segmenter(run_archives),
         device=device,
     )
 

@@ -175,7 +175,7 @@ def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
     before = {path: path.read_bytes() for path in Path("report").iterdir()}
     code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", "plans=1")
     assert (code, out) == (2, "")
-    assert err.startswith("error: report holds the report of another evaluation (its inference differs)")
+    assert err.startswith("error: report has the report of another evaluation (its inference differs)")
     assert {path: path.read_bytes() for path in Path("report").iterdir()} == before
 
 

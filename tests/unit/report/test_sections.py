@@ -186,7 +186,7 @@ def test_groups_of_references_come_from_their_plans_or_else_from_rules() -> None
     planned = ELEMENTS[:5]
     sizes, source = reference_groups(planned, segmenter("clauses"))
     assert sizes == [len(state) for plans in references_of(planned) for plan in plans for state in plan.states]
-    assert "own plans" in source
+    assert "those of their plans" in source
     triples = [["Rome", "country", "Italy"], ["Rome", "leader", "Ann Black"], ["Rome", "river", "Tiber"]]
     texts = ["Rome is in Italy and on the Tiber. Its mayor is Ann Black.", "Rome is a city."]
     bare = Record.of({"id": "1", "triples": triples, "references": texts})
