@@ -51,14 +51,6 @@ class PlanDistribution:
         """log of the summed weight of all plans; None if there are too many to sum over."""
         return None if self.scores is None else exact.log_partition(self.scores, self.level)
 
-    def log_probability(self, plan: IndexPlan) -> float | None:
-        """log p(z | x); None if the log-partition is unknown or the plan is outside the distribution.
-
-        Raises:
-            PlanError: the plan does not have each predicate exactly once.
-        """
-        return self.scored(plan).log_probability
-
     def scored(self, plan: IndexPlan) -> ScoredPlan:
         """The plan with its log-probability, which is also its score, or with its log-score if the former is unknown.
 

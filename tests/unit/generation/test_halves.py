@@ -12,7 +12,6 @@ import pytest
 from agggen.errors import PlanError
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates, InferenceConfig
-from agggen.generation.planner import Planner
 from agggen.generation.search import BeamSearch, Task
 from agggen.planning import ScoredPlan, named_plan
 from agggen.records import Plan, Record
@@ -69,13 +68,6 @@ def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> No
         assert [plan.log_probability for plan in candidates.plans] == pytest.approx(best, abs=1e-9)
         if reward > 10:
             assert len(after[0].plan.states) == len(record.triples)
-
-
-def test_planning_needs_the_transitions_alone() -> None:
-    machine = generator()
-    planner = Planner(machine.model.transitions, machine.encoder, SHORT)
-    assert planner.candidates(RECORDS) == machine.planner.candidates(RECORDS)
-    assert planner.plan(RECORDS, k=4) == machine.planner.plan(RECORDS, k=4)
 
 
 def test_records_of_one_call_may_have_settings_of_their_own() -> None:

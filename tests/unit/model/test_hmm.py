@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior, viterbi
+from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from tests.unit.model.enumeration import log_sum, marginals, paths_of
 
@@ -96,17 +96,6 @@ def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, La
             assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
             assert tuple(states.states[s] for s in found[:length]) == path
             assert set(found[length:]) <= {-1}
-
-
-@given(problems())
-@everything
-def test_viterbi_is_the_best_path(problem: tuple[Potentials, Lattice]) -> None:
-    potentials, states = problem
-    totals, chosen = viterbi(potentials, states)
-    for row, length in enumerate(potentials.lengths.tolist()):
-        total, path = paths_of(potentials, states, row)[0]
-        assert totals[row].item() == pytest.approx(total, abs=1e-9)
-        assert tuple(states.states[s] for s in chosen[row, :length].tolist()) == path
 
 
 def test_equal_paths_are_all_kept() -> None:
