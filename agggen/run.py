@@ -26,7 +26,7 @@ from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
 from agggen.facts import FactSegmenter
-from agggen.facts.config import FOR_NEW_TEXTS, FactSource, FrameSettings, SegmenterConfig, segmenter
+from agggen.facts.config import FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.generation.planner import check_size
 from agggen.model.batch import Example
@@ -84,8 +84,8 @@ class FactsConfig(FrameSettings):
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """The segmenter of texts that are passed to the trained model."""
-        return self.with_source(FOR_NEW_TEXTS[self.source])
+        """The segmenter of new texts: `embedded` if the source only has the facts of its own texts."""
+        return self.with_source("embedded" if self.source in ("corpus", "precomputed") else self.source)
 
 
 @dataclass(frozen=True)

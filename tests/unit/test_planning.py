@@ -79,7 +79,7 @@ def ranked(scored: list[tuple[float, IndexPlan]]) -> list[tuple[float, IndexPlan
     return sorted(scored, key=lambda entry: (-entry[0], entry[1]))
 
 
-def found(plans: list) -> list[IndexPlan]:
+def states_of(plans: list) -> list[IndexPlan]:
     return [plan.states for plan in plans]
 
 
@@ -92,7 +92,7 @@ def test_k_best_and_partition_equal_enumeration(n: int, largest: int, seed: int,
     for level in (None, *range(1, min(n, largest) + 1)):
         twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, level or largest)])
         plans = k_best(scores, k, level)
-        assert found(plans) == [plan for _, plan in twin[:k]]
+        assert states_of(plans) == [plan for _, plan in twin[:k]]
         assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-12)
         total = math.log(math.fsum(math.exp(score) for score, _ in twin))
         assert log_partition(scores, level) == pytest.approx(total, abs=1e-12)
@@ -104,7 +104,7 @@ def test_ties_are_broken_lexicographically(seed: int, n: int, largest: int, k: i
     scores = make_scores(seed, n, largest, whole_numbers=True, weighted_last=bool(seed % 2))
     twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
     assert [(plan.score, plan.states) for plan in k_best(scores, k)] == twin
-    assert found(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
+    assert states_of(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
 
 
 @small
@@ -150,7 +150,7 @@ def test_two_stage_equals_the_papers_procedure(seed: int, n: int, largest: int, 
             twin += [(order_log_probability(scores, order) + score, plan) for score, plan in patterns]
         plans = two_stage(scores, beam=beam, top=k)
         twin = ranked(twin)
-        assert found(plans) == [plan for _, plan in twin]
+        assert states_of(plans) == [plan for _, plan in twin]
         assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin], abs=1e-12)
 
 
@@ -209,7 +209,7 @@ def test_random_order_ablation_aggregates_one_shuffled_order() -> None:
     scores = make_scores(8, 5)
     plans = random_order(scores, np.random.default_rng(11), top=3)
     order = tuple(i for state in plans[0].states for i in state)
-    assert found(plans) == found(aggregations(scores, order, 3))
+    assert states_of(plans) == states_of(aggregations(scores, order, 3))
     assert plans[0].score == pytest.approx(boundary_score(scores, plans[0].states) - math.log(120))
     again = random_order(scores, np.random.default_rng(11), top=3)
     assert again == plans
