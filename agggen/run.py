@@ -85,7 +85,8 @@ class FactsConfig(FrameSettings):
     @property
     def for_new_texts(self) -> SegmenterConfig:
         """The segmenter of new texts: `embedded` if the source only has the facts of its own texts."""
-        return self.with_source("embedded" if self.source in ("corpus", "precomputed") else self.source)
+        same = self.segmenter
+        return self.with_source("embedded") if same is None or same.source == "precomputed" else same
 
 
 @dataclass(frozen=True)
