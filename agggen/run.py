@@ -215,11 +215,10 @@ def prepare(
         vocabulary = Vocabulary.build(train, config.text.min_count)
         encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_group_size)
     examples: list[list[Example]] = []
+    rejects_by_split: dict[str, list[Reject]] = {}
     for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True):
         examples.append(list(training_examples(records, encoder, config.facts.constraints, split_rejects, split)))
         _check_share(len(examples[-1]), split_rejects, split, max_reject_share)
-    rejects_by_split: dict[str, list[Reject]] = {}
-    for split, split_rejects in zip(splits, rejects, strict=True):
         if split_rejects:
             rejects_by_split.setdefault(split, []).extend(split_rejects)
     return Prepared(
