@@ -110,9 +110,9 @@ def task_of(
         records=records,
         whole=whole,
         config=config,
-        wanted=TextMetrics(protocol or protocol_of(named), metrics, meteor),
+        metrics=TextMetrics(protocol or protocol_of(named), metrics, meteor),
         command=command_line(),
-        cut=loaded.fact_segmenter(run_archives),
+        segmenter=loaded.fact_segmenter(run_archives),
         device=device,
     )
 

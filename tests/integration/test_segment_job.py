@@ -188,7 +188,7 @@ def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(CutError):
         segment(str(corpus), str(tmp_path), HERE, progress=stop)
     assert not [name for name in snapshot(tmp_path) if name.endswith((".tmp", "manifest.json"))]
-    with pytest.raises(CorpusError, match=f"the folder {tmp_path} holds what a job has not finished"):
+    with pytest.raises(CorpusError, match=f"the folder {tmp_path} is the output of an unfinished job"):
         load_dataset(str(tmp_path))
     report = segment(str(corpus), str(tmp_path), HERE)
     assert report.progress is not None

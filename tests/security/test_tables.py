@@ -159,7 +159,7 @@ def test_a_worker_of_training_does_not_read_them(tmp_path: Path, canary: Canary)
     described = json.loads(folder.read(f"{place}/encoder.json") or b"")
     described["files"]["train"] = {"size": size, "sha256": digest}
     folder.write(f"{place}/encoder.json", json.dumps(described).encode())
-    with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' holds values of the extension type"):
+    with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' has values of the extension type"):
         read_prepared(folder, place)
     assert not canary.sang
 

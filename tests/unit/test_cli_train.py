@@ -160,7 +160,7 @@ def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
     [
         ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
         ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
-        ("corpus.name=runs", "error: the folder runs holds no prepared corpus"),
+        ("corpus.name=runs", "error: the folder runs has no prepared corpus"),
         ("facts.source=corpus", "has a reference without facts; have them cut (facts.source=embedded)"),
     ],
 )

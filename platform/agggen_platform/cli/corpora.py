@@ -32,7 +32,7 @@ def list_() -> None:
 def fetch(name: Name) -> None:
     """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
 
-    An interrupted download is resumed; existing files are kept.
+    Files that are there already are kept, so the same command continues an interrupted download.
 
     \b
         agggen corpora fetch webnlg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -15,7 +15,6 @@ from agggen_platform.cli.options import Overrides, Runs
 
 if TYPE_CHECKING:
     from agggen.bundle import Bundle
-    from agggen.evaluation import Score
     from agggen.records import Record
 
 _SHOWN = 3  # records with texts under three plans
@@ -31,8 +30,10 @@ def demo(
     Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
     on twelve elements that are not in the training data, and logs everything to a local MLflow.
     """
+    from agggen.api import Model
     from agggen.config import load_config
-    from agggen.evaluation.held_out import evaluate, write
+    from agggen.datasets import Dataset
+    from agggen.scoring import evaluate
     from agggen_platform.cli.progress import training_progress
     from agggen_platform.extras import installed
     from agggen_platform.job_config import JobConfig
@@ -52,16 +53,14 @@ def demo(
     training = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
     console.note(f"{training}; generating for {len(test)} unseen elements")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:
-        generator = finished.bundle.generator()
-        written = write(generator, test)
-        scores = evaluate(generator, written)
-        tracker.log_metrics({f"test/{name}": float(value) for name, value in scores.items()})
-        _print_scores(scores)
+        report = evaluate(Model(finished.bundle, finished.path), Dataset(config.corpus.name, {"test": test}))
+        tracker.log_metrics({f"test/{name}": value for name, value in report.measures().items()})
+        console.say(repr(report))
         shown = _show(finished.bundle, test)
         tracker.log_text(shown, "samples.txt")
         console.say(shown)
-    fulfilled = sum(generation.fulfilled for generation in written.generations)
-    console.say(f"{fulfilled} of {len(test)} texts state every value in full and pass the strict check.")
+    right = round(len(test) * report.measures()["faithfulness/fulfilled"])
+    console.say(f"{right} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
     facts = '[["Xium", "symbol", "Xi"], ["Xium", "period", "6"], ["Xium", "block", "d-block"]]'
     console.say(f"The model: {finished.path}. Three things to try:")
     console.say("  # Your own facts and plan: change values, move brackets")
@@ -73,11 +72,6 @@ def demo(
     needed = "" if installed("mlflow") else "; needs pip install 'agggen[ray]'"
     console.say(f"  # Training curves in MLflow{needed}")
     console.say(f"  agggen runs ui --runs {runs}")
-
-
-def _print_scores(scores: Mapping[str, Score]) -> None:
-    rows = [(name, f"{score.value:.4f}", score.signature) for name, score in scores.items()]
-    console.print_table(("score", "value", "signature"), rows)
 
 
 def _show(bundle: Bundle, records: Sequence[Record]) -> str:

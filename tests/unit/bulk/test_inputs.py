@@ -116,7 +116,7 @@ def test_a_row_may_have_a_column_for_each_predicate(tmp_path: Path, name: str, s
     assert ids_or_errors(made)[:3] == [
         (first, "a"),
         (first + 1, "b"),
-        (first + 2, "the row holds no value besides 'title'"),
+        (first + 2, "the row has no value besides 'title'"),
     ]
     assert made[0]["triples"] == [{"subject": "Alien", "predicate": "Made_In", "object": "1979"}]
     assert [row["plan"] for row in made[:2]] == ["[Made_In]", None]

@@ -19,7 +19,7 @@ from tests.unit.cli_write.examples import (
     ("options", "message"),
     [
         (("--plan", "[fod] [near]"), "record '1': the record has no predicate 'fod'; did you mean food?"),
-        (("--plan", "[food]"), "plan for record '1' omits near; add what is missing"),
+        (("--plan", "[food]"), "plan for record '1' omits near; add them, or"),
         (("--plan", "[food near] [food]"), "column 14 of plan '[food near] [food]': 'food' occurs a second time"),
         (("--plan", "[food] [food]", "--complete"), "column 9 of plan '[food] [food]': 'food' occurs a second time"),
         (("--plan", "[fod]", "--complete"), "did you mean food?"),

@@ -34,7 +34,7 @@ def test_bad_rows_and_references_are_rejects() -> None:
         (12, "record 'e2e-2' has no triples; it needs at least one"),
         (14, "reference 1: a reference text is empty"),
         (14, "reference 2: the reference has no text"),
-        (15, "reference 1: record 'e2e-5': a reference names 'elsewhere', which is no predicate of it"),
+        (15, "reference 1: record 'e2e-5': a reference names 'elsewhere', which is not one of its predicates"),
     ]
     assert segmenter.rejects[0] == Reject("in.parquet", 11, "", "the record's id is empty")
     assert [(record.id, record.category) for record in records] == [
