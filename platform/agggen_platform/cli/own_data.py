@@ -122,9 +122,9 @@ def prepare(
         for split, records in data.splits.items()
     ]
     console.print_table(("split", "records", "texts", "triples"), rows)
-    uses = [
+    usage = [
         (name, use.texts, len(use.values), f"{use.missing / use.checked:.0%}" if use.checked else "-")
-        for name, use in list(found.predicates.items())[:_SHOWN]
+        for name, use in list(statistics.predicates.items())[:_SHOWN]
     ]
     console.print_table(("predicate", "training texts", "values", "not mentioned"), usage)
     if len(statistics.predicates) > _SHOWN:
