@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo srl stack test test-all lint format clean
+.PHONY: help venv demo bundle srl stack test test-all lint format clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -26,6 +26,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: venv  ## train on the shipped corpus and watch the model plan and write
 	$(BIN)/agggen demo $(ARGS)
 
+bundle: venv  ## train the bundle that agggen ships anew (minutes), after a change of its preset or corpus
+	rm -rf agggen/bundles/elements
+	mkdir -p agggen/bundles
+	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
+
 srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10; some minutes, once)
 	PYENV_VERSION=3.10 python3.10 -m venv $(SRL_ENV)
 	$(SRL_ENV)/bin/pip install --no-input -r platform/agggen_platform/srl/requirements.txt
@@ -43,7 +48,7 @@ test: venv  ## run the unit tests: some minutes, nothing else to install (ARGS='
 test-all: test  ## run all tests: clusters, servers, faults and manifests too (half an hour)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/unit $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/integration tests/manifests \
-	  tests/security tests/gpu $(ARGS) || test $$? -eq 5
+	  tests/browser tests/security tests/gpu $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

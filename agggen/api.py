@@ -1,4 +1,4 @@
-"""Models: trained from data, loaded, and asked for plans, texts, checks and alignments."""
+"""Models: training, loading, planning, generation, checks and alignment."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from agggen.training.data import Data, bundle_folder, check_same, training_data
 from agggen.training.events import EventReporter, TrainingEvent
 from agggen.training.progress import ProgressLines
 from agggen.training.stopping import StopRequest
+from agggen.verification.results import check_paired
 
 _RUN = "run.json"
 
 
 class Model:
-    """A trained model. Every call takes one record or several (a list, DataFrame, Arrow table or file) and gives one
+    """A trained model. Each method takes one record or several (a list, DataFrame, Arrow table or file) and returns one
     result or `Results` in the same order. Not thread-safe.
     """
 
@@ -41,14 +42,14 @@ class Model:
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """The predicates that training saw."""
+        """The predicates of the training records."""
         return self.bundle.encoder.predicates[1:]
 
     def settings(self, overrides: Sequence[str] = (), **settings: Any) -> InferenceConfig:
-        """The bundle's settings of inference with others instead: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``.
+        """The bundle's settings of inference with changes: ``level=2``, ``verify="off"``, ``beam={"beam": 3}``.
 
         Raises:
-            ConfigError: there is no such setting, or not of this value.
+            ConfigError: a setting is unknown or has an invalid value.
         """
         changed = [*overrides_of(self.bundle.inference), *overrides, *as_overrides(settings)]
         return load_config(InferenceConfig, None, changed)
@@ -60,7 +61,8 @@ class Model:
             settings: see `settings`; ``planner="sample"`` draws plans by their probabilities instead.
 
         Raises:
-            PlanError, RecordError, ConfigError: what cannot be planned, or a setting that does not exist.
+            PlanError, RecordError: a record cannot be planned.
+            ConfigError: see `settings`.
         """
         many, single = _many(records)
         planned: list[Results[PlannedRecord]] = [
@@ -74,23 +76,25 @@ class Model:
         """A text for each record (`Generation`: ``text``, ``plan``, ``facts``, ``faults``, ...).
 
         Args:
-            plan: followed exactly: ``"[food] [near area]"`` for all records, or a list with one a record (None: the
-                model's own).
-            n_best: with more than 1, each result is `Results` of so many texts, best first.
-            complete: the model adds the predicates that `plan` omits.
+            records: see `Model`.
+            plan: a plan that is followed exactly, ``"[food] [near area]"``, for all records, or a list with a plan or
+                None per record. [default: the model chooses]
+            n_best: number of texts per record; if more than 1, each result is `Results` of these texts, best first.
+            complete: whether the model adds predicates that `plan` omits.
             settings: see `settings`.
 
         Raises:
-            PlanError: the plan does not fit a record.
-            RecordError, ConfigError: what cannot be written about, or a setting that does not exist.
+            PlanError: a plan does not fit its record.
+            RecordError: a record has too many triples.
+            ConfigError: see `settings`.
         """
         many, single = _many(records)
         plans = [plan] * len(many) if plan is None or isinstance(plan, str | Plan) else list(plan)
         if len(plans) != len(many):
-            raise AggGenError(f"{len(many)} records but {len(plans)} plans; give one plan, or one a record")
-        human = [Plan.parse(one) if isinstance(one, str) else one for one in plans]
-        found = self.generator.generate(many, human, complete, n_best, self.settings(**settings))
-        results: list[Any] = [texts[0] if n_best == 1 else Results(texts) for texts in found]
+            raise AggGenError(f"{len(many)} records but {len(plans)} plans; pass one plan, or one per record")
+        human = [Plan.parse(item) if isinstance(item, str) else item for item in plans]
+        generated = self.generator.generate(many, human, complete, n_best, self.settings(**settings))
+        results: list[Any] = [texts[0] if n_best == 1 else Results(texts) for texts in generated]
         return results[0] if single else Results(results)
 
     def check(self, records: Any, text: Any) -> Any:
@@ -101,14 +105,14 @@ class Model:
         return check(records, text, checker=self.generator.checker)
 
     def align(self, records: Any, text: Any, run_archives: bool = False) -> Any:
-        """Which triples each fact of each text says (`AlignedText`), by Viterbi (paper section 5.3).
+        """The Viterbi alignment of triples to the facts of each text (`AlignedText`; paper section 5.3).
 
         Args:
             run_archives: see `Bundle.fact_segmenter`.
         """
         many, single = _many(records)
         pairs = _paired(many, text)
-        facts = self.bundle.fact_segmenter(run_archives).segment([one for _, one in pairs])
+        facts = self.bundle.fact_segmenter(run_archives).segment([item for _, item in pairs])
         aligned: list[AlignedText] = self.generator.align(many, facts)
         return aligned[0] if single else Results(aligned)
 
@@ -122,28 +126,27 @@ class Model:
 
 
 def _many(records: Any) -> tuple[list[Record], bool]:
-    """The records, and whether a single one was given."""
+    """The records, and whether `records` is a single one."""
     if isinstance(records, Record):
         return [records], True
     return load_records(records), isinstance(records, Mapping)
 
 
 def _paired(records: Sequence[Record], texts: Any) -> list[tuple[Record, str]]:
-    given = [texts] if isinstance(texts, str) else list(texts)
-    if len(given) != len(records):
-        raise AggGenError(f"{len(records)} records but {len(given)} texts; there must be one text a record")
-    return list(zip(records, given, strict=True))
+    items = [texts] if isinstance(texts, str) else list(texts)
+    check_paired(records, items)
+    return list(zip(records, items, strict=True))
 
 
 def load_model(address: Path | str, device: str = "cpu") -> Model:
-    """A model from its bundle: a folder, the folder of a run, ``s3://...`` or a registered ``models:/NAME@ALIAS``.
+    """Loads a model.
 
     Args:
-        address: of the bundle.
-        device: what computes: ``cpu``, ``cuda``, ``cuda:1``; ``auto`` is a GPU if there is one.
+        address: a bundle's folder, a run's folder, ``s3://...`` or a registered ``models:/NAME@ALIAS``.
+        device: ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
     Raises:
-        BundleError: there is none, or it was changed.
+        BundleError: there is no bundle, or it was modified.
         ConfigError: the device is not available.
         RegistryError, StorageError: the registry or store fails.
     """
@@ -161,29 +164,30 @@ def train(
     max_reject_share: float = 0.05,
     **settings: Any,
 ) -> Model:
-    """Trains a model on this machine and writes ``OUTPUT/bundle``; called again, it continues, or returns the model.
+    """Trains a model on this machine and writes ``OUTPUT/bundle``.
 
-    Ctrl-C and SIGTERM save first. Workers of a cluster, stores and the run log are the business of ``agggen train``.
+    The same call continues an interrupted run and returns the model of a finished one. Ctrl-C and SIGTERM save first.
+    ``agggen train`` adds cluster workers, object stores and the run log.
 
     Args:
-        data: a `Dataset`, or what `load_dataset` takes; needs splits train and dev.
+        data: a `Dataset` or a source for `load_dataset`; needs the splits train and dev.
         preset: ``auto`` (by size: ``tiny``, ``small`` or ``medium``), another preset's name, or a YAML file.
         output: the run's folder.
-        callbacks: follow both stages (`agggen.training.callbacks.Callback`).
-        progress: lines on standard error; a function gets the events instead; False is silent.
-        max_reject_share: of a split's records and texts that may be left out (``OUTPUT/rejects.jsonl`` lists them).
-        settings: over the preset's: ``training={"seed": 2}, model={"width": 64}``.
+        callbacks: called in both stages (`agggen.training.callbacks.Callback`).
+        progress: whether to print progress on standard error, or a function that receives the events.
+        max_reject_share: fraction of a split's records and texts that may be rejected (``OUTPUT/rejects.jsonl``).
+        settings: override the preset: ``training={"seed": 2}, model={"width": 64}``.
 
     Raises:
-        ConfigError: a preset or setting that does not exist, or `output` holds a run of other data or settings.
-        CorpusError: the data cannot be read, or too many records are left out.
-        StoppedError: stopped by a signal; the same call continues.
-        TrainingError: training cannot go on.
+        ConfigError: a preset or setting is unknown, or `output` has a run with other data or settings.
+        CorpusError: the data cannot be read, or too many records are rejected.
+        StoppedError: a signal interrupted training; the same call continues it.
+        TrainingError: see `agggen.errors.TrainingError`.
     """
     dataset = load_dataset(data)
     config = config_for(RunConfig, dataset, preset, as_overrides(settings))
-    own = training_data(config, max_reject_share, dataset)
-    return _trained(config, own, Path(output), callbacks, progress, max_reject_share)
+    loaded_data = training_data(config, max_reject_share, dataset)
+    return _trained(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
 
 
 def adapt(
@@ -198,66 +202,66 @@ def adapt(
     max_reject_share: float = 0.05,
     **settings: Any,
 ) -> Model:
-    """Continues a trained model on new data, and writes ``OUTPUT/bundle``; called again, as `train`.
+    """Continues the training of a model on new data and writes ``OUTPUT/bundle``; repeated calls as in `train`.
 
-    Words and predicates that the model does not know are added; known ones keep their vectors. Old texts are mixed in
-    (``training={"replay": 0.5}``: half of all), so that the model forgets less.
+    New words and predicates are added; known ones keep their vectors. Old texts are mixed in (``training={"replay":
+    0.5}``: half of all), so that the model forgets less.
 
     Args:
-        model: or its address, as `load_model` takes it. It is left as it is, and the new bundle names its fingerprint
-            (``bundle.sources["start"]``).
+        model: a model or its address (`load_model`). It is not changed; the new bundle has its fingerprint in
+            ``bundle.sources["start"]``.
         data: see `train`.
-        replay: the corpus of the old texts. [default: those that the bundle names, if they can be read here]
+        replay: the corpus of the old texts. [default: the corpus that the bundle names, if available]
         output, callbacks, progress, max_reject_share: see `train`.
-        settings: over the bundle's and those of the preset ``adapt``. The sizes of the model stay.
+        settings: override those of the bundle and of the preset ``adapt``; the model's sizes cannot change.
 
     Raises:
         BundleError, RegistryError, StorageError: see `load_model`.
         ConfigError, CorpusError, StoppedError, TrainingError: see `train`.
     """
 
-    def say(sentence: str) -> None:
+    def note(message: str) -> None:
         if progress is True:
-            print(sentence, file=sys.stderr)
+            print(message, file=sys.stderr)
 
     address = model.path if isinstance(model, Model) else model
     overrides = as_overrides(settings)
-    config, own = adaptation(RunConfig, address, load_dataset(data), replay, overrides, max_reject_share, say)
-    return _trained(config, own, Path(output), callbacks, progress, max_reject_share)
+    config, loaded_data = adaptation(RunConfig, address, load_dataset(data), replay, overrides, max_reject_share, note)
+    return _trained(config, loaded_data, Path(output), callbacks, progress, max_reject_share)
 
 
 def _trained(
     config: RunConfig,
-    own: Data,
+    loaded_data: Data,
     folder: Path,
     callbacks: Iterable[Callback],
     progress: bool | Callable[[TrainingEvent], None],
     max_reject_share: float,
 ) -> Model:
-    """Trains in `folder`, continues there, or finds a finished run."""
-    asked = flatten(config) | own.decisive
-    begun = folder / _RUN
-    if begun.is_file():
-        check_same(json.loads(begun.read_text(encoding="utf-8")), asked, f"the run in {folder}", "another output")
+    """Trains in `folder` or continues the run there; loads the model if the run is finished."""
+    identity = flatten(config) | loaded_data.decisive
+    run_file = folder / _RUN
+    if run_file.is_file():
+        check_same(json.loads(run_file.read_text(encoding="utf-8")), identity, f"the run in {folder}", "another output")
     if not (folder / "bundle" / "manifest.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        begun.write_text(json.dumps(asked, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        run_file.write_text(json.dumps(identity, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         shown = ProgressLines() if progress is True else progress or None
         listeners = [*callbacks, *([EventReporter(shown)] if shown else [])]
         with StopRequest() as stop:
             try:
                 train_records(
                     config,
-                    own.train,
-                    own.dev,
+                    loaded_data.train,
+                    loaded_data.dev,
                     folder,
                     lambda stage: listeners,
-                    own.sources,
+                    loaded_data.sources,
                     resolved(config),
                     stop=stop,
                     max_reject_share=max_reject_share,
-                    start=own.start.bundle if own.start else None,
-                    rejects=[reject for rejects in own.rejects.values() for reject in rejects],
+                    start=loaded_data.start.bundle if loaded_data.start else None,
+                    rejects=[reject for rejects in loaded_data.rejects.values() for reject in rejects],
                 )
             except StoppedError as error:
                 raise stop.stopped(error) from error

@@ -4,11 +4,11 @@
     weights.safetensors    the model's parameters
     vocabulary.json        words
     predicates.json        the predicate table
-    lexicon.json           wordings that the training texts taught
-    manifest.json          size and SHA-256 of each of these
+    lexicon.json           wordings learned from the training texts
+    manifest.json          size and SHA-256 of each file
 
-Nothing in it is a pickle, so a bundle from a stranger can run no code. The AllenNLP archive that it may name, for texts
-that come without facts, can: it is run only where that is allowed. A file that differs from the manifest is refused.
+There are no pickles, so an untrusted bundle cannot run code. It may name an AllenNLP archive, which can, and which is
+only loaded with explicit permission. A file that differs from the manifest is an error.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from agggen.text import Vocabulary
 from agggen.verification.lexicon import Lexicon
 
 FORMAT = 3
+SHIPPED = {"elements": Path(__file__).parent / "bundles" / "elements"}
+"""Bundles that are part of agggen, by the names that addresses may use. `make bundle` trains them anew."""
 T = TypeVar("T")
 _DESCRIBED = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
@@ -45,7 +47,7 @@ FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.js
 
 @dataclass(frozen=True)
 class Bundle:
-    """A loaded model with all that belongs to it."""
+    """A model with its encoder, settings and provenance."""
 
     model: JointModel
     encoder: Encoder
@@ -54,11 +56,11 @@ class Bundle:
     metrics: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # fingerprints: corpus splits, segmenter, vocabulary
     facts: str = "embedded"  # the source of the facts that the model was trained on
-    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # what cuts texts that come without facts
-    lexicon: Lexicon = field(default_factory=Lexicon)  # what the training texts taught of wordings
+    segmenter: SegmenterConfig = field(default_factory=SegmenterConfig)  # of texts without facts
+    lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
 
     def generator(self, device: str = "cpu") -> Generator:
-        """A generator with this bundle's model and inference settings; on another device, with a copy of the model.
+        """A generator with the bundle's model and inference settings; on another device with a copy of the model.
 
         Raises:
             ConfigError: the device is not available (`device_of`).
@@ -69,19 +71,19 @@ class Bundle:
         return Generator(model, self.encoder, self.inference, self.lexicon)
 
     def fact_segmenter(self, run_archives: bool = False) -> FactSegmenter:
-        """What cuts texts that come without facts, as those of training were.
+        """The segmenter of texts without facts, the same as in training.
 
         Args:
-            run_archives: whether the AllenNLP archive that the bundle names may be loaded; it runs code of its author.
+            run_archives: whether an AllenNLP archive that the bundle names may be loaded, which runs its author's code.
 
         Raises:
-            ConfigError: the bundle names one, and it may not; or what it names lacks something.
+            ConfigError: the bundle names an archive and `run_archives` is False, or the segmenter cannot be loaded.
         """
         if self.segmenter.source == "allennlp" and not run_archives:
             archive = self.segmenter.allennlp.archive if self.segmenter.allennlp else "none"
             raise ConfigError(
-                f"texts are cut by AllenNLP for this bundle, with an archive that it names ({archive}); loading one "
-                "runs code of its author, so say that you trust whoever made it: --run-archives, run_archives=True"
+                f"this bundle segments texts with the AllenNLP archive {archive}; loading it runs its author's code, "
+                "so allow it only if you trust the author: --run-archives, run_archives=True"
             )
         return segmenter(self.segmenter)
 
@@ -89,11 +91,11 @@ class Bundle:
 def save_bundle(path: Path | str, bundle: Bundle) -> str:
     """Writes the bundle to the folder `path`, which must not exist yet, and returns its fingerprint.
 
-    The folder appears under its name only when it is whole.
+    The folder is renamed to `path` when it is complete.
 
     Raises:
         BundleError: `path` exists.
-        OSError: the system refused, or there is no room; nothing is left.
+        OSError: the files cannot be written; nothing is left behind.
     """
     path = Path(path)
     if path.exists():
@@ -101,7 +103,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
             f"{path} exists already; a bundle is never overwritten, so choose another folder or remove it"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    described = {
+    description = {
         "format": FORMAT,
         "model": asdict(bundle.model.config),
         "inference": asdict(bundle.inference),
@@ -116,7 +118,7 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
     try:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.state_dict().items()}
         save_tensors(beside / "weights.safetensors", weights)
-        _write_json(beside / "bundle.json", described)
+        _write_json(beside / "bundle.json", description)
         _write_json(beside / "vocabulary.json", bundle.encoder.vocabulary.to_json())
         _write_json(beside / "predicates.json", list(bundle.encoder.predicates))
         _write_json(beside / _LEXICON, bundle.lexicon.as_dict())
@@ -130,15 +132,21 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
 
 
 def fingerprint(path: Path | str) -> str:
-    """SHA-256 of the bundle's manifest: it names the bundle's exact content."""
+    """SHA-256 of the bundle's manifest, which identifies its content."""
     return _sha256(Path(path) / "manifest.json")
 
 
+def place_of(address: str) -> str:
+    """The folder of a bundle that agggen ships, for its name; other addresses, and folders of that name, stay."""
+    is_folder = (Path(address) / "manifest.json").is_file() or (Path(address) / "bundle" / "manifest.json").is_file()
+    return address if address not in SHIPPED or is_folder else str(SHIPPED[address])
+
+
 def check_bundle(path: Path | str) -> None:
-    """Passes if every file of the bundle is as its manifest says.
+    """Checks the files of a bundle against its manifest.
 
     Raises:
-        BundleError: names the first file that is missing or was changed.
+        BundleError: a file is missing or was modified; names the first.
     """
     path = Path(path)
     if not path.is_dir():
@@ -166,16 +174,16 @@ def describe_bundle(path: Path | str) -> dict[str, Any]:
     check_bundle(path)
     described = _read_json(Path(path) / "bundle.json")
     if not isinstance(described, dict) or described.get("format") != FORMAT:
-        found = described.get("format") if isinstance(described, dict) else None
-        raise BundleError(f"{path} has bundle format {found}; this version reads {FORMAT}")
+        version = described.get("format") if isinstance(described, dict) else None
+        raise BundleError(f"{path} has bundle format {version}; this version reads {FORMAT}")
     return described
 
 
 def load_bundle(path: Path | str) -> Bundle:
-    """Reads a bundle after checking its hashes.
+    """Reads a bundle after the check of hashes.
 
     Raises:
-        BundleError: a file is missing, was changed, or does not fit the others.
+        BundleError: a file is missing, was modified, or does not fit the others.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -214,27 +222,25 @@ def load_bundle(path: Path | str) -> Bundle:
 def _build(kind: type[T], values: Mapping[str, Any], path: Path) -> T:
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(set(values) - known):
-        raise BundleError(
-            f"{path}/bundle.json holds {unknown[0]!r}, which this version's {kind.__name__} does not know"
-        )
+        raise BundleError(f"{path}/bundle.json has {unknown[0]!r}, which this version's {kind.__name__} does not know")
     return kind(**values)
 
 
 def _check_sizes(config: ModelConfig, path: Path) -> None:
-    """A few bytes of configuration must not make the model fill the memory before its weights are looked at."""
+    """Checks that the weights are large enough for the configuration, which could otherwise exhaust the memory."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path / "weights.safetensors", framework="pt") as file:
-            there = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a dict)
+            stored = sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise BundleError(f"{path}/weights.safetensors cannot be read: {error}") from error
-    a_layer = config.width * (config.width + config.feed_forward)
-    least = config.layers * a_layer + config.predicate_dim + config.max_group_size
-    if least > there:
+    per_layer = config.width * (config.width + config.feed_forward)
+    minimum = config.layers * per_layer + config.predicate_dim + config.max_group_size
+    if minimum > stored:
         raise BundleError(
-            f"{path}/weights.safetensors does not fit the bundle's configuration: it holds {there:,} numbers, and a "
-            f"model of these sizes has at least {least:,}"
+            f"{path}/weights.safetensors does not fit the bundle's configuration: it has {stored:,} numbers, and a "
+            f"model of these sizes has at least {minimum:,}"
         )
 
 
@@ -261,8 +267,5 @@ def _measure(path: Path) -> dict[str, object]:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

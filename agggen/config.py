@@ -1,15 +1,15 @@
-"""One typed configuration: dataclasses, a YAML preset and dotted overrides become one validated object.
+"""Typed configuration from dataclasses, a YAML preset and dotted overrides.
 
-The dataclasses stand beside what they build (the model's beside the model) and nest; this module knows none of them:
+The dataclasses are nested; each is defined beside what it configures:
 
     config = load_config(TrainConfig, "webnlg", ["model.width=128", "optimizer.rate=1e-3"])
     resolved(config)     # {"model": {"width": 128, ...}, ...}: plain JSON, stored in the bundle
-    config_hash(config)  # 12 hex digits that name it in logs
+    config_hash(config)  # 12 hexadecimal digits, for logs
 
-A preset may begin with ``extends: NAME`` (another preset, or a YAML file beside it). Later settings win: the extended
-preset, the preset, the overrides from left to right. Every key must exist and every value must have the type of its
-field: nothing is coerced except an integer where a float belongs, and an unquoted number where a string belongs.
-Scalars follow YAML 1.2 (``1e-3`` is a number, ``no`` is a word).
+A preset may begin with ``extends: NAME`` (another preset, or a YAML file beside it). The precedence ascends from the
+extended preset to the preset to the overrides, from left to right. Every key must exist and every value must have the
+type of its field; only integers for floats and unquoted numbers for strings are converted. Scalars follow YAML 1.2
+(``1e-3`` is a number, ``no`` is a word).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Setting:
-    """One assignment of a preset or an override, and where it was written."""
+    """An assignment of a preset or an override, with its source for messages."""
 
     key: tuple[str, ...]
     value: Any
     source: str
 
 
-_SECTION = object()  # the value of a setting that only says: this section exists
+_SECTION = object()  # the value of a setting that only creates a section
 
 
 def load_config(
@@ -62,11 +62,11 @@ def load_config(
     """An instance of the dataclass `cls` from a preset (a name, or the path of a YAML or JSON file) and overrides.
 
     Args:
-        defaults: settings written like overrides that even the preset wins over.
+        defaults: overrides of lower precedence than the preset.
 
     Raises:
-        ConfigError: an unknown preset or key (with the nearest that exists), a value of the wrong type, broken YAML, a
-            required value that nobody sets, or whatever the dataclass refuses in ``__post_init__``.
+        ConfigError: a preset or key is unknown (names the most similar one), a value has the wrong type, the YAML is
+            invalid, a required value is not set, or a dataclass raises it in ``__post_init__``.
     """
     settings = [setting for default in defaults for setting in _read_override(cls, default)]
     if preset is not None:
@@ -88,13 +88,13 @@ def resolved(config: Any) -> dict[str, Any]:
 
 
 def config_hash(config: Any) -> str:
-    """12 hex digits of the SHA-256 of the resolved configuration's canonical JSON (sorted keys, no spaces)."""
+    """12 hexadecimal digits of the SHA-256 of the resolved configuration's canonical JSON (sorted keys, no spaces)."""
     canonical = json.dumps(resolved(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
 def flatten(config: Any) -> dict[str, Scalar]:
-    """``{"model.width": 128, ...}`` for a tracking store; a list becomes its JSON text."""
+    """``{"model.width": 128, ...}``, for a tracking store; lists as JSON text."""
 
     def walk(value: Any, prefix: str) -> Iterator[tuple[str, Scalar]]:
         if isinstance(value, Mapping) and (value or not prefix):
@@ -114,7 +114,7 @@ def flatten(config: Any) -> dict[str, Scalar]:
 def _read_preset(
     cls: type, preset: str | Path, package: str, beside: Traversable | Path | None, trail: tuple[str, ...]
 ) -> list[_Setting]:
-    """The settings of a preset, those it extends first. `beside`: the folder that a relative `extends` starts from."""
+    """The settings of a preset after those that it extends. `beside`: the folder for relative paths of `extends`."""
     is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
     if is_file:
         path: Traversable | Path = beside.joinpath(str(preset)) if beside else Path(preset)
@@ -177,7 +177,7 @@ def _read_override(cls: type, override: str) -> Iterator[_Setting]:
 def _settings(
     root: type, annotation: Any, node: yaml.Node, key: tuple[str, ...], where: Callable[[yaml.Node], str]
 ) -> Iterator[_Setting]:
-    """The assignments below `node`, which stands at `key` of the configuration and has the type `annotation`."""
+    """The assignments below `node`, the value of `key`, whose type is `annotation`."""
     section = _section(annotation)
     if section is None:
         yield _Setting(key, _value(node, annotation, where(node)), where(node))
@@ -216,7 +216,7 @@ def _is_union(annotation: Any) -> bool:
 
 
 def _section(annotation: Any) -> type | None:
-    """The dataclass that `annotation` (or ``annotation | None``) is, if it is one."""
+    """The dataclass of `annotation` (``X`` or ``X | None``), if it is one."""
     if _is_union(annotation):
         inner = [argument for argument in get_args(annotation) if argument is not types.NoneType]
         return _section(inner[0]) if len(inner) == 1 else None
@@ -294,9 +294,9 @@ def _build(cls: type[T], settings: Sequence[_Setting]) -> T:
 
 
 def _fill_defaults(section: type, values: dict[str, Any], default: Any) -> None:
-    """Sets the keys that a section leaves out as its parent's default for this section has them.
+    """Sets the missing keys of a section from its parent's default for the section, or None without one.
 
-    A parent's default may differ from the defaults of the section's own class. `default`: None if the parent has none.
+    A parent's default may differ from the defaults of the section's class.
     """
     hints = _fields(section)
     for field in dataclasses.fields(section):
@@ -316,7 +316,7 @@ def _fill_defaults(section: type, values: dict[str, Any], default: Any) -> None:
 
 
 def _explain(cls: type, detail: Mapping[str, Any], sources: Mapping[tuple[str, ...], str]) -> str:
-    """One of pydantic's complaints in our own terms: the dotted key, the value, the expected type, the source."""
+    """An error of pydantic as a message with the dotted key, the value, the expected type and the source."""
     annotation: Any = cls
     key: tuple[str, ...] = ()
     for part in detail["loc"]:
@@ -335,14 +335,14 @@ def _explain(cls: type, detail: Mapping[str, Any], sources: Mapping[tuple[str, .
 
 
 def overrides_of(config: Any) -> list[str]:
-    """Overrides that turn the defaults of `config`'s class into `config`: the inverse of `load_config`."""
+    """The overrides with which `load_config` gives `config`."""
     return [f"{key}={json.dumps(value)}" for key, value in flatten(config).items()]
 
 
 def as_overrides(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Overrides of nested settings: ``{"model": {"width": 64}}`` as ``["model.width=64"]``."""
-    found: list[str] = []
+    overrides: list[str] = []
     for name, value in settings.items():
         inner = isinstance(value, Mapping) and value
-        found += as_overrides(value, f"{prefix}{name}.") if inner else [f"{prefix}{name}={json.dumps(value)}"]
-    return found
+        overrides += as_overrides(value, f"{prefix}{name}.") if inner else [f"{prefix}{name}={json.dumps(value)}"]
+    return overrides

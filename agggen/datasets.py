@@ -1,10 +1,10 @@
-"""Records from anywhere: a corpus of the catalogue, files, a folder, a DataFrame, an Arrow table, a list.
+"""Loads records from corpora of the catalogue, files, folders, DataFrames, Arrow tables and lists.
 
     load_records(source)    the records
-    load_dataset(source)    records in splits, and what could not be read
+    load_dataset(source)    the records by split, and the rejects
 
 Files may be CSV, TSV, JSON, JSON lines or Parquet, in the forms of `agggen.corpora.tables`. A source without splits is
-divided 80/10/10, always the same way for the same seed; records with the same triples stay together.
+divided 80/10/10, depending on the seed only; records with the same triples stay together.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -30,35 +31,35 @@ from agggen.errors import CorpusError
 from agggen.records import Record
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
-"""The endings of files that hold records."""
+"""The suffixes of files with records."""
 _STANDARD = ("train", "dev", "test")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _REMOTE = "agggen_platform.local:read_remote"
-"""Reads corpora in a store. It needs clients of stores, so it is not the library's."""
+"""Reads corpora in object stores; part of the platform, which has the clients."""
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """Records in splits; ``data.train``, ``data.dev`` and ``data.test`` are the usual ones."""
+    """Records by split."""
 
     name: str
     splits: Mapping[str, list[Record]]
     rejects: Mapping[str, list[Reject]] = field(default_factory=dict)
-    """What could not be read, by split; under the name of the source where its splits are not its own."""
+    """The rejects by split, or under the name of the source if it was divided here."""
 
     @property
     def train(self) -> list[Record]:
-        """The records to train on."""
+        """The training records."""
         return self.split("train")
 
     @property
     def dev(self) -> list[Record]:
-        """The records to validate on."""
+        """The development records."""
         return self.split("dev")
 
     @property
     def test(self) -> list[Record]:
-        """The records to evaluate on."""
+        """The test records."""
         return self.split("test")
 
     def split(self, name: str) -> list[Record]:
@@ -85,11 +86,11 @@ class Dataset:
         folder.mkdir(parents=True, exist_ok=True)
         for split, records in self.splits.items():
             write_records(folder / f"{split}.parquet", records, self.name, split)
-        write_rejects(folder / "rejects.jsonl", [one for found in self.rejects.values() for one in found])
+        write_rejects(folder / "rejects.jsonl", list(chain(*self.rejects.values())))
 
     def __repr__(self) -> str:
         counts = [
-            f"  {split:<8}{len(records):>9,} records {sum(len(one.references) for one in records):>9,} texts"
+            f"  {split:<8}{len(records):>9,} records {sum(len(record.references) for record in records):>9,} texts"
             for split, records in self.splits.items()
         ]
         rejected = sum(map(len, self.rejects.values()))
@@ -97,7 +98,7 @@ class Dataset:
 
 
 def fingerprint_of(records: Sequence[Record]) -> str:
-    """SHA-256 over the records' JSON, in their order."""
+    """SHA-256 of the records' JSON, in their order."""
     digest = hashlib.sha256()
     for record in records:
         digest.update(json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True).encode())
@@ -105,22 +106,24 @@ def fingerprint_of(records: Sequence[Record]) -> str:
 
 
 def load_records(source: Any, **columns: Any) -> list[Record]:
-    """The records of a file, DataFrame, Arrow table, list of records or of mappings; splits are joined.
+    """The records of a file, a DataFrame, an Arrow table or a list of records or mappings; splits are concatenated.
 
-    Rows that cannot be read are left out with a warning; `load_dataset` lists them.
+    Invalid rows are skipped with a warning; `load_dataset` lists them.
 
     Args:
         columns: see `load_dataset`.
 
     Raises:
-        CorpusError: the source as a whole cannot be read.
+        CorpusError: the source is unreadable as a whole.
     """
     if isinstance(source, Dataset):
-        return [record for records in source.splits.values() for record in records]
+        return list(chain(*source.splits.values()))
     table = _table(source, Columns(**columns))
     if table.rejects:
-        warnings.warn(f"{len(table.rejects):,} rows are left out; the first: {table.rejects[0]}", stacklevel=2)
-    return [record for records in table.records.values() for record in records]
+        warnings.warn(
+            f"{len(table.rejects):,} rows are invalid and skipped; the first: {table.rejects[0]}", stacklevel=2
+        )
+    return list(chain(*table.records.values()))
 
 
 def load_dataset(
@@ -129,18 +132,18 @@ def load_dataset(
     """A corpus with its splits.
 
     Args:
-        source: the name of a corpus of the catalogue; a file; a folder with a file a split; a pattern such as
+        source: the name of a corpus of the catalogue; a file; a folder with one file per split; a pattern such as
             ``my/{train,dev,test}.jsonl``; ``s3://...``; a DataFrame, an Arrow table, a list; a mapping of splits to any
             of these; a `Dataset`, which is returned.
-        name: what the corpus is called. [default: the source's name or path, else ``data``]
-        splits: only these. [default: train, dev and test of a corpus of the catalogue, else all]
-        seed: of the division where the source has no splits.
-        columns: which columns of a table are no predicates: ``id``, ``subject`` (the name's), ``text`` (one or more),
-            ``split``, ``category``, ``ignore``; and ``rename``, predicates by column.
+        name: of the corpus. [default: the source's name or path, else ``data``]
+        splits: the splits to load. [default: train, dev and test of a corpus of the catalogue, else all]
+        seed: of the division if the source has no splits.
+        columns: the columns of a table that are not predicates: ``id``, ``subject``, ``text`` (one or more), ``split``,
+            ``category``, ``ignore``; and ``rename``, predicates by column (`Columns`).
 
     Raises:
-        CorpusError: there is no such source or split, a file as a whole cannot be read, or it holds too few records to
-            be divided.
+        CorpusError: the source or a split does not exist, a file is unreadable as a whole, or there are too few records
+            to be divided.
     """
     if isinstance(source, Dataset):
         return source
@@ -163,10 +166,10 @@ def load_dataset(
     elif path.is_file():
         return _divided(label, _table(path, chosen), seed, splits)
     if str(source) not in _catalogue():
-        raise CorpusError(_not_there(path))
-    wanted = splits or [split for split in _STANDARD if split in _catalogue()[str(source)]]
-    read = {split: split_rejects(load(str(source), split)) for split in wanted}
-    rejects = {split: found for split, (_, found) in read.items() if found}
+        raise CorpusError(_unknown_source(path))
+    names = splits or [split for split in _STANDARD if split in _catalogue()[str(source)]]
+    read = {split: split_rejects(load(str(source), split)) for split in names}
+    rejects = {split: split_rejects for split, (_, split_rejects) in read.items() if split_rejects}
     return Dataset(label, {split: records for split, (records, _) in read.items()}, rejects)
 
 
@@ -174,37 +177,37 @@ def _catalogue() -> dict[str, tuple[str, ...]]:
     return {corpus.name: corpus.splits for corpus in list_corpora()}
 
 
-def _not_there(path: Path) -> str:
+def _unknown_source(path: Path) -> str:
     if (path / ".job.json").exists():
-        return f"the folder {path} holds what a job has not finished; the same command finishes it"
+        return f"the folder {path} is the output of an unfinished job; run the same command again to finish it"
     if path.is_dir():
         return (
-            f"the folder {path} holds no prepared corpus and no files train, dev and test ({', '.join(SUFFIXES)}); "
+            f"the folder {path} has no prepared corpus and no files train, dev and test ({', '.join(SUFFIXES)}); "
             "make one with: agggen prepare FILE --out DIR"
         )
     if path.suffix.lower() in SUFFIXES:
         return f"cannot read {path}: there is no such file"
     near = get_close_matches(str(path), _catalogue(), 1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"no corpus {str(path)!r}; {hint}There are {', '.join(_catalogue())}, or give a file or folder"
+    return f"no corpus {str(path)!r}; {hint}There are {', '.join(_catalogue())}, or pass a file or folder"
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The files of a folder by the splits that they are named for: any in Parquet, the usual ones otherwise.
+    """The files of a folder by split: all Parquet files, and others with the name of a standard split.
 
-    In the output of `agggen segment` a split is a folder of files.
+    In the output of `agggen segment`, a split is a folder of files.
     """
     from agggen.corpora.prepared import MANIFEST, listed_parts
 
     if segmented := listed_parts(folder / MANIFEST):
         return {split_name(split): folder / split for split in segmented}
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for suffix in SUFFIXES:
         for file in sorted(folder.glob(f"*{suffix}")):
             split = split_name(file.stem)
             if suffix == ".parquet" or split in _STANDARD:
-                found.setdefault(split, file)
-    return found
+                files.setdefault(split, file)
+    return files
 
 
 def _of_parts(name: str, parts: Mapping[str, Any], columns: Columns, splits: Sequence[str] | None) -> Dataset:
@@ -213,48 +216,50 @@ def _of_parts(name: str, parts: Mapping[str, Any], columns: Columns, splits: Seq
         raise CorpusError(f"{what} has no split {absent[0]!r}; it has {', '.join(sorted(parts))}")
     ordered = [*(split for split in _STANDARD if split in parts), *sorted(parts.keys() - set(_STANDARD))]
     tables = {split: _table(parts[split], columns) for split in splits or ordered}
-    found = {split: [one for records in table.records.values() for one in records] for split, table in tables.items()}
-    return Dataset(name, found, {split: table.rejects for split, table in tables.items() if table.rejects})
+    records = {split: list(chain(*table.records.values())) for split, table in tables.items()}
+    return Dataset(name, records, {split: table.rejects for split, table in tables.items() if table.rejects})
 
 
 def _divided(name: str, table: Table, seed: int, splits: Sequence[str] | None) -> Dataset:
-    """By the table's own splits, else 80/10/10."""
-    loose = table.records.get(None, [])
-    if loose and len(table.records) > 1:
-        raise CorpusError(
-            f"{name}: {len(loose):,} records have no split, record {loose[0].id!r} first; others have one"
-        )
-    found = divide(loose, seed, name) if loose else {str(split): records for split, records in table.records.items()}
-    dataset = Dataset(name, found, {name: table.rejects} if table.rejects else {})
-    if not found:
+    """The dataset of a table, by its column of splits or divided."""
+    undivided = table.records.get(None, [])
+    if undivided and len(table.records) > 1:
+        count = f"{len(undivided):,} records have no split, record {undivided[0].id!r} first"
+        raise CorpusError(f"{name}: {count}; others have one")
+    if undivided:
+        records = divide(undivided, seed, name)
+    else:
+        records = {str(split): split_records for split, split_records in table.records.items()}
+    if not records:
         first = f"; the first reject: {table.rejects[0]}" if table.rejects else ""
-        raise CorpusError(f"{name} holds no record{first}")
-    return dataset if splits is None else Dataset(name, {one: dataset.split(one) for one in splits}, dataset.rejects)
+        raise CorpusError(f"{name} has no valid record{first}")
+    dataset = Dataset(name, records, {name: table.rejects} if table.rejects else {})
+    return dataset if splits is None else Dataset(name, {s: dataset.split(s) for s in splits}, dataset.rejects)
 
 
 def divide(records: Sequence[Record], seed: int = 1, name: str = "the data") -> dict[str, list[Record]]:
     """80 % train, 10 % dev, 10 % test, in the order of the records.
 
-    Which record goes where follows from its triples and the seed, so records with the same triples stay together.
-    Records without a text go to train, where nothing looks at them.
+    The split of a record depends on its triples and the seed only, so records with the same triples stay together.
+    Records without a text go to train, which skips them.
 
     Raises:
         CorpusError: fewer than three different records have texts.
     """
 
-    def place(record: Record) -> str:
+    def rank(record: Record) -> str:
         triples = "\n".join(sorted(map(str, record.triples)))
         return hashlib.sha256(f"{seed}\n{triples}".encode()).hexdigest()
 
-    order = sorted({place(record) for record in records if record.references})
+    order = sorted({rank(record) for record in records if record.references})
     if len(order) < 3:
-        raise CorpusError(f"{name}: {len(order)} different records have texts; train, dev and test need three at least")
+        raise CorpusError(f"{name}: {len(order)} different records have texts; train, dev and test need at least three")
     tenth = max(round(len(order) / 10), 1)
-    to = dict.fromkeys(order[:tenth], "dev") | dict.fromkeys(order[tenth : 2 * tenth], "test")
-    found: dict[str, list[Record]] = {split: [] for split in _STANDARD}
+    split_of = dict.fromkeys(order[:tenth], "dev") | dict.fromkeys(order[tenth : 2 * tenth], "test")
+    divided: dict[str, list[Record]] = {split: [] for split in _STANDARD}
     for record in records:
-        found[to.get(place(record), "train")].append(record)
-    return found
+        divided[split_of.get(rank(record), "train")].append(record)
+    return divided
 
 
 # --- one source -----------------------------------------------------------------------------------------------------
@@ -267,10 +272,10 @@ def _table(source: Any, columns: Columns) -> Table:
 
 
 def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 (it is frozen)
-    """The records of a file by its ending; `SUFFIXES`, JSON lines for any other.
+    """The records of a file in the format of its suffix (`SUFFIXES`); JSON lines for any other.
 
     Raises:
-        CorpusError: the file as a whole cannot be read.
+        CorpusError: the file is unreadable as a whole.
     """
     suffix = path.suffix.lower()
     if suffix == ".parquet" or path.is_dir():
@@ -292,7 +297,7 @@ def read_file(path: Path, columns: Columns = Columns()) -> Table:  # noqa: B008 
 
 
 def _parsed(path: Path) -> list[Any]:
-    """The objects of a JSON file: a list, one object, or an object of lists by split."""
+    """The objects of a JSON file: a list, a single object, or an object with a list per split."""
     try:
         value = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
@@ -313,7 +318,7 @@ def _objects(items: Iterable[tuple[int, Any] | Reject], label: str) -> Items:
 
 
 def _rows(source: Any, label: str = "the data") -> Iterator[tuple[int, Mapping[str, Any] | Record] | Reject]:
-    """The rows of a DataFrame, an Arrow table, or records and mappings; numbered from 1."""
+    """The rows of a DataFrame, an Arrow table, or records and mappings, numbered from 1."""
     if hasattr(source, "to_pylist"):
         rows = source.to_pylist()
     elif hasattr(source, "to_dict") and hasattr(source, "columns"):

@@ -1,4 +1,4 @@
-"""How results look: plain in terminals, with coloured facts in notebooks; and as tables of pandas and Arrow."""
+"""Display of results: plain text in terminals, coloured facts in notebooks, pandas and Arrow tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 _COLOURS = ("230,159,0", "86,180,233", "0,158,115", "240,228,66", "0,114,178", "204,121,167")
-"""Of facts, as red, green, blue; a text with more facts starts over."""
+"""Colours of facts as red, green, blue; reused for texts with more facts."""
 
 
 class Result(Protocol):
-    """One result for one record."""
+    """The result for a record."""
 
     def as_dict(self) -> dict[str, Any]: ...
 
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Result)
 
 
 class Shown:
-    """Is shown in IPython's terminal as it is printed."""
+    """Makes IPython's terminal display an object like `print`."""
 
     __slots__ = ()
 
@@ -33,36 +33,37 @@ class Shown:
 
 
 class Results(list[R]):
-    """A list of results that shows itself and becomes a table."""
+    """A list of results that can be displayed and converted to a table."""
 
     def __repr__(self) -> str:
-        shown = [str(one) for one in self]
-        return ("\n\n" if any("\n" in one for one in shown) else "\n").join(shown)
+        texts = list(map(str, self))
+        return ("\n\n" if any("\n" in text for text in texts) else "\n").join(texts)
 
     def _repr_html_(self) -> str:
         return "".join(
-            one._repr_html_() if hasattr(one, "_repr_html_") else f"<pre>{escape(str(one))}</pre>" for one in self
+            result._repr_html_() if hasattr(result, "_repr_html_") else f"<pre>{escape(str(result))}</pre>"
+            for result in self
         )
 
     def to_arrow(self) -> pyarrow.Table:
-        """An Arrow table, one row a result."""
+        """An Arrow table with a row per result."""
         import pyarrow
 
         return pyarrow.Table.from_pylist(_rows(self))
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame, one row a result. Needs pandas."""
+        """A DataFrame with a row per result; needs pandas."""
         import pandas
 
         return pandas.DataFrame(_rows(self))
 
 
 def _rows(results: Sequence[Any]) -> list[dict[str, Any]]:
-    return [row for one in results for row in (_rows(one) if isinstance(one, Results) else [one.as_dict()])]
+    return [row for item in results for row in (_rows(item) if isinstance(item, Results) else [item.as_dict()])]
 
 
 def groups(states: Sequence[Sequence[str]]) -> list[str]:
-    """States as plans write them: ``[near customerRating]``."""
+    """States in the notation of plans: ``[near customerRating]``."""
     return ["[" + " ".join(state) + "]" for state in states]
 
 
@@ -73,11 +74,12 @@ def plain(head: str, text: str, facts: Sequence[tuple[str, str]], remarks: Seque
 
 
 def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) -> str:
-    """The text with its facts coloured as their groups in the plan; all of it escaped.
+    """The plan and the text as HTML, each fact in the colour of its group.
 
     Args:
-        head: what stands behind the plan.
-        facts: group and piece of the text; the pieces are the whole text.
+        head: shown after the plan.
+        facts: group and segment of each fact; the segments are the whole text.
+        remarks: shown below.
     """
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
@@ -85,18 +87,18 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
 
 
 def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remarks: Sequence[str]) -> str:
-    """The text with spans of its characters coloured, each with a title; one inside another is left out."""
+    """The text as HTML with coloured character spans and their titles; overlapping spans are omitted."""
     parts, position = [], 0
-    for number, (title, (start, end)) in enumerate(sorted(spans, key=lambda each: (each[1][0], -each[1][1]))):
+    for number, (title, (start, end)) in enumerate(sorted(spans, key=lambda span: (span[1][0], -span[1][1]))):
         if start >= position:
             parts += [escape(text[position:start]), _coloured(number, text[start:end], title)]
             position = end
     return f"<div><p>{''.join(parts)}{escape(text[position:])}</p>{_below(remarks)}</div>"
 
 
-def _coloured(number: int, said: str, title: str = "") -> str:
+def _coloured(number: int, text: str, title: str = "") -> str:
     style = f"background:rgba({_COLOURS[number % len(_COLOURS)]},.35);border-radius:.3em;padding:0 .15em"
-    return f'<span style="{style}" title="{escape(title)}">{escape(said)}</span>'
+    return f'<span style="{style}" title="{escape(title)}">{escape(text)}</span>'
 
 
 def _below(remarks: Sequence[str]) -> str:

@@ -139,13 +139,8 @@ def segmented(
                 reason = f"reference {number}: {errors[reference.text]}"
                 rejects.append(Reject(corpus, None, record.id, reason))
         if references or not record.references:
-            result.append(replace_references(record, tuple(references)))
+            result.append(replace(record, references=tuple(references)))
     return result
-
-
-def replace_references(record: Record, references: tuple[Reference, ...]) -> Record:
-    """`record` with other references (dataclasses.replace cannot pass the derived predicates)."""
-    return Record(record.id, record.triples, references, record.category)
 
 
 def training_examples(

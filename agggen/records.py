@@ -1,9 +1,9 @@
-"""The nouns: Triple, Record, Reference, Fact, State, Plan, and their text forms.
+"""Triple, Record, Reference, Fact, State and Plan, and their text forms.
 
 A *record* is a set of *triples* with zero or more *reference* texts. A reference may be segmented into *facts*
 (contiguous pieces of the text that concatenate back to it exactly). A *state* is an ordered tuple of the record's
 predicates that share one fact; a *plan* is a sequence of states in which every predicate of the record occurs exactly
-once. Plans are written ``[eatType] [near customerRating]`` (AggGen, ACL 2021, section 3.5); a predicate holding white
+once. Plans are written ``[eatType] [near customerRating]`` (AggGen, ACL 2021, section 3.5); a predicate with white
 space, brackets or quotes is written as a JSON string: ``["customer rating" near]``.
 
 A predicate that occurs twice in a record is made unique by a suffix (``isPartOf``, ``isPartOf_2``), so the predicates
@@ -221,7 +221,9 @@ class Record:
             named: list[str] = list(reference.plan.predicates) if reference.plan else []
             named += [name for fact in reference.facts or () for name in fact.predicates or ()]
             if unknown := sorted(set(named) - known):
-                raise RecordError(f"record {self.id!r}: a reference names {unknown[0]!r}, which is no predicate of it")
+                raise RecordError(
+                    f"record {self.id!r}: a reference names {unknown[0]!r}, which is not one of its predicates"
+                )
 
     @classmethod
     def of(cls, data: object, default_id: str | None = None) -> Record:

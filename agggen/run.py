@@ -1,11 +1,11 @@
-"""From records to a bundle: segment, align, train the baseline, train the joint model, save.
+"""The training pipeline: segments and aligns the records, trains the baseline and the joint model, saves a bundle.
 
-This is the one pipeline behind `agggen.train`, the demo and the cluster jobs; it runs on any bare machine. `prepare`
-makes numbers of records, `fit` trains on them, alone or as one worker of several, `train` is the whole of it:
+`prepare` encodes the records, `fit` trains on them, alone or as one of several workers, and `train` does both. Its
+folder contains:
 
-    checkpoints/{baseline,joint}.safetensors    the loop's whole state; a run with the same configuration continues
+    checkpoints/{baseline,joint}.safetensors    the state of training, from which the same configuration continues
     bundle/                                     the model
-    rejects.jsonl                               records and texts that are left out
+    rejects.jsonl                               rejected records and texts
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
 from agggen.encoding import Constraints, Encoder, segmented, training_examples
 from agggen.errors import ConfigError, RecordError, StoppedError, TrainingError
 from agggen.facts import FactSegmenter
-from agggen.facts.config import FOR_NEW_TEXTS, FactSource, FrameSettings, SegmenterConfig, segmenter
+from agggen.facts.config import FactSource, FrameSettings, SegmenterConfig, segmenter
 from agggen.generation.generator import InferenceConfig
 from agggen.generation.planner import check_size
 from agggen.model.batch import Example
@@ -84,8 +84,9 @@ class FactsConfig(FrameSettings):
 
     @property
     def for_new_texts(self) -> SegmenterConfig:
-        """The segmenter of texts that are passed to the trained model."""
-        return self.with_source(FOR_NEW_TEXTS[self.source])
+        """The segmenter of new texts: `embedded` if the source only has the facts of its own texts."""
+        same = self.segmenter
+        return self.with_source("embedded") if same is None or same.source == "precomputed" else same
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,8 @@ class Prepared:
     """Training and development examples, with the encoder that made them."""
 
     encoder: Encoder
-    train: list[Example]
-    dev: list[Example]
+    train: Sequence[Example]
+    dev: Sequence[Example]
     segmenter: str  # the segmenter's fingerprint, or "corpus"
     rejects: dict[str, list[Reject]] = field(default_factory=dict)  # rejected references by CORPUS/SPLIT
     lexicon: Lexicon = field(default_factory=Lexicon)  # learned from the training texts
@@ -214,11 +215,10 @@ def prepare(
         vocabulary = Vocabulary.build(train, config.text.min_count)
         encoder = Encoder(vocabulary, Encoder.predicate_table(train), config.model.max_group_size)
     examples: list[list[Example]] = []
+    rejects_by_split: dict[str, list[Reject]] = {}
     for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True):
         examples.append(list(training_examples(records, encoder, config.facts.constraints, split_rejects, split)))
         _check_share(len(examples[-1]), split_rejects, split, max_reject_share)
-    rejects_by_split: dict[str, list[Reject]] = {}
-    for split, split_rejects in zip(splits, rejects, strict=True):
         if split_rejects:
             rejects_by_split.setdefault(split, []).extend(split_rejects)
     return Prepared(
@@ -376,22 +376,22 @@ def train(
     start: Bundle | None = None,
     rejects: Sequence[Reject] = (),
 ) -> Bundle:
-    """Trains both stages and writes ``folder/bundle``; continues where an earlier call of the same config was cut off.
+    """Trains both stages and writes ``folder/bundle``; continues an interrupted call with the same configuration.
 
     Args:
-        sources, resolved: see `bundle_of` (None: no fingerprints, and the `config` itself).
-        keeper: where checkpoints are kept (None: in the run's folder).
+        sources, resolved: see `bundle_of`. [default: no fingerprints, and `config`]
+        keeper: of the checkpoints. [default: in `folder`]
         listen, group, stop, max_reject_share, start: see `prepare` and `fit`; worker 0 writes the bundle.
-        rejects: records that could not be read.
+        rejects: of the corpus reader, to be listed with those of `prepare`.
 
     Raises:
-        TrainingError: the run is finished already; see `prepare` and `fit` too.
+        TrainingError: the run is finished, or as `prepare` and `fit`.
     """
     if (folder / "bundle").exists():
-        raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train anew")
+        raise TrainingError(f"{folder / 'bundle'} exists already: this run is finished; remove {folder} to train again")
     data = prepare(config, train_records, dev_records, max_reject_share, start)
-    if left_out := [*rejects, *chain(*data.rejects.values())]:
-        write_rejects(folder / "rejects.jsonl", left_out)
+    if all_rejects := [*rejects, *chain(*data.rejects.values())]:
+        write_rejects(folder / "rejects.jsonl", all_rejects)
     model, metrics = fit(config, data, keeper or FileKeeper(folder / "checkpoints"), listen, group, stop)
     bundle = bundle_of(config, data, model, metrics, sources or {}, resolved or json.loads(json.dumps(asdict(config))))
     if group is None or group.rank == 0:

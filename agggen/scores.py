@@ -1,4 +1,4 @@
-"""A number that says how it was computed."""
+"""Scores with the signature of their computation."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Score:
 
 
 def method(signature: str) -> str:
-    """What two scores must share to compare: the signature without what was found in the texts (``|said:...``)."""
+    """The part of a signature that two scores must share to be comparable: all but the counts ``|said:...``."""
     return re.sub(r"\|said:[^|]*", "", signature)

@@ -1,4 +1,4 @@
-"""A model evaluated on records, and the texts of any system scored."""
+"""Evaluates a model on records, and scores the texts of any system."""
 
 from __future__ import annotations
 
@@ -31,52 +31,53 @@ def evaluate(
     run_archives: bool = False,
     **settings: Any,
 ) -> Report:
-    """Writes about records and scores the texts, plans and alignments; the result prints itself.
+    """Generates texts for records and scores texts, plans and alignments.
 
     Args:
-        model: or its address.
-        data: records with references, or a dataset of which `split` is taken.
-        limit: only the first so many records (0: all).
-        protocol: whose scorer, as `agggen.evaluation.protocols` names them. [default: as the corpus is scored in print]
-        metrics: some of the protocol's.
-        meteor: compute METEOR where the protocol has it; needs Java.
+        model: a model or its address.
+        data: records with references, or a dataset with the split `split`.
+        split: of the dataset.
+        limit: number of records to evaluate, from the first; 0: all.
+        protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
+        metrics: names of metrics of the protocol. [default: all]
+        meteor: whether to compute METEOR, which needs Java, if the protocol has it.
         run_archives: see `Bundle.fact_segmenter`.
         settings: of inference, see `Model.settings`.
 
     Raises:
         CorpusError: no record has a reference text.
-        ConfigError: a setting, protocol or metric that does not exist or cannot be computed here.
+        ConfigError: a setting, protocol or metric is unknown, or cannot be computed on this machine.
     """
-    own = model if isinstance(model, Model) else load_model(model)
-    of_dataset = isinstance(data, Dataset | str | Path)
-    dataset = load_dataset(data) if of_dataset else Dataset("data", {split: load_records(data)})
+    loaded = model if isinstance(model, Model) else load_model(model)
+    is_dataset = isinstance(data, Dataset | str | Path)
+    dataset = load_dataset(data) if is_dataset else Dataset("data", {split: load_records(data)})
     records = [record for record in dataset.split(split) if record.references]
     task = Task(
-        bundle=own.bundle,
-        path=own.path,
-        address=str(own.path),
+        bundle=loaded.bundle,
+        path=loaded.path,
+        address=str(loaded.path),
         corpus=dataset.name,
         split=split,
         records=records[: limit or None],
         whole=len(records),
-        config=own.settings(**settings),
-        wanted=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics), meteor),
+        config=loaded.settings(**settings),
+        metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics), meteor),
         command="agggen.evaluate",
-        cut=own.bundle.fact_segmenter(run_archives),
-        device=str(own.generator.device),
+        segmenter=loaded.bundle.fact_segmenter(run_archives),
+        device=str(loaded.generator.device),
     )
     notes: list[str] = []
     return evaluate_task(task, writing_lines(len(task.records)), notes.append)
 
 
-def _references(given: Any) -> list[str]:
-    if isinstance(given, Record):
-        return [reference.text for reference in given.references]
-    return [given] if isinstance(given, str) else list(given)
+def _texts(reference: Any) -> list[str]:
+    if isinstance(reference, Record):
+        return [text.text for text in reference.references]
+    return [reference] if isinstance(reference, str) else list(reference)
 
 
 class Scores(dict[str, Score]):
-    """Scores by name; shown one a line, with how each was computed."""
+    """Scores by name; printed with their signatures, one per line."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{name} = {score}" for name, score in self.items())
@@ -85,20 +86,21 @@ class Scores(dict[str, Score]):
 def score(
     texts: Sequence[str], references: Any, protocol: str = "plain", metrics: Sequence[str] | None = None
 ) -> Scores:
-    """Scores any system's texts, one a record.
+    """Scores the texts of any system.
 
     Args:
-        references: for each text its reference or references; or records with references, whose values are then looked
-            for in the texts too.
+        texts: one per record.
+        references: the reference or references of each text; or records with references, whose values are then
+            checked, too.
         protocol, metrics: see `agggen.evaluation.protocols`.
 
     Raises:
-        AggGenError: not one text a record, a record without a reference, or an unknown protocol or metric.
+        AggGenError: the numbers of texts and references differ, a text has no reference, or the protocol or a metric
+            is unknown.
     """
-    given = list(references) if not isinstance(references, str | Path) else load_records(references)
-    records = [one for one in given if isinstance(one, Record)]
-    groups = [_references(one) for one in given]
-    statistics = dict(measure(protocol, texts, groups, metrics))
-    if records and len(records) == len(given):
+    items = list(references) if not isinstance(references, str | Path) else load_records(references)
+    records = [item for item in items if isinstance(item, Record)]
+    statistics = dict(measure(protocol, texts, list(map(_texts, items)), metrics))
+    if records and len(records) == len(items):
         statistics |= read_values(records, texts).statistics
-    return Scores({name: found.corpus() for name, found in statistics.items()})
+    return Scores({name: metric.corpus() for name, metric in statistics.items()})

@@ -1,4 +1,4 @@
-"""The device of tensors; and tensors on disk as safetensors, where what the system refuses is an OSError."""
+"""Devices, and safetensors files with errors of the operating system as OSError."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NUMBER = re.compile(r"\(os error (\d+)\)")
 
 
 def device_of(name: str, setting: str = "device") -> torch.device:
-    """The device ``cpu``, ``cuda``, ``cuda:1`` and so on; ``auto`` is a GPU if there is one.
+    """The device ``cpu``, ``cuda``, ``cuda:1``, ...; ``auto`` is a GPU if available.
 
     Raises:
-        ConfigError: it is not available; says so of `setting`.
+        ConfigError: the device is not available; names `setting`.
     """
     import torch
 
@@ -33,10 +33,10 @@ def device_of(name: str, setting: str = "device") -> torch.device:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors, and texts about them, to the file `path`.
+    """Writes tensors and metadata to the file `path`.
 
     Raises:
-        OSError: the system refused, and nothing was changed. safetensors itself says so in the words of another error.
+        OSError: the file cannot be written; safetensors wraps this in an error of its own.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -44,8 +44,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     try:
         save_file(dict(tensors), path, metadata=None if metadata is None else dict(metadata))
     except SafetensorError as error:
-        said = _NUMBER.search(str(error))
-        if said is None:
+        match = _NUMBER.search(str(error))
+        if match is None:
             raise
-        code = int(said[1])
+        code = int(match[1])
         raise OSError(code, os.strerror(code), str(path)) from error

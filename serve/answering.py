@@ -21,6 +21,7 @@ from agggen.corpora.tables import record_of_row
 from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
+from agggen.verification.results import TextCheck
 from agggen_platform.serving.config import LimitsConfig
 from serve.engine import Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
@@ -30,6 +31,8 @@ from serve.reading import check_unicode
 from serve.schemas import (
     AlignOptions,
     AlignRecord,
+    CheckOptions,
+    CheckRecord,
     GenerateOptions,
     GenerateRecord,
     PlanOptions,
@@ -129,15 +132,30 @@ class Answering:
 
         def text(entry: Entry) -> Text:
             asked = self._asked(AlignRecord, entry.raw)
-            if len(asked.text) > self.limits.text_chars:
-                detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
-                raise Problem("text", detail, field="text")
-            return Text(self._record(entry, asked), asked.text, None if asked.facts is None else tuple(asked.facts))
+            return Text(*self._with_text(entry, asked), None if asked.facts is None else tuple(asked.facts))
 
         def answer(text: Text, aligned: AlignedText) -> dict[str, Any]:
             return _aligned(text.record, aligned)
 
         return await self._answers(entries, text, self.engine.align, answer, seconds)
+
+    async def check(self, entries: Sequence[Entry], options: CheckOptions, seconds: float) -> list[Answer]:
+        """What the strict check finds in each text."""
+
+        def text(entry: Entry) -> Text:
+            return Text(*self._with_text(entry, self._asked(CheckRecord, entry.raw)))
+
+        def answer(text: Text, check: TextCheck) -> dict[str, Any]:
+            return _checked(text.record, check)
+
+        return await self._answers(entries, text, self.engine.check, answer, seconds)
+
+    def _with_text(self, entry: Entry, asked: AlignRecord | CheckRecord) -> tuple[Record, str]:
+        """The record and its text, both within the limits; raises Problem with the field."""
+        if len(asked.text) > self.limits.text_chars:
+            detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
+            raise Problem("text", detail, field="text")
+        return self._record(entry, asked), asked.text
 
     def _asked(self, model: type[_Asked], raw: Any) -> _Asked:
         """A raw record as a `model`; without `triples` it is a row whose other keys are predicates.
@@ -155,7 +173,7 @@ class Answering:
                 triples = record_of_row(row, "1").triples
             except (RecordError, PlanError) as error:
                 raise Problem("record", str(error)) from None
-            raw = own | {"triples": [[triple.subject, triple.predicate, triple.object] for triple in triples]}
+            raw = own | {"triples": [_parts(triple) for triple in triples]}
         return checked(model, raw, code="record")
 
     def _record(self, entry: Entry, asked: RecordIn) -> Record:
@@ -322,9 +340,35 @@ def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:
         {
             "text": text,
             "predicates": list(state),
-            "triples": [[triples[name].subject, triples[name].predicate, triples[name].object] for name in state],
+            "triples": [_parts(triples[name]) for name in state],
             "posterior": posterior,
         }
         for text, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
     ]
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
+
+
+def _checked(record: Record, check: TextCheck) -> dict[str, Any]:
+    values = []
+    for predicate, value in zip(record.predicates, check.values, strict=True):
+        span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
+        values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.how, **span})
+    return {
+        "values": values,
+        "unnamed": list(check.unnamed),
+        "invented": list(check.invented),
+        "repeated": list(check.repeated),
+        "swapped": [list(pair) for pair in check.swapped],
+        "misplaced": [_parts(triple) for triple in check.misplaced],
+        "faults": list(check.faults),
+    }
+
+
+def record_dict(record: Record) -> dict[str, Any]:
+    """A record as an example: its id, its triples and its reference texts."""
+    texts = [reference.text for reference in record.references]
+    return {"id": record.id, "triples": [_parts(triple) for triple in record.triples], "texts": texts}
+
+
+def _parts(triple: Triple) -> list[str]:
+    return [triple.subject, triple.predicate, triple.object]

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.openapi.utils import get_openapi
@@ -23,9 +23,16 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
-from agggen_platform.client.answers import AlignedResponse, ModelDict, PlansResponse, TextsResponse
+from agggen_platform.client.answers import (
+    AlignedResponse,
+    CheckedResponse,
+    ExamplesDict,
+    ModelDict,
+    PlansResponse,
+    TextsResponse,
+)
 from agggen_platform.serving.config import ServeConfig
-from serve.answering import Answer, Answering, Entry, body_of, outcome, reject_duplicates, while_connected
+from serve.answering import Answer, Answering, Entry, body_of, outcome, record_dict, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined
 from serve.handlers import install
@@ -34,10 +41,13 @@ from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_b
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request
 from serve.options import bounded
+from serve.page import page_routes
 from serve.reading import CSV, JSON, NDJSON, media_type, parse_csv, parsed
 from serve.schemas import (
     AlignOptions,
     AlignRequest,
+    CheckOptions,
+    CheckRequest,
     GenerateOptions,
     GenerateRequest,
     PlanOptions,
@@ -49,6 +59,9 @@ from serve.schemas import (
 )
 from serve.security import access_check
 from serve.streaming import Stream
+
+if TYPE_CHECKING:
+    from serve.tracing import Traces
 
 DEADLINE = "X-Deadline-Seconds"
 _ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE]
@@ -75,7 +88,7 @@ Deadline = Annotated[
     float | None,
     Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="what takes longer is cancelled (504)"),
 ]
-_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
+_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions, CheckOptions)
 
 v1 = APIRouter(prefix="/v1")
 probes = APIRouter()
@@ -88,6 +101,7 @@ def api(
     meters: Meters | None = None,
     admission: Admission | None = None,
     echo_request_id: bool = True,
+    traces: Traces | None = None,
 ) -> FastAPI:
     """The application.
 
@@ -97,11 +111,13 @@ def api(
         meters: what counts the requests.
         admission: counts the requests; by default its own.
         echo_request_id: False where the server in front already puts the request id into answers.
+        traces: takes a trace of each request; None: there are none.
 
     Raises:
         ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
     """
-    paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
+    routers = (probes, page_routes()) if config.studio else (probes,)
+    paths = [route.path for router in (v1, *routers) for route in router.routes if isinstance(route, APIRoute)]
     context = Middleware(RequestContext, meters=meters, paths=paths, echo=echo_request_id)
     app = FastAPI(
         title="agggen",
@@ -109,14 +125,15 @@ def api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[*_cors(config.security.cors_origins), context],
+        middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
     )
     app.state.engine, app.state.config = engine, config
     app.state.answering = Answering(engine, config.limits)
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
     app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission)])
-    app.include_router(probes)
+    for router in routers:
+        app.include_router(router)
     install(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
@@ -136,10 +153,18 @@ def _cors(origins: tuple[str, ...]) -> list[Middleware]:
     ]
 
 
+def _traced(traces: Traces | None) -> list[Middleware]:
+    if traces is None:
+        return []
+    from serve.tracing import Traced
+
+    return [Middleware(Traced, traces=traces)]
+
+
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------
 
 
-_BODIES = (GenerateRequest, PlanRequest, RealiseRequest, AlignRequest)
+_BODIES = (GenerateRequest, PlanRequest, RealiseRequest, AlignRequest, CheckRequest)
 _FAILED: dict[str, Any] = {
     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}},
     "headers": {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}},
@@ -199,6 +224,12 @@ async def realise(request: Request, query: Annotated[RealiseOptions, Query()], d
 async def align(request: Request, query: Annotated[AlignOptions, Query()], deadline: Deadline = None) -> Response:
     """The most likely triples behind each fact of a text, with the posterior of each fact's group."""
     return await _answer(request, Answering.align, AlignRequest, query, deadline, (JSON,))
+
+
+@v1.post("/check", **_described(CheckedResponse, CheckRequest))
+async def check(request: Request, query: Annotated[CheckOptions, Query()], deadline: Deadline = None) -> Response:
+    """How each text says the values of its record, where, and every fault that the strict check finds."""
+    return await _answer(request, Answering.check, CheckRequest, query, deadline, (JSON,))
 
 
 async def _answer(
@@ -293,6 +324,14 @@ async def model(request: Request) -> Response:
     card["records_at_once"] = await request.app.state.engine.records_at_once()
     card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
     return _json(card | {"limits": asdict(request.app.state.config.limits)})
+
+
+@v1.get("/examples", responses=_FAILURES | {200: {"model": ExamplesDict}})
+async def examples(request: Request) -> Response:
+    """Records of the test split of the served bundle's corpus, with texts by people or by the corpus's grammar; none
+    if the corpus is not in the catalogue, or not on the endpoint's machine."""
+    found = await request.app.state.engine.examples()
+    return _json({"corpus": found.corpus, "split": found.split, "records": [record_dict(r) for r in found.records]})
 
 
 @probes.get("/healthz")

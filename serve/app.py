@@ -123,13 +123,20 @@ class Ingress:
 
     def __init__(self, config: ServeConfig, planner: DeploymentHandle, generator: DeploymentHandle) -> None:
         self._config = _where_it_listens(config, default="unknown")  # keys are asked for then
+        self._traces = None
+        if config.tracing.experiment is not None:
+            from serve.tracing import MlflowExporter, Traces
+
+            self._traces = Traces(MlflowExporter(config.tracing.experiment))
+            planner, generator = self._traces.handle(planner), self._traces.handle(generator)
         most = (config.generator.max_replicas or 1, config.generator.target_records)
         self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most)
         self._admission = Admission(config.limits.queue)
         set_up_logging(config.log, replica=replica_id() or "-")
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return api(self._engine, self._config, meters=Meters(), admission=self._admission, echo_request_id=False)
+        parts: Any = {"meters": Meters(), "admission": self._admission, "traces": self._traces}
+        return api(self._engine, self._config, echo_request_id=False, **parts)
 
     async def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Serve calls it with the deployment's `user_config`; ``closed`` returns when no request is active any more."""

@@ -14,6 +14,7 @@ from agggen.facts.config import segmenter
 from agggen.generation.planner import check_size
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Record
+from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
@@ -33,11 +34,16 @@ class _Write:
     call: int  # jobs of one call that are `alone` share a batch with no others
 
 
+@dataclass(frozen=True, slots=True)
+class _Check:
+    text: Text
+
+
 _ALIGNED = 16  # texts aligned together, as by `Generator.align`
 _CHARACTERS_OF_A_TOKEN = 4
 
-Work = _Write | Text
-Answer = list[Generation] | AlignedText
+Work = _Write | Text | _Check
+Answer = list[Generation] | AlignedText | TextCheck
 
 
 class GeneratorReplica:
@@ -83,6 +89,11 @@ class GeneratorReplica:
         answers = await self._batcher.submit(texts, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
+    async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[TextCheck]:
+        """What the strict check finds in each text."""
+        answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Check gives
+
     def record_autoscaling_stats(self) -> dict[str, float]:
         """What Serve's controller is told, for `serve.scaling.by_records`."""
         return {RECORDS: self._batcher.load}
@@ -96,6 +107,8 @@ class GeneratorReplica:
 
     def _measure(self, item: Work) -> Measure:
         """Texts of one beam search share a batch, as many as it holds."""
+        if isinstance(item, _Check):
+            return Measure("check", length=len(item.text.text), share=1 / _ALIGNED)
         record = item.record if isinstance(item, Text) else item.job.record
         read = sum(len(triple.subject) + len(triple.predicate) + len(triple.object) for triple in record.triples)
         if isinstance(item, Text):
@@ -109,6 +122,9 @@ class GeneratorReplica:
         return Measure("write", config.beam, read, plans * config.beam.beam / config.rows)
 
     def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
+        if work == "check":
+            check = self._generator.checker.check
+            return [check(item.text.record, item.text.text) for item in items if isinstance(item, _Check)]
         if work == "align":
             return self._align([item for item in items if isinstance(item, Text)])
         return self._write([item for item in items if isinstance(item, _Write)])

@@ -14,8 +14,10 @@ from typing import Any, Protocol, TypeVar
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen.records import Record
+from agggen.verification.results import TextCheck
 from serve.batching import broken, too_late
 from serve.engine import ByModel, EngineError, Failure, Found, Job, ModelCard, Text
+from serve.examples import Examples
 from serve.scaling import Generators
 
 _log = logging.getLogger("agggen.serve")
@@ -79,6 +81,26 @@ class HandleEngine:
 
         bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
         return await self._shared_out(call, bare, seconds)
+
+    async def check(self, texts: Sequence[Text], seconds: float) -> list[Found[TextCheck] | Failure]:
+        """What the strict check finds in each text."""
+
+        async def call(texts: Sequence[Text], until: float) -> list[Found[TextCheck] | Failure]:
+            return await self._answers(len(texts), until, lambda left: self._generator.check.remote(texts, left))
+
+        bare = [Text(_bare(text.record), text.text) for text in texts]
+        return await self._shared_out(call, bare, seconds)
+
+    async def examples(self, seconds: float = 30.0) -> Examples:
+        """Records of the served bundle's corpus.
+
+        Raises:
+            EngineError: no planner answers within `seconds`.
+        """
+        examples = await self._call(lambda left: self._planner.examples.remote(), _now() + seconds)
+        if isinstance(examples, Failure):
+            raise EngineError(f"no planner is ready: {examples.message}")
+        return examples
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
         """The served model.

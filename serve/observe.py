@@ -40,6 +40,7 @@ class RequestInfo:
     """The facts about a request that log and metrics hold."""
 
     id: str = "-"
+    trace: str = ""  # id of its trace; empty: it is not traced
     caller: str = ""  # the key's name; empty: no keys are asked for
     status: int = 0  # of the answer; 0: none yet
     complete: bool = False  # the answer was sent to its end
@@ -171,6 +172,7 @@ class RequestContext:
             "failed": {name: count for name, count in info.outcomes.items() if name != "ok"},
             "problem": info.problem or None,
             "complete": info.complete,
+            **({"trace_id": info.trace} if info.trace else {}),
         }
         _access.info("%s %s %d", fields["method"], route, status, extra={"fields": fields})
 

@@ -9,9 +9,9 @@ from agggen.generation.generator import InferenceConfig
 from agggen_platform.serving.config import LimitsConfig
 from serve.engine import ModelCard
 from serve.errors import Problem
-from serve.schemas import AlignOptions, GenerateOptions, Options, PlanOptions, RealiseOptions
+from serve.schemas import AlignOptions, CheckOptions, GenerateOptions, Options, PlanOptions, RealiseOptions
 
-_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions)
+_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions, CheckOptions)
 
 
 def bounded(options: _Options, limits: LimitsConfig, card: ModelCard) -> _Options:

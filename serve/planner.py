@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
 from serve.engine import ByModel, Failure, Job, ModelCard
+from serve.examples import Examples, examples_of
 from serve.meters import Meters
 from serve.replica import check, load, log_as_replica
 from serve.scaling import RECORDS
@@ -32,6 +34,8 @@ class _Search:
 class PlannerReplica:
     """Plans the records of many requests together, on the CPU."""
 
+    _examples: Examples | None
+
     def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
         """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
 
@@ -45,7 +49,7 @@ class PlannerReplica:
         self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)  # the rest is let go
         self._card = ModelCard(
             served.fingerprint,
-            served.address,
+            config.shown_as or served.address,
             bundle.facts,
             bundle.model.config.max_group_size,
             bundle.inference,
@@ -54,6 +58,7 @@ class PlannerReplica:
             dict(bundle.metrics),
             asdict(bundle.model.config),
         )
+        self._config, self._examples = bundle.config, None
         self._longest = config.limits.longest_deadline_s
         self._calls = itertools.count()
         self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, Meters())
@@ -73,6 +78,12 @@ class PlannerReplica:
     async def card(self) -> ModelCard:
         """What is served."""
         return self._card
+
+    async def examples(self) -> Examples:
+        """Records of the bundle's corpus, which is read at the first call."""
+        if self._examples is None:
+            self._examples = await asyncio.to_thread(examples_of, self._config)
+        return self._examples
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """What Serve's controller is told, for `serve.scaling.by_records`."""

@@ -117,6 +117,14 @@ class AlignRecord(RecordIn):
     )
 
 
+class CheckRecord(RecordIn):
+    """A record and a text about it, by whomever."""
+
+    model_config = _or_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
+
+    text: str = Field(min_length=1)
+
+
 class RealiseOptions(_Body):
     """How texts for given plans are written. What is left out is as the model's own settings say (`GET /v1/model`)."""
 
@@ -175,7 +183,11 @@ class AlignOptions(_Body):
     """There are none."""
 
 
-Options = GenerateOptions | RealiseOptions | PlanOptions | AlignOptions
+class CheckOptions(_Body):
+    """There are none."""
+
+
+Options = GenerateOptions | RealiseOptions | PlanOptions | AlignOptions | CheckOptions
 
 
 class GenerateRequest(_Body):
@@ -206,7 +218,14 @@ class AlignRequest(_Body):
     options: SkipValidation[AlignOptions] = AlignOptions()
 
 
-RequestBody = GenerateRequest | PlanRequest | RealiseRequest | AlignRequest
+class CheckRequest(_Body):
+    """Records and texts to check against them."""
+
+    records: list[SkipValidation[CheckRecord]] = Field(min_length=1)
+    options: SkipValidation[CheckOptions] = CheckOptions()
+
+
+RequestBody = GenerateRequest | PlanRequest | RealiseRequest | AlignRequest | CheckRequest
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

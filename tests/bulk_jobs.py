@@ -19,7 +19,7 @@ RECORDS = 44
 """Of a test's input: six shards of eight."""
 
 
-def some_records(count: int) -> Iterator[Record]:
+def numbered_records(count: int) -> Iterator[Record]:
     """Records ``r0``, ``r1``, ... of the shipped corpus, repeated as often as needed."""
     known = list(elements_records("dev"))
     for number in range(count):

@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,6 +15,9 @@ from hypothesis import settings
 from tests.command import Run, command
 from tests.file_server import Files, serving
 from tests.s3_faults import FaultyS3
+
+if TYPE_CHECKING:
+    from agggen_platform.bulk.model import Model
 
 # A busy machine may stall; Hypothesis must not take that for a failure.
 settings.register_profile("patient", deadline=None)
@@ -73,13 +77,26 @@ def _s3_server() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Of bulk generation: a tiny bundle with random weights, which no test may change."""
+    from agggen_platform.bulk.model import open_model
+    from tests.unit.serve.conftest import save_tiny_model
+
+    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
+
+
 @pytest.fixture
 def s3(_s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """``s3://bucket`` of an empty bucket on a server of this session; the environment has its address and keys."""
+    return new_bucket(_s3_server, monkeypatch)
+
+
+def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     import boto3
 
     for name, value in {
-        "AWS_ENDPOINT_URL": _s3_server,
+        "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",

@@ -1,4 +1,4 @@
-"""An HTTP server of one file that can cut connections, ignore or shift ranges, and be busy."""
+"""An HTTP server of one file that can cut connections and be busy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ class Files(ThreadingHTTPServer):
     cut_after: list[int]
     """Bytes after which the next connections end."""
     failures = 0
-    ranges = True
-    shift = 0
-    """Bytes by which a range begins later than was asked for."""
-    requests: list[str | None]
+    requests = 0
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.cut_after, self.requests = [], []
+        self.cut_after = []
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{path}"
@@ -35,27 +32,18 @@ class _Handler(BaseHTTPRequestHandler):
     server: Files
 
     def do_GET(self) -> None:
-        server, asked = self.server, self.headers.get("Range")
-        server.requests.append(asked)
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
+        server = self.server
+        server.requests += 1
         if server.failures:
             server.failures -= 1
             self.send_error(503)
-            return
-        if self.path.partition("?")[0] == "/absent":
+        elif self.path == "/absent":
             self.send_error(404)
-            return
-        if start >= len(server.content):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        if start:
-            first, size = start + server.shift, len(server.content)
-            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
-        self.send_header("Content-Length", str(len(server.content) - start))
-        self.end_headers()
-        end = start + server.cut_after.pop(0) if server.cut_after else None
-        self.wfile.write(server.content[start:end])
+        else:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(server.content)))
+            self.end_headers()
+            self.wfile.write(server.content[: server.cut_after.pop(0) if server.cut_after else None])
 
     def log_message(self, *_: object) -> None:
         """Silent: the tests' output is not a server's log."""

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.processes import Running, free_ports
 
@@ -23,7 +24,7 @@ class Head:
     """A Ray head of its own ports and token, and what is submitted to it."""
 
     def __init__(self, folder: Path, stack: ExitStack, cpus: int = 4, more_nodes: int = 0) -> None:
-        """`more_nodes`: how many like it Ray's autoscaler may start."""
+        """`more_nodes`: how many like it Ray's autoscaler may start here, and stops when they are idle."""
         token, self.token = folder / "token", secrets.token_hex(32)
         token.touch(0o600)
         token.write_text(self.token)
@@ -38,12 +39,14 @@ class Head:
             "OMP_NUM_THREADS": "1",
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
+        # Ray leads a submitted job to the cluster that started last in the same temporary folder.
+        scratch = stack.enter_context(TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
         # Every port is chosen: the usual ones may be another cluster's, and jobs wait for the agent's without a word.
         command = (
             f"-m ray.scripts.scripts start --head --block --num-cpus {cpus} --num-gpus 0 "
             f"--port {gcs} --dashboard-port {dashboard} "
             f"--ray-client-server-port {client} --dashboard-agent-listen-port {agent} "
-            f"--object-store-memory {256 << 20} --dashboard-host 127.0.0.1"
+            f"--object-store-memory {256 << 20} --dashboard-host 127.0.0.1 --temp-dir {scratch}"
         )
         if more_nodes:
             scaling = folder / "autoscaler.json"
@@ -54,7 +57,10 @@ class Head:
                 "cluster_name": "grows",
                 "max_workers": more_nodes,
                 "idle_timeout_minutes": 0.1,
-                "provider": {"type": "fake_multinode", "gcs_address": self.gcs},
+                "provider": {
+                    **{"type": "fake_multinode", "gcs_address": self.gcs, "use_node_id_as_ip": True},
+                    **{"disable_node_updaters": True, "disable_launch_config_check": True},
+                },
                 "head_node_type": "ray.head.default",
                 "available_node_types": {
                     "ray.head.default": node | {"max_workers": 0},
@@ -62,6 +68,7 @@ class Head:
                 },
                 "upscaling_speed": 1.0,
                 "file_mounts": {},
+                "auth": {},
             }
             scaling.write_text(json.dumps(config))
             self.env |= {"AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
@@ -78,11 +85,13 @@ class Head:
         )
         return stack.enter_context(Running(command.split(), folder, self.env))
 
-    def requested(self) -> str:
-        """What jobs asked Ray's autoscaler for, as ``ray status`` has it."""
-        command = [str(BIN / "ray"), "status", "--address", self.gcs]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60)
-        return done.stdout.partition("From request_resources:")[2].partition("Pending Demands:")[0]
+    def nodes(self) -> int:
+        """How many nodes the cluster has now."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.address}/nodes?view=summary", headers=headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            summary = json.load(answer)["data"]["summary"]
+        return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
 
     def status(self, token: str | None) -> int | None:
         """What the jobs API says to somebody with this token; None while nobody answers."""

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
@@ -66,16 +67,10 @@ def _elements(_: Path, split: str) -> Items:
     return elements_records(split)
 
 
-def _e2e(path: Path, split: str) -> Items:
+def _e2e(path: Path, split: str, corpus: str = "e2e") -> Items:
     from agggen.corpora.e2e import read_e2e
 
-    return read_e2e(path, split, "e2e")
-
-
-def _e2e_cleaned(path: Path, split: str) -> Items:
-    from agggen.corpora.e2e import read_e2e
-
-    return read_e2e(path, split, "e2e-cleaned")
+    return read_e2e(path, split, corpus)
 
 
 def _webnlg(path: Path, split: str) -> Items:
@@ -151,7 +146,7 @@ _CORPORA = (
         "CC BY-SA 4.0",
         "Dusek, Howcroft, Rieser (INLG 2019), Semantic Noise Matters",
         {"train": "train-fixed.no-ol.csv", "dev": "devel-fixed.no-ol.csv", "test": "test-fixed.csv"},
-        _e2e_cleaned,
+        partial(_e2e, corpus="e2e-cleaned"),
         "e2e_cleaned",
     ),
     Corpus(

@@ -47,11 +47,15 @@ def read_rows(
     delimiter: str = ",",
     exact: bool = False,
     undecodable: Undecodable = "raise",
+    header: list[str] | None = None,
+    line: int = 1,
 ) -> Iterator[Row | Reject]:
     """Yields the rows of a CSV with a header; column names are compared in lower case. Empty lines are skipped.
 
     Args:
         exact: column names keep their case and are all different.
+        header: the column names, where the stream is a part of a file; an empty list receives those of the stream.
+        line: the number of the stream's first line, where it is a part of a file.
 
     Raises:
         CorpusError: the stream is empty, is not UTF-8 where that is to `raise`, lacks one of the columns `needed`, or
@@ -62,7 +66,7 @@ def read_rows(
 
     def lines() -> Iterator[str]:
         nonlocal first, last
-        for item in read_lines(stream, name, undecodable=undecodable):
+        for item in read_lines(stream, name, undecodable=undecodable, first=line):
             if isinstance(item, Reject):
                 pending.append(item)
                 continue
@@ -71,7 +75,7 @@ def read_rows(
             yield item[1]
 
     reader = csv.reader(lines(), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
+    header = [] if header is None else header
     while True:
         first = 0
         try:
@@ -87,8 +91,8 @@ def read_rows(
             break
         if not row:
             continue
-        if header is None:
-            header = [column.strip() if exact else column.strip().lower() for column in row]
+        if not header:
+            header[:] = [column.strip() if exact else column.strip().lower() for column in row]
             if exact and (twice := [column for column in header if column and header.count(column) > 1]):
                 raise CorpusError(f"{name}, line {first}: two columns are called {twice[0]!r}; give each its own name")
             if missing := [column for column in needed if column not in header]:
@@ -100,7 +104,7 @@ def read_rows(
             yield Reject(name, first, None, f"{len(row)} fields where the header has {len(header)}")
         else:
             yield first, dict(zip(header, row, strict=True))
-    if header is None:
+    if not header:
         raise CorpusError(f"{name} has no header; its first line must name {', '.join(needed)}")
 
 

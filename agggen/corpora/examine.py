@@ -1,4 +1,4 @@
-"""What a person should know of data before training on it: sizes, predicates, and what looks wrong, with examples."""
+"""Statistics of a dataset and likely errors in it, with examples; for `agggen prepare`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agggen.records import Record
 from agggen.verification.check import Checker
 
 FEW = 20
-"""A predicate with fewer training texts than this is learned badly."""
+"""Training texts below which a predicate is reported as rare."""
 CHECKED_TEXTS = 2_000
-"""Training texts that are read at most, spread over the split."""
+"""Maximum number of training texts that are checked, spread over the split."""
 _EXAMPLES = 3
 
 
@@ -22,19 +22,19 @@ class PredicateUse:
     """How a predicate is used in the training records."""
 
     texts: int = 0
-    """Texts of records that have it."""
+    """Texts of records with the predicate."""
     values: set[str] = field(default_factory=set)
     checked: int = 0
-    """Texts that were read for its values."""
-    unsaid: int = 0
-    """Texts of these that have no word of the value."""
+    """Checked texts of these."""
+    missing: int = 0
+    """Checked texts without any word of the value."""
     examples: list[str] = field(default_factory=list)
-    """``value (record id)``, of texts that do not say it."""
+    """``value (record id)`` of these."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that may be wrong: how often, and the first examples."""
+    """A likely error: how often it occurs, and its first examples."""
 
     what: str
     count: int
@@ -46,20 +46,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examination:
-    """What `examine` found."""
+    """The result of `examine`."""
 
     predicates: dict[str, PredicateUse]
-    """Of the training records, by falling number of texts."""
+    """Of the training records, by descending number of texts."""
     findings: tuple[Finding, ...]
     checked: int
-    """Training texts that were read."""
+    """Number of checked training texts."""
 
 
 def examine(data: Dataset) -> Examination:
-    """Reads the records of all splits and up to `CHECKED_TEXTS` texts of train.
+    """Examines the records of all splits, and up to `CHECKED_TEXTS` training texts with the strict check.
 
-    A value counts as unsaid where none of its words is in the text, and a number or name of a text as the text's own
-    where the strict check finds it in no triple (`agggen.verification.check`).
+    A value is missing if none of its words is in the text; a number or name is hallucinated if it is in no triple.
     """
     uses: dict[str, PredicateUse] = defaultdict(PredicateUse)
     pairs: list[tuple[Record, str]] = []
@@ -70,7 +69,7 @@ def examine(data: Dataset) -> Examination:
             uses[predicate].texts += len(record.references)
         pairs += [(record, reference.text) for reference in record.references]
     checked = pairs[:: -(-len(pairs) // CHECKED_TEXTS) or 1]
-    own: list[str] = []
+    hallucinated: list[str] = []
     checker = Checker()
     for record, text in checked:
         result = checker.check(record, text)
@@ -78,45 +77,48 @@ def examine(data: Dataset) -> Examination:
             use = uses[value.triple.predicate]
             use.checked += 1
             if value.how == "missing":
-                use.unsaid += 1
+                use.missing += 1
                 use.examples.append(f"{value.triple.object!r} (record {record.id})")
-        own += [f"{said!r} (record {record.id})" for said in result.invented]
+        hallucinated += [f"{words!r} (record {record.id})" for words in result.invented]
     return Examination(
         dict(sorted(uses.items(), key=lambda item: (-item[1].texts, item[0]))),
-        tuple(_findings(data, uses, own)),
+        tuple(_findings(data, uses, hallucinated)),
         len(checked),
     )
 
 
-def _findings(data: Dataset, uses: dict[str, PredicateUse], own: Sequence[str]) -> Iterable[Finding]:
-    rejects = [str(reject) for found in data.rejects.values() for reject in found]
-    unsaid = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.examples]
+def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequence[str]) -> Iterable[Finding]:
+    rejects = [str(reject) for split_rejects in data.rejects.values() for reject in split_rejects]
+    missing = [f"{predicate} {example}" for predicate, use in uses.items() for example in use.examples]
     rare = [f"{name} ({use.texts})" for name, use in sorted(uses.items(), key=lambda item: item[1].texts)]
-    everywhere = [(split, record) for split, records in data.splits.items() for record in records]
-    new = sorted({triple.predicate for _, record in everywhere for triple in record.triples} - uses.keys())
-    found = [
+    records = [(split, record) for split, split_records in data.splits.items() for record in split_records]
+    new = sorted({triple.predicate for _, record in records for triple in record.triples} - uses.keys())
+    examples_of = [
         ("rows that could not be read", rejects),
-        ("records without a text", [record.id for _, record in everywhere if not record.references]),
-        ("values of which a text says no word", unsaid),
-        ("numbers and names in texts that the record lacks", own),
+        ("records without a text", [record.id for _, record in records if not record.references]),
+        ("values of which a text has no word", missing),
+        ("numbers and names in texts that the record lacks", hallucinated),
         (f"predicates with fewer than {FEW} training texts", rare[: sum(use.texts < FEW for use in uses.values())]),
-        ("predicates that training never sees", new),
-        ("records with the same triples in several splits", _shared((*one, one[1].triples) for one in everywhere)),
+        ("predicates that are not in training", new),
+        (
+            "records with the same triples in several splits",
+            _shared((split, record, record.triples) for split, record in records),
+        ),
         (
             "texts in several splits",
-            _shared((*one, reference.text) for one in everywhere for reference in one[1].references),
+            _shared((split, record, text.text) for split, record in records for text in record.references),
         ),
     ]
-    return [Finding(what, len(examples), tuple(examples[:_EXAMPLES])) for what, examples in found if examples]
+    return [Finding(what, len(examples), tuple(examples[:_EXAMPLES])) for what, examples in examples_of if examples]
 
 
 def _shared(items: Iterable[tuple[str, Record, object]]) -> list[str]:
-    """What several splits have: the splits and the ids of its first records there."""
-    where: dict[object, dict[str, str]] = defaultdict(dict)
+    """The splits and first record ids of each content that is in several splits."""
+    ids: dict[object, dict[str, str]] = defaultdict(dict)
     for split, record, content in items:
-        where[content].setdefault(split, record.id)
+        ids[content].setdefault(split, record.id)
     return [
-        ", ".join(f"{split} {identifier}" for split, identifier in of_splits.items())
-        for of_splits in where.values()
-        if len(of_splits) > 1
+        ", ".join(f"{split} {identifier}" for split, identifier in id_of_split.items())
+        for id_of_split in ids.values()
+        if len(id_of_split) > 1
     ]

@@ -1,19 +1,32 @@
-"""Downloads the files of a corpus from fixed URLs and verifies their SHA-256 (`agggen.download`).
+"""Downloads the files of a corpus from fixed URLs and verifies their SHA-256.
 
 ``manifests/NAME.tsv`` lists path, bytes, sha256 and url. A file without bytes and sha256 (WebNLG 3.0's test set) is
 downloaded without verification.
+A file under its final name is always complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from agggen.corpora.catalogue import data_home, get_corpus
-from agggen.download import DownloadError, Progress, download, file_sha256
 from agggen.errors import CorpusError
+
+Progress = Callable[[str, int, int | None], None]
+"""Called during a download with (path of the file, received bytes, total bytes)."""
+
+_CHUNK = 1 << 16
+_ADVICE = "Without network, copy the corpus to the folder AGGGEN_DATA_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,15 @@ def fetch_files(
     timeout: float = 30.0,
     pause: float = 1.0,
 ) -> FetchReport:
-    """Downloads the files of `manifest` below `folder`; `attempts`, `timeout` and `pause` as in `download`.
+    """Downloads the files of `manifest` below `folder`.
+
+    Args:
+        manifest: the files.
+        folder: of the corpus.
+        progress: called during each download.
+        attempts: number of requests per file.
+        timeout: seconds without data after which a request fails.
+        pause: seconds before the second attempt; doubled for each further one.
 
     Raises:
         CorpusError: as `fetch`.
@@ -77,28 +98,42 @@ def fetch_files(
     downloaded = 0
     for file in manifest:
         target = folder / file.path
-        if target.is_file() and _is_right(target, file):
+        if target.is_file() and file.sha256 in (None, hashlib.sha256(target.read_bytes()).hexdigest()):
             continue
+        content = _download(file, progress or (lambda *_: None), attempts, timeout, pause)
+        if file.sha256 not in (None, hashlib.sha256(content).hexdigest()):
+            raise CorpusError(f"{file.url} is not the expected file ({len(content):,} bytes with another SHA-256)")
         try:
-            download(
-                file.url,
-                target,
-                file.sha256,
-                name=file.path,
-                advice="Without network, copy the corpus to the folder AGGGEN_DATA_HOME",
-                size=file.bytes,
-                progress=progress,
-                attempts=attempts,
-                timeout=timeout,
-                pause=pause,
-            )
-        except DownloadError as error:
-            raise CorpusError(str(error)) from error
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+            temporary.write_bytes(content)
+            temporary.replace(target)
         except OSError as error:
             raise CorpusError(f"cannot write {target}: {error.strerror or error}") from error
         downloaded += 1
     return FetchReport(folder, downloaded, len(manifest) - downloaded)
 
 
-def _is_right(path: Path, file: RemoteFile) -> bool:
-    return file.sha256 is None or (path.stat().st_size == file.bytes and file_sha256(path) == file.sha256)
+def _download(file: RemoteFile, progress: Progress, attempts: int, timeout: float, pause: float) -> bytes:
+    """The content at the file's URL, or its beginning if it is longer than expected."""
+    limit = math.inf if file.bytes is None else file.bytes
+    for attempt in range(1, attempts + 1):
+        content = b""
+        try:
+            with urlopen(Request(file.url, headers={"User-Agent": "agggen"}), timeout=timeout) as response:
+                while len(content) <= limit and (chunk := response.read(_CHUNK)):
+                    content += chunk
+                    progress(file.path, len(content), file.bytes)
+            if len(content) >= int(response.headers.get("Content-Length") or 0) or len(content) > limit:
+                return content
+            reason = f"the connection ended after {len(content):,} bytes"
+        except HTTPError as error:
+            reason = f"the server responded {error.code} {error.reason}"
+            if error.code < 500 and error.code != 429:
+                attempt = attempts
+        except (OSError, HTTPException) as error:
+            reason = str(getattr(error, "reason", None) or error)
+        if attempt == attempts:
+            break
+        time.sleep(pause * 2 ** (attempt - 1))
+    raise CorpusError(f"cannot download {file.path} from {file.url}: {reason}. {_ADVICE}")

@@ -1,7 +1,7 @@
-"""Parquet files that others may have written: only plain values are made into Python objects.
+"""Reads Parquet files of unknown origin without extension types.
 
-A file may say that its values are of an extension type, at any depth. Ray Data registers one whose values are pickles,
-loaded as soon as they become Python objects: where Ray Data is imported, a stranger's file would run code.
+Ray Data registers an extension type whose values are pickles, loaded on conversion to Python objects: if Ray Data is
+imported, an untrusted file could run code. A file may declare extension types at any depth.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agggen.errors import CorpusError
 
 
 def check_plain(columns: pa.Schema, where: str) -> None:
-    """Passes if no column, and nothing inside one, is of an extension type.
+    """Checks that no column contains an extension type.
 
     Args:
-        columns: those whose values will be read.
-        where: the file is.
+        columns: the columns to be read.
+        where: the file, for the message.
 
     Raises:
         CorpusError: names the type.
@@ -28,16 +28,16 @@ def check_plain(columns: pa.Schema, where: str) -> None:
     for field in columns:
         for extension in _extensions(field.type):
             raise CorpusError(
-                f"{where}: the column {field.name!r} holds values of the extension type {extension.extension_name!r}, "
+                f"{where}: the column {field.name!r} has values of the extension type {extension.extension_name!r}, "
                 "which could run code when they are read; write strings, numbers, lists and structs"
             )
 
 
 def read_plain(path: Path) -> pa.Table:
-    """All of a Parquet file of this machine.
+    """A local Parquet file.
 
     Raises:
-        CorpusError: it is missing, no Parquet, or has values that could run code.
+        CorpusError: the file is missing, is not Parquet, or has an extension type.
     """
     try:
         check_plain(pq.read_schema(path), str(path))
@@ -49,7 +49,7 @@ def read_plain(path: Path) -> pa.Table:
 
 
 def columns_of(schema: pa.Schema, names: list[str]) -> pa.Schema:
-    """The columns of these names, all of them where a name occurs twice."""
+    """The columns with these names, duplicates included."""
     return pa.schema([field for field in schema if field.name in names])
 
 

@@ -25,6 +25,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.errors import CorpusError, RecordError
-from agggen.records import Fact, Record
+from agggen.records import Record
 
 FORMAT = "1"
 MANIFEST = "manifest.json"
@@ -79,9 +80,9 @@ def write_records(path: Path | str, records: Iterable[Record], corpus: str, spli
     try:
         with pq.ParquetWriter(temporary, schema(), compression="zstd") as writer:
             block: list[dict[str, Any]] = []
-            for row in (_row(record, corpus, split) for record in records):
-                digest.update(_canonical(_as_json(row)))
-                block.append(row)
+            for record in records:
+                digest.update(_canonical(record))
+                block.append(_row(record, corpus, split))
                 count += 1
                 if len(block) == _ROWS:
                     writer.write_table(pa.Table.from_pylist(block, schema()))
@@ -122,9 +123,8 @@ def read_records(path: Path | str) -> list[Record]:
                 raise CorpusError(f"{path} does not have the columns of a prepared corpus; prepare the corpus again")
             for batch in file.iter_batches(batch_size=_ROWS):
                 for row in batch.to_pylist():
-                    data = _as_json(row)
-                    digest.update(_canonical(data))
-                    records.append(Record.of(data))
+                    records.append(Record.of({name: row[name] for name in ("id", "triples", "references", "category")}))
+                    digest.update(_canonical(records[-1]))
     except (pa.ArrowException, OSError, RecordError) as error:
         raise CorpusError(f"{path} is damaged ({error}); prepare the corpus again") from error
     if digest.hexdigest() != expected:
@@ -195,39 +195,14 @@ def describe(path: Path | str) -> dict[str, str]:
     return {name: metadata[key].decode() for name, key in keys.items()}
 
 
-def _as_json(row: dict[str, Any]) -> dict[str, Any]:
-    """A row in the JSON form of records (`Record.as_dict`)."""
-    data: dict[str, Any] = {
-        "id": row["id"],
-        "triples": [[triple["subject"], triple["predicate"], triple["object"]] for triple in row["triples"]],
-    }
-    if row["references"]:
-        data["references"] = [_reference_as_json(reference) for reference in row["references"]]
-    if row["category"] is not None:
-        data["category"] = row["category"]
-    return data
-
-
-def _reference_as_json(reference: dict[str, Any]) -> str | dict[str, Any]:
-    facts, plan = reference["facts"], reference["plan"]
-    if facts is None and plan is None:
-        return reference["text"]
-    data = {"text": reference["text"]}
-    if facts is not None:
-        data["facts"] = [fact["text"] if fact["predicates"] is None else fact for fact in facts]
-    if plan is not None:
-        data["plan"] = plan
-    return data
-
-
-def _canonical(data: dict[str, Any]) -> bytes:
+def _canonical(record: Record) -> bytes:
     """A record's line in the fingerprint."""
-    text = json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(record.as_dict(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError as error:
         raise RecordError(
-            f"record {data['id']!r} contains {text[error.start]!r}, which is not a Unicode character"
+            f"record {record.id!r} contains {text[error.start]!r}, which is not a Unicode character"
         ) from error
 
 
@@ -237,17 +212,13 @@ def _row(record: Record, corpus: str, split: str) -> dict[str, Any]:
         "corpus": corpus,
         "split": split,
         "category": record.category,
-        "triples": [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in record.triples],
+        "triples": list(map(asdict, record.triples)),
         "references": [
             {
                 "text": reference.text,
-                "facts": None if reference.facts is None else [_fact_row(fact) for fact in reference.facts],
+                "facts": None if reference.facts is None else list(map(asdict, reference.facts)),
                 "plan": None if reference.plan is None else str(reference.plan),
             }
             for reference in record.references
         ],
     }
-
-
-def _fact_row(fact: Fact) -> dict[str, Any]:
-    return {"text": fact.text, "predicates": None if fact.predicates is None else list(fact.predicates)}

@@ -1,14 +1,14 @@
-"""Anybody's records: rows of a CSV, a Parquet file or a DataFrame, or JSON objects. Keys tell three forms apart:
+"""Reads users' records from rows of a CSV, a Parquet file or a DataFrame, or JSON objects, in three forms:
 
-    long    subject, predicate, object        one triple a row; rows of one id (else of one subject) form a record
-    record  triples, references               as `Record.of` reads it
-    wide    anything else                     one record a row; every other column is a predicate, its cell the object
+    long    subject, predicate, object        one triple per row; rows with the same id (or subject) form a record
+    record  triples, references               see `Record.of`
+    wide    any other keys                    one record per row; the other columns are predicates, their cells objects
 
-A wide row's ``name`` (or ``title``) is the subject of its triples. Nested objects are flattened: ``{"director":
-{"name": "X"}}`` is the predicate ``director_name``; a list is one triple an item. White space in a predicate becomes
-``_``. Empty cells, and columns without a name, are no triples. Every column ``text``, ``text2``, ``reference``, ...
-holds reference texts. Rows with the same id, or without ids the same triples, are one record with several texts.
-``split`` names a row's split, ``category`` its category.
+``name`` or ``title`` is the subject of a wide row. Nested objects are flattened (``{"director": {"name": "X"}}``: the
+predicate ``director_name``), lists are one triple per item, whitespace in predicates becomes ``_``. Empty cells and
+columns without a name are ignored. The columns ``text``, ``text2``, ``reference``, ... have reference texts. Rows with
+the same id, or without ids the same triples, are one record with several texts. ``split`` and ``category`` are those of
+the record.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from agggen.errors import AggGenError, CorpusError, PlanError, RecordError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 
 Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
-"""Rows with their numbers (from 1), and what could not be read as a row."""
+"""Rows with their numbers (from 1), and rejects."""
 
 _TEXT = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
-"""Bytes that are not UTF-8, as ``surrogateescape`` keeps them, and halves of surrogate pairs in JSON."""
+"""Bytes that are not UTF-8 (``surrogateescape``), and lone surrogates in JSON."""
 _SPLITS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
 def split_name(name: str) -> str:
-    """``train``, ``dev`` or ``test`` for the usual names of these splits; any other name as it is."""
+    """``train``, ``dev`` or ``test`` for the usual names of these splits; other names are unchanged."""
     return _SPLITS.get(name.strip().lower(), name.strip())
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold what is not a triple; None takes the usual names (see the top of this module)."""
+    """The columns that are not predicates; None for the usual names (see the module's docstring)."""
 
     id: str | None = None
     subject: str | None = None
@@ -49,9 +49,9 @@ class Columns:
     split: str | None = None
     category: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
-    """Predicates by column names, where they differ."""
+    """Predicate by column, if they differ."""
     ignore: Sequence[str] = ()
-    """Columns that are no predicates."""
+    """Columns to ignore."""
 
     def __post_init__(self) -> None:
         for role in ("text", "ignore"):
@@ -60,24 +60,24 @@ class Columns:
 
     @property
     def named(self) -> set[str]:
-        """The columns that the user named, which therefore must exist."""
+        """The columns that a user named; they must exist."""
         chosen = (self.id, self.subject, self.split, self.category, *self.text, *self.rename, *self.ignore)
         return {name for name in chosen if name is not None}
 
     def find(self, row: Mapping[str, Any], role: str, *usual: str) -> str | None:
-        """The key of `row` that holds its id, name, split or category."""
+        """The key of the row's id, subject, split or category."""
         if (named := getattr(self, role)) is not None:
             return named if named in row else None
         return next((key for name in usual or (role,) for key in row if key.lower() == name), None)
 
     def texts(self, row: Mapping[str, Any]) -> list[str]:
-        """The keys of `row` that hold texts."""
+        """The keys of the row's texts."""
         return [key for key in row if (key in self.text if self.text else _TEXT.fullmatch(key))]
 
 
 @dataclass(frozen=True)
 class Table:
-    """The records of a table by split (None where a row names none), and what could not be read."""
+    """The records of a table by split (None without one), and the rejects."""
 
     records: dict[str | None, list[Record]]
     rejects: list[Reject]
@@ -93,19 +93,19 @@ class _Group:
     references: list[Reference] = field(default_factory=list)
     category: str | None = None
     complete: bool = True
-    """Whether one row has all triples of the record."""
+    """Whether each row has all triples of the record, unlike in the long form."""
 
 
 def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
-    """Reads rows of any form; a bad row of a long table rejects its whole record, any other bad row itself.
+    """Reads rows of any form. An invalid row of the long form rejects its whole record.
 
     Raises:
-        CorpusError: a column that `columns` names is in no row.
+        CorpusError: no row has a column that `columns` names.
     """
     groups: dict[tuple[str | None, Any], _Group] = {}
     rejects: list[Reject] = []
     seen: set[str] = set()
-    bad: set[str] = set()  # ids of rejected rows
+    rejected_ids: set[str] = set()
     for item in items:
         if isinstance(item, Reject):
             rejects.append(item)
@@ -127,26 +127,28 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
             identifier = (text_of(row[id_key]) or "") if id_key else ""
             if split_key and (cell := text_of(row[split_key])):
                 split = split_name(cell)
-            key, own = _read(row, line, identifier, columns, {split_key, id_key})
+            key, row_group = _read(row, line, identifier, columns, {split_key, id_key})
         except (RecordError, PlanError) as error:
             rejects.append(Reject(label, line, identifier or None, str(error)))
-            bad.add(identifier)
+            rejected_ids.add(identifier)
             continue
-        group = groups.setdefault((split, key), own)
-        if group is own:
+        group = groups.setdefault((split, key), row_group)
+        if group is row_group:
             continue
-        if own.complete and group.triples != own.triples:
-            rejects.append(Reject(label, line, own.identifier, f"row {group.line} has the same id and other values"))
+        if row_group.complete and group.triples != row_group.triples:
+            rejects.append(
+                Reject(label, line, row_group.identifier, f"row {group.line} has the same id and other values")
+            )
             continue
-        group.triples += [triple for triple in own.triples if triple not in group.triples]
-        group.references += [one for one in own.references if one not in group.references]
-        group.category = group.category or own.category
+        group.triples = list(dict.fromkeys(group.triples + row_group.triples))
+        group.references = list(dict.fromkeys(group.references + row_group.references))
+        group.category = group.category or row_group.category
     if absent := sorted(columns.named - seen):
         raise CorpusError(f"{label} has no column {absent[0]!r}; it has {', '.join(sorted(seen)) or 'none'}")
     records: dict[str | None, list[Record]] = {}
     for (split, *_), group in groups.items():
         try:
-            if not group.complete and group.identifier in bad:
+            if not group.complete and group.identifier in rejected_ids:
                 raise RecordError("another row of this record was rejected")
             record = Record(group.identifier, tuple(group.triples), tuple(group.references), group.category)
             records.setdefault(split, []).append(record)
@@ -156,10 +158,10 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
 
 
 def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
-    """The id of the record that `record_of_row` makes of `row`.
+    """The id of the row's record in `record_of_row`.
 
     Raises:
-        RecordError: the id is not text and no number.
+        RecordError: the id is neither text nor a number.
     """
     if "triples" in row:
         return str(row.get("id", default_id)).strip()
@@ -168,11 +170,10 @@ def id_of_row(row: Mapping[str, Any], default_id: str) -> str:
 
 
 def record_of_row(row: Any, default_id: str) -> Record:
-    """One record from one object or row by itself: with `triples`, or in the wide form.
+    """The record of a single object: with ``triples``, or in the wide form.
 
     Raises:
-        RecordError, PlanError: it is neither, or not valid. A row of the long form is not a whole record; a key like
-            ``triple`` is a mistake.
+        RecordError, PlanError: the record is invalid, the row is in the long form, or a key resembles ``triples``.
     """
     if not isinstance(row, Mapping) or "triples" in row or row.keys() <= {"id", "references", "category"}:
         return Record.of(row, default_id)
@@ -184,47 +185,46 @@ def record_of_row(row: Any, default_id: str) -> Record:
             '"triples": [[subject, predicate, object], ...], or a key for each predicate'
         )
     columns, identifier = Columns(), id_of_row(row, default_id)
-    _, own = _read(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
-    return Record(identifier, tuple(own.triples), tuple(own.references), own.category)
+    _, group = _read(row, 0, identifier, columns, {columns.find(row, "split"), columns.find(row, "id")})
+    return Record(identifier, tuple(group.triples), tuple(group.references), group.category)
 
 
 def _read(
     row: Mapping[str, Any], line: int, identifier: str, columns: Columns, used: set[str | None]
 ) -> tuple[Any, _Group]:
-    """What the rows of one record share, and what this row says.
+    """A key that the rows of a record share, and the content of this row.
 
     Args:
-        used: keys of `row` that are read already.
+        used: keys of the split and the id.
     """
     if "triples" in row:
         record = Record.of({key: value for key, value in row.items() if key != "split"}, identifier or str(line))
-        own = _Group(record.id, line, list(record.triples), list(record.references), record.category)
-        return record.id, own
+        return record.id, _Group(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
     category_key = columns.find(row, "category")
-    own = _Group(identifier, line, category=text_of(row[category_key]) if category_key else None)
-    own.references = [Reference(text) for key in texts for text in _texts(row[key])]
+    group = _Group(identifier, line, category=text_of(row[category_key]) if category_key else None)
+    group.references = [Reference(text) for key in texts for text in _texts(row[key])]
     lower = {key.lower(): key for key in row}
     if lower.keys() >= set(NEEDED):
         subject, predicate, value = (text_of(row[lower[name]]) or "" for name in NEEDED)
         if not identifier:
             raise RecordError("the id is empty")
-        own.triples, own.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
-        return identifier, own
+        group.triples, group.complete = [Triple(subject, columns.rename.get(predicate, predicate), value)], False
+        return identifier, group
     name_key = columns.find(row, "subject", "name", "title")
     subject = (text_of(row[name_key]) if name_key else None) or NO_SUBJECT
     used = used | {category_key, name_key, *texts, *columns.ignore, ""}
     for key, value in row.items():
         if key not in used:
             try:
-                own.triples += [Triple(subject, *each) for each in _flat(columns.rename.get(key, key), value)]
+                group.triples += [Triple(subject, *pair) for pair in _flat(columns.rename.get(key, key), value)]
             except RecursionError as error:
                 raise RecordError(f"{key!r:.80} is nested too deeply") from error
-    own.triples = list(dict.fromkeys(own.triples))
-    if not own.triples:
-        raise RecordError(f"the row holds no value besides {name_key!r}" if subject else "the row holds no value")
-    own.identifier = identifier or str(line)
-    return identifier or tuple(own.triples), own
+    group.triples = list(dict.fromkeys(group.triples))
+    if not group.triples:
+        raise RecordError(f"the row has no value besides {name_key!r}" if subject else "the row has no value")
+    group.identifier = identifier or str(line)
+    return identifier or tuple(group.triples), group
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -235,15 +235,15 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
     elif _is_list(value):
         for inner in value:
             if _is_list(inner):
-                raise RecordError(f"{key!r} holds a list in a list, which is no value; triples stand under 'triples'")
+                raise RecordError(f"{key!r} has a list in a list, which is not a value; triples belong under 'triples'")
             yield from _flat(key, inner)
     elif text := text_of(value):
         yield "_".join((text_of(key) or "").split()), text
 
 
 def _texts(value: Any) -> list[str]:
-    found = [text_of(each) for each in value] if _is_list(value) else [text_of(value)]
-    return list(dict.fromkeys(text for text in found if text))
+    texts = map(text_of, value if _is_list(value) else [value])
+    return list(dict.fromkeys(text for text in texts if text))
 
 
 def _is_list(value: Any) -> bool:
@@ -254,7 +254,7 @@ def text_of(value: Any) -> str | None:
     """A cell as text: ``yes`` and ``no`` for truth values, whole numbers without a point; None for an empty cell.
 
     Raises:
-        RecordError: a cell of another kind (bytes, an object where text is needed).
+        RecordError: the cell has another type, such as bytes or an object.
     """
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()  # of numpy
@@ -271,7 +271,7 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, int | float):
         value = str(value)
     if not isinstance(value, str):
-        raise RecordError(f"a cell holds {type(value).__name__} ({value!r:.60}); text and numbers can be read")
+        raise RecordError(f"a cell has the type {type(value).__name__} ({value!r:.60}); it must be text or a number")
     if undecoded := _UNDECODED.search(value):
         raise RecordError(f"not UTF-8: byte 0x{ord(undecoded.group()) & 0xFF:02x} in {value!r:.60}")
     return value.strip() or None

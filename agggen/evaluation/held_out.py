@@ -1,9 +1,4 @@
-"""Evaluation of a model on held-out records: texts, plans and alignments.
-
-Texts are scored against the references, the most likely plan of each record against the references' plans, and the
-Viterbi alignments of the reference texts against gold alignments, next to those of the rule-based aligner. Plans and
-alignments are only scored if the records have them.
-"""
+"""A model's output for held-out records: texts, most likely plans, and alignments of the reference texts."""
 
 from __future__ import annotations
 
@@ -13,14 +8,9 @@ from itertools import islice
 
 from agggen.alignment import align
 from agggen.errors import CorpusError
-from agggen.evaluation import Score
-from agggen.evaluation.alignments import Positions, alignment_scores, positions
-from agggen.evaluation.plans import plan_scores, with_plans
-from agggen.evaluation.text_metrics import corpus_bleu, corpus_chrf, corpus_ter
-from agggen.evaluation.values import FULFILLED, read_values
+from agggen.evaluation.alignments import Positions, positions
 from agggen.generation.generator import Generation, Generator, InferenceConfig
 from agggen.records import Plan, Record, Reference
-from agggen.verification.check import Checker
 
 _BLOCK = 64  # records per call of the generator
 
@@ -76,41 +66,6 @@ def write(
         result.planned.extend(plans[0].plan for plans in generator.planner.plan(block, 1, config))
         progress(len(result.n_best))
     return result
-
-
-def evaluate(generator: Generator, held_out: HeldOut) -> dict[str, Score]:
-    """Corpus scores of texts, plans and alignments by name; plans and alignments only if there are gold ones."""
-    scores = text_scores(held_out.records, held_out.texts, generator.checker)
-    fulfilled = sum(generation.fulfilled for generation in held_out.generations) / len(held_out.generations)
-    scores["fulfilled"] = Score(fulfilled, FULFILLED)
-    compared = with_plans(held_out.records)
-    if compared:
-        references = [reference_plans for _, reference_plans in compared]
-        predicates = [held_out.records[index].predicates for index, _ in compared]
-        plan_measures = plan_scores([held_out.planned[index] for index, _ in compared], references, predicates)
-        scores |= {f"plan_{name}": score for name, score in plan_measures.items()}
-    for aligner, pair in alignments(generator, held_out.records).items():
-        for name, percent in alignment_scores(*pair).items():
-            signature = percent.signature.replace("|percent|", "|share|")
-            scores[f"{aligner}_{name}"] = Score(percent.value / 100, signature)
-    return scores
-
-
-def text_scores(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> dict[str, Score]:
-    """sacreBLEU's BLEU (lower-cased), chrF and TER, and the value measures of `agggen.evaluation.values`.
-
-    Args:
-        records: with references.
-        texts: one per record.
-        checker: the model's; by default one without a lexicon.
-    """
-    references = [[reference.text for reference in record.references] for record in records]
-    return {
-        "bleu": corpus_bleu(texts, references, lowercase=True),
-        "chrf": corpus_chrf(texts, references),
-        "ter": corpus_ter(texts, references, lowercase=True),
-        **{name: statistics.corpus() for name, statistics in read_values(records, texts, checker).statistics.items()},
-    }
 
 
 def alignments(

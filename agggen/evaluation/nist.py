@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from importlib.metadata import version
+from operator import or_
 
 import numpy as np
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -48,9 +50,9 @@ def nist_statistics(hypotheses: Sequence[str], references: References) -> Segmen
     rows = np.zeros((len(groups), 2 * ORDERS + 3))
     for row, text, group in zip(rows, hypotheses, groups, strict=True):
         words = text.split()
-        limit = _maximum(Counter(_ngrams(reference)) for reference in group)
+        limit = reduce(or_, (Counter(_ngrams(reference)) for reference in group))  # the maximum of each count
         for ngram, count in Counter(_ngrams(words)).items():
-            if matched := min(count, limit.get(ngram, 0)):
+            if matched := min(count, limit[ngram]):
                 context = reference_counts[ngram[:-1]] if len(ngram) > 1 else total
                 row[len(ngram) - 1] += matched * math.log2(context / reference_counts[ngram])
         row[ORDERS : 2 * ORDERS] = [max(len(words) - order, 0) for order in range(ORDERS)]
@@ -79,12 +81,3 @@ def _ngrams(words: Sequence[str]) -> Iterator[NGram]:
     for start in range(len(words)):
         for end in range(start + 1, min(start + ORDERS, len(words)) + 1):
             yield tuple(words[start:end])
-
-
-def _maximum(counts: Iterable[Counter[NGram]]) -> dict[NGram, int]:
-    maximum: dict[NGram, int] = {}
-    for counter in counts:
-        for ngram, count in counter.items():
-            if count > maximum.get(ngram, 0):
-                maximum[ngram] = count
-    return maximum

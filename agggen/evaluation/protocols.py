@@ -21,7 +21,6 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 
 from agggen.errors import AggGenError
-from agggen.evaluation import Score
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.meteor import meteor_statistics
 from agggen.evaluation.nist import mteval_tokens, nist_statistics
@@ -50,20 +49,6 @@ _LETTERS = str.maketrans(
     | {"\u00fe": "th", "\u00df": "ss", "\u00e6": "ae", "\u0153": "oe"}  # thorn, sharp s, ligatures
     | {"\u2013": "-", "\u2014": "--", "\u2018": "'", "\u2019": "'", "\u2032": "'", "\u201c": '"', "\u201d": '"'}
 )
-
-
-def score_texts(
-    protocol: str,
-    hypotheses: Sequence[str],
-    references: References,
-    metrics: Sequence[str] | None = None,
-    tokenised: bool = False,
-) -> dict[str, Score]:
-    """Corpus scores by metric; arguments and errors as in ``measure``."""
-    return {
-        name: statistics.corpus()
-        for name, statistics in measure(protocol, hypotheses, references, metrics, tokenised).items()
-    }
 
 
 def measure(
@@ -153,8 +138,17 @@ def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]
     if protocol not in PROTOCOLS:
         raise AggGenError(f"unknown protocol {protocol!r}; known are {', '.join(PROTOCOLS)}")
     known = PROTOCOLS[protocol]
-    if metrics is None:
-        return known
+    if metrics is not None:
+        check_requested(protocol, metrics, known)
+    return known if metrics is None else metrics
+
+
+def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str]) -> None:
+    """Checks that `metrics` is a non-empty list of names in `known`, the metrics of the protocol.
+
+    Raises:
+        AggGenError: it is not.
+    """
     if not metrics:
         raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
     if isinstance(metrics, str):
@@ -162,7 +156,6 @@ def known_metrics(protocol: str, metrics: Sequence[str] | None) -> Sequence[str]
     for name in metrics:
         if name not in known:
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
-    return metrics
 
 
 def _flat(

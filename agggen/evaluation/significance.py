@@ -118,14 +118,10 @@ def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, f
 def _bootstrap(size: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
     """The count of each text in each sample, (samples, texts), in blocks of samples."""
     rng = np.random.default_rng(seed)
-    for count in _batches(size, resamples):
-        yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
-
-
-def _batches(size: int, total: int) -> Iterator[int]:
     step = max(_CELLS // size, 1)
-    for done in range(0, total, step):
-        yield min(step, total - done)
+    for done in range(0, resamples, step):
+        count = min(step, resamples - done)
+        yield rng.multinomial(size, np.full(size, 1 / size), size=count).astype(float)
 
 
 def _share(values: np.ndarray, threshold: float) -> float:

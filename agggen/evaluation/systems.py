@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agggen.errors import AggGenError
-from agggen.evaluation.protocols import PROTOCOLS, known_metrics, measure
+from agggen.evaluation.protocols import PROTOCOLS, check_requested, known_metrics, measure
 from agggen.evaluation.segments import SegmentStatistics, rate_statistics
 from agggen.evaluation.significance import Comparison, Interval, confidence_interval, paired_bootstrap
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
-from agggen.verification.e2e import Reading, slot_error_rate, slot_errors, slot_of
+from agggen.verification.e2e import VERSION, Reading, slot_errors, slot_of
+from agggen.verification.results import check_paired
 
 SER = "ser"
 """The slot error rate; part of protocol e2e if all predicates are slots of E2E."""
@@ -37,11 +37,7 @@ def metrics_of(protocol: str, requested: Sequence[str] | None, records: Sequence
     known = (*general, SER) if protocol == "e2e" else general
     if requested is None:
         return known if SER not in known or foreign_predicate(records) is None else general
-    if not requested:
-        raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
-    for name in requested:
-        if name not in known:
-            raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")
+    check_requested(protocol, requested, known)
     return tuple(dict.fromkeys(requested))
 
 
@@ -97,8 +93,7 @@ def measure_system(
 def _statistics(
     protocol: str, metrics: Sequence[str], records: Sequence[Record], texts: Sequence[str], tokenised: bool
 ) -> dict[str, SegmentStatistics]:
-    if len(records) != len(texts):
-        raise AggGenError(f"{len(records)} records but {len(texts)} texts; there must be one text per record")
+    check_paired(records, texts)
     text_metrics = [name for name in metrics if name in PROTOCOLS[protocol]]
     statistics: dict[str, SegmentStatistics] = {}
     if text_metrics:
@@ -113,13 +108,16 @@ def _statistics(
 def slot_statistics(
     records: Sequence[Record], texts: Sequence[str], reading: Reading = "published"
 ) -> dict[str, SegmentStatistics]:
-    """`slot_error_rate` with its counts per text, for intervals and comparisons.
+    """The slot error rate and its parts, in percent of the records' values.
+
+    Returns:
+        ``ser.add``, ``ser.miss``, ``ser.wrong`` and their sum ``ser.ser``.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
         RecordError: a record has a predicate that is not a slot of E2E.
     """
-    rates = slot_error_rate(records, texts, reading)
+    check_paired(records, texts)
     errors = [slot_errors(record, text, reading) for record, text in zip(records, texts, strict=True)]
     slots = [text_errors.slots for text_errors in errors]
     counts = {
@@ -128,4 +126,5 @@ def slot_statistics(
         "ser.wrong": [len(text_errors.wrong) for text_errors in errors],
         "ser.ser": [len(text_errors.all) for text_errors in errors],
     }
-    return {name: rate_statistics(counts[name], slots, rate.signature) for name, rate in rates.items()}
+    signature = f"patterns:{VERSION}|reading:{reading}|slots:{sum(slots)}|texts:{len(texts)}"
+    return {name: rate_statistics(values, slots, f"{name}|{signature}") for name, values in counts.items()}

@@ -1,7 +1,6 @@
 """BLEU, chrF and TER of sacreBLEU, TER of tercom, and Moses multi-bleu as in the paper's WebNLG table.
 
-Each hypothesis has a list of at least one reference; the numbers may differ. All values are percentages. Functions
-ending in `_statistics` return segment statistics, the others corpus scores.
+Each hypothesis has a list of at least one reference; the numbers may differ. All values are percentages.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER, lib_ter
 from sacrebleu.metrics.base import Metric
 
-from agggen.evaluation import Score
 from agggen.evaluation.segments import (
     References,
     SegmentScores,
@@ -23,21 +21,6 @@ from agggen.evaluation.segments import (
     ratio,
 )
 from agggen.evaluation.ter import Distance, edits
-
-
-def corpus_bleu(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> Score:
-    """sacreBLEU's BLEU of raw texts (tokeniser 13a)."""
-    return bleu_statistics(hypotheses, references, lowercase).corpus()
-
-
-def corpus_chrf(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> Score:
-    """chrF2 (characters only) of raw texts."""
-    return chrf_statistics(hypotheses, references, lowercase).corpus()
-
-
-def corpus_ter(hypotheses: Sequence[str], references: References, lowercase: bool = False) -> Score:
-    """sacreBLEU's translation edit rate of raw texts, in percent (the paper prints a fraction); lower is better."""
-    return ter_statistics(hypotheses, references, lowercase).corpus()
 
 
 def bleu_statistics(

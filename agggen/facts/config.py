@@ -6,11 +6,9 @@ segmenter(SegmenterConfig(source="allennlp", allennlp=AllenNLPConfig("srl.tar.gz
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from agggen.errors import ConfigError
@@ -27,19 +25,6 @@ FactSource = Literal["corpus", SegmenterName]
 SEGMENTERS: tuple[SegmenterName, ...] = get_args(SegmenterName)
 RULES: frozenset[SegmenterName] = frozenset(("clauses", "sentences"))
 """Rule-based segmenters: always available, and too fast to need a cache."""
-FOR_NEW_TEXTS: Mapping[FactSource, SegmenterName] = MappingProxyType(
-    {
-        "corpus": "embedded",  # only has the facts of its own texts
-        "precomputed": "embedded",  # likewise
-        "embedded": "embedded",
-        "allennlp": "allennlp",
-        "clauses": "clauses",
-        "sentences": "sentences",
-    }
-)
-"""The segmenter of new texts, by the source of the training facts."""
-
-
 _ALLENNLP = "agggen_platform.srl.source:AllenNLPFrames"
 """The frame source that runs AllenNLP's archives; in the platform, since it starts processes and downloads."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agggen.errors import AggGenError, ConfigError
+from agggen.errors import AggGenError
 from agggen.facts import cut, grouping, rules_fingerprint, tree, words
 from agggen.facts.frames import FrameSource, Sentence, SentenceSource
 from agggen.facts.grouping import fact_starts
 from agggen.facts.sentences import SentenceSegmenter
-from agggen.facts.tree import LEVELS, Level
+from agggen.facts.tree import Level
 from agggen.facts.words import split_sentences
 
 if TYPE_CHECKING:
@@ -26,14 +26,9 @@ class FrameSegmenter:
     Args:
         source: of the frames.
         level: see ``agggen.facts.tree`` and ``agggen.facts.grouping``.
-
-    Raises:
-        ConfigError: the level is unknown.
     """
 
     def __init__(self, source: FrameSource | SentenceSource, level: Level = "full") -> None:
-        if level not in LEVELS:
-            raise ConfigError(f"unknown level {level!r} of segmentation by frames; known are {', '.join(LEVELS)}")
         self.source = source
         self.level = level
         self.name = source.name

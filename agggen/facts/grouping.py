@@ -35,16 +35,11 @@ Owners = list[Node | None]
 
 def fact_starts(sentence: Sentence, level: Level = "full") -> list[int]:
     """The words at which the facts of a sentence begin, starting with 0; none for a sentence without words."""
-    return starts_of(sentence, build_tree(sentence, level), level)
-
-
-def starts_of(sentence: Sentence, roots: list[Node], level: Level = "full") -> list[int]:
-    """`fact_starts` of a sentence with a tree built at the same level."""
     words = sentence.words.words
     if not words:
         return []
     owners: Owners = [None] * len(words)
-    for root in roots:
+    for root in build_tree(sentence, level):
         if level == "paper":
             _own_leaves(root, owners)
         else:

@@ -261,6 +261,13 @@ class Generator:
         The spans of the facts cover the text without overlap.
         """
         text, spans = detokenise_with_offsets([token for _, piece, _ in pieces for token in piece])
+        writes = self.encoder.vocabulary.writes
+        written = [(token, fallback) for _, piece, fallback in pieces for token in piece]
+        copied = [
+            span
+            for (word, fallback), span in zip(written, spans, strict=True)
+            if not (fallback or writes(word)) and span[0] < span[1]
+        ]
         facts, token, start = [], 0, 0
         for number, (group, piece, fallback) in enumerate(pieces):
             token += len(piece)
@@ -280,6 +287,7 @@ class Generator:
             tuple(facts),
             self.checker.check(record, text).faults,
             self.encoder.unknown(record),
+            tuple(copied),
         )
 
     def _names(self, batch: Sequence[Request]) -> Tensor:

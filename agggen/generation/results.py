@@ -55,6 +55,8 @@ class Generation(Shown):
     """Messages of the strict check of the whole text (`agggen.verification.check`)."""
     unknown_predicates: tuple[str, ...] = ()
     """Predicates of the record that are unknown from training; plain clauses express them."""
+    copied: tuple[tuple[int, int], ...] = ()
+    """Spans of the words that the model copied from the record because its vocabulary lacks them."""
 
     @property
     def fulfilled(self) -> bool:
@@ -94,6 +96,7 @@ class Generation(Shown):
             "fulfilled": self.fulfilled,
             **({"faults": list(self.faults)} if self.faults else {}),
             **({"unknown_predicates": list(self.unknown_predicates)} if self.unknown_predicates else {}),
+            **({"copied": [list(span) for span in self.copied]} if self.copied else {}),
             "facts": [
                 {
                     "start": fact.start,

@@ -1,9 +1,9 @@
 """The joint model: a Transformer that emits facts (paper section 3.2) under an HMM over plans (sections 3.2-3.3).
 
-`lattice` enumerates the states of a record, `hmm` holds the recursions as pure functions, `transitions` and
-`transformer` hold parameters, `joint` puts them together, `batch` turns encoded examples into tensors.
+`lattice` enumerates the states of a record, `hmm` has the recursions as pure functions, `transitions` and `transformer`
+have the parameters, `joint` combines them, `batch` collates encoded examples.
 
-Shape legend used in all of `agggen.model`:
+Shape legend of `agggen.model`:
     B records in a batch      J predicates (= triples) of a record      L largest state (3 in the paper)
     S ordered states          C distinct sets of predicates             T facts of a text
     M source tokens           N target tokens                           R rows (one fact under one set)

@@ -1,7 +1,6 @@
-"""Encoded examples as padded tensors, and the mask of states that the alignment leaves (METHOD 4).
+"""Encoded examples as padded tensors, and the pruning of states by alignment (METHOD 4).
 
-An `Example` is one record with one text, as numbers. `collate` pads a list of them; nothing in a batch depends on the
-other examples but the amount of padding, so an example scores the same in any batch.
+An `Example` is an encoded record with a text. The score of an example does not depend on the batch's other examples.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ PAD, UNK, CLS, SEP, FACT, LAST, END = range(7)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One record, and one of its texts unless it is only to be generated from.
+    """An encoded record, for training with one of its texts.
 
-    `source`, `triple` and `role` have one entry a source token: its id (ids from the vocabulary's size on are words of
-    this record alone), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
-    3 object). `predicates` has one predicate-table id a triple. `facts` are the texts' token ids without marks.
-    `kept` says which of the given facts these are (one in which no word starts is left out). `required` and `forbidden`
-    are per fact bit masks over triples; `max_size` caps the size of a state.
+    `source`, `triple` and `role` have an entry per source token: its id (from the vocabulary's size on: the record's
+    out-of-vocabulary words), the index of its triple (-1 for [CLS]) and its part (0 special, 1 subject, 2 predicate,
+    3 object). `predicates` has the predicate-table id of each triple. `facts` are the token ids of the text without
+    marks; `kept` are their indices among the text's facts (facts in which no word starts are dropped). `required` and
+    `forbidden` are bit masks over triples per fact; `max_size` is the largest size of a state.
     """
 
     id: str
@@ -42,13 +41,13 @@ class Example:
 
     @property
     def n_target(self) -> int:
-        """Scored positions of the text: its tokens and one end mark a fact."""
+        """Number of scored positions of the text: its tokens and an end mark per fact."""
         return sum(map(len, self.facts)) + len(self.facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A padded batch; the target fields are empty tensors where the examples hold no text."""
+    """A padded batch; the target fields are empty tensors if the examples have no text."""
 
     source: Tensor  # (B, M) token ids
     triple: Tensor  # (B, M) triple index, -1 for [CLS] and padding
@@ -70,7 +69,7 @@ class Batch:
 
     @property
     def on_cpu(self) -> Batch:
-        """The same batch where its values can be read without waiting for a GPU."""
+        """The same batch in main memory, where reading values does not wait for a GPU."""
         return self.original or self
 
     def to(self, device: torch.device | str) -> Batch:
@@ -89,7 +88,7 @@ class Batch:
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A copy on `device` for which the CPU does not wait; the tensor itself if it is there."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()  # from other memory, CUDA copies only after all that it was asked before
+        tensor = tensor.pin_memory()  # other memory is copied synchronously
     return tensor.to(device, non_blocking=tensor.device.type == "cpu")
 
 
@@ -104,7 +103,7 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
 
     Args:
         examples: at least one.
-        whole: take each text as a single fact; this is the plain Transformer's view of the data.
+        whole: whether each text is a single fact, as for the plain Transformer.
     """
     inputs, targets, starts, lengths = [], [], [], []
     for example in examples:
@@ -133,9 +132,7 @@ def collate(examples: Sequence[Example], whole: bool = False) -> Batch:
 
 
 def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
-    """(B, T, C): how many alignments of a fact a set breaks: required triples that it lacks, forbidden ones that it
-    holds.
-    """
+    """(B, T, C): the number of broken alignments per fact and set: missing required and present forbidden triples."""
     triples = 1 << torch.arange(lattice.n_predicates, device=lattice.set_bits.device)
     required, forbidden = ((masks[..., None] & triples) != 0 for masks in (batch.required, batch.forbidden))
     members = lattice.set_members.to(torch.float32)  # (C, J)
@@ -143,16 +140,15 @@ def broken_alignments(batch: Batch, lattice: Lattice) -> Tensor:
 
 
 def allowed_sets(batch: Batch, lattice: Lattice, most_broken: int = 0) -> Tensor:
-    """(B, T, C): which sets may have emitted each fact, after pruning by alignment.
+    """(B, T, C): the sets that may have emitted each fact, after pruning by alignment.
 
-    A set must break at most `most_broken` of the fact's alignments and hold no more triples than the record's cap. A
-    fact that this would leave without any set keeps all sets of the record within the cap ("never prune a fact to
-    nothing"), and without the cap where even that leaves none.
+    A set must break at most `most_broken` of the fact's alignments and have at most `max_size` triples. A fact that
+    would have no set keeps all sets of the record up to `max_size`, or all sets of the record if there are none.
     """
     missing = (1 << lattice.n_predicates) - (1 << batch.counts)  # bits of triples that the record does not have
-    of_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)
-    small = of_record & (lattice.set_size <= batch.max_size[:, None])
+    in_record = (lattice.set_bits & missing[:, None]) == 0  # (B, C)
+    small = in_record & (lattice.set_size <= batch.max_size[:, None])
     keep = small[:, None] & (broken_alignments(batch, lattice) <= most_broken)
-    for fallback in (small, of_record):
+    for fallback in (small, in_record):
         keep = torch.where(keep.any(-1, keepdim=True), keep, fallback[:, None])
     return keep & (batch.fact_length > 0)[..., None]

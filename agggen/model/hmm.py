@@ -1,7 +1,7 @@
 """The HMM's dynamic programs as pure functions of log-potentials (paper section 3.3, METHOD 2).
 
-One backward recursion serves the likelihood, the best path and the k best paths: only the semiring changes. Posteriors
-and paths are gradients of the result with respect to the node potentials, so nothing is written twice.
+One backward recursion computes the likelihood, the best path and the k best paths in different semirings. Posteriors
+and paths are gradients of the result with respect to the node potentials.
 
 p_out sees only the last predicate of one state and the first of the next. The backward variable therefore depends on
 z_{t-1} through its last predicate alone, and a step costs O(S + J^2) instead of O(S^2):
@@ -23,7 +23,7 @@ from agggen.model.lattice import IMPOSSIBLE, Lattice
 
 
 class Potentials(NamedTuple):
-    """Log-potentials of a ragged batch; impossible entries hold `lattice.IMPOSSIBLE`."""
+    """Log-potentials of a ragged batch; impossible entries are `lattice.IMPOSSIBLE`."""
 
     start: Tensor  # (B, J) log p_out(first predicate | start)
     out: Tensor  # (B, J, J) log p_out(first of z_t | last of z_t-1); rows are the last predicates
@@ -32,7 +32,7 @@ class Potentials(NamedTuple):
 
 
 class Semiring(Protocol):
-    """Messages carry one trailing dimension: 1 value, or the k best."""
+    """Messages have a trailing dimension with 1 value, or the k best."""
 
     width: int
 
@@ -51,7 +51,7 @@ class Log:
 
 
 class KMax:
-    """Keeps the k best values in falling order, equal ones of different paths each: k = 1 is Viterbi."""
+    """Keeps the k best values in descending order, duplicates included; k = 1 is Viterbi."""
 
     def __init__(self, width: int = 1) -> None:
         self.width = width
@@ -65,9 +65,9 @@ def backward(potentials: Potentials, lattice: Lattice, semiring: Semiring) -> Te
     """The backward recursion over all facts; returns (B, width) total potentials of whole paths."""
     start, out, node, lengths = potentials
     batch, n_facts, _ = node.shape
-    one = node.new_full((batch, 1, semiring.width), IMPOSSIBLE)
-    one[..., 0] = 0.0
-    beta = one.expand(batch, lattice.n_predicates, semiring.width)
+    empty = node.new_full((batch, 1, semiring.width), IMPOSSIBLE)
+    empty[..., 0] = 0.0
+    beta = empty.expand(batch, lattice.n_predicates, semiring.width)
 
     def arrive(t: int, beta: Tensor) -> Tensor:  # m_t: (B, J, width)
         through = node[:, t, :, None] + beta[:, lattice.last]
@@ -86,14 +86,14 @@ def log_likelihood(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def _differentiable(potentials: Potentials) -> Potentials:
-    """Copies apart from any graph, with gradients for the nodes alone; copies, since inference tensors allow none."""
+    """Detached copies with gradients for the nodes only; inference tensors themselves cannot have gradients."""
     copies = Potentials(*(tensor.detach().clone() for tensor in potentials))
     copies.node.requires_grad_()
     return copies
 
 
 def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
-    """p(z_t = s | y, x), (B, T, S); facts beyond a text's length hold zeros."""
+    """p(z_t = s | y, x), (B, T, S); zeros for facts beyond a text's length."""
     with torch.inference_mode(False), torch.enable_grad():
         free = _differentiable(potentials)
         (marginals,) = torch.autograd.grad(log_likelihood(free, lattice).sum(), free.node)
@@ -101,10 +101,10 @@ def posterior(potentials: Potentials, lattice: Lattice) -> Tensor:
 
 
 def k_best_paths(potentials: Potentials, lattice: Lattice, k: int) -> tuple[Tensor, Tensor]:
-    """The k best state sequences of each text: log-potentials (B, k) in falling order and states (B, k, T).
+    """The k best state sequences of each text: log-potentials (B, k) in descending order and states (B, k, T).
 
-    Facts beyond a text's length hold -1, and so does every fact of a path that does not exist (fewer than k paths;
-    its log-potential is at or below `IMPOSSIBLE` / 2). A path's states are where the gradient of its value is one.
+    States are -1 beyond a text's length and for paths that do not exist (if there are fewer than k; their log-potential
+    is at most `IMPOSSIBLE` / 2). The states of a path are where the gradient of its value is 1.
     """
     with torch.inference_mode(False), torch.enable_grad():
         free = _differentiable(potentials)

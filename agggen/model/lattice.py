@@ -1,9 +1,8 @@
 """The states of a record: all ordered tuples of 1..L of its predicates, and the distinct sets behind them.
 
 For J predicates there are J + J(J-1) + J(J-1)(J-2) ordered states at L = 3 but far fewer sets (METHOD 1). A lattice
-depends on (J, L) only, so it is built once and shared: records with fewer predicates use the same lattice with the
-states that name a missing predicate masked out. States are laid out grouped by their first predicate, equally many
-each, so a reduction over "all states that begin with o" is a reshape.
+depends on (J, L) only and is cached; records with fewer predicates use it with a mask. States are grouped by their
+first predicate, with equally many per group, so a reduction over all states that begin with o is a reshape.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ import torch
 from torch import Tensor
 
 IMPOSSIBLE = -1e9
-"""Log-potential of what cannot be. Finite, so that no recursion or gradient ever meets inf - inf."""
-
+"""Log-potential of impossible states. Finite, so that recursions and gradients never compute inf - inf."""
 
 IndexState = tuple[int, ...]
 """An ordered group of distinct predicate indices."""
@@ -34,7 +32,7 @@ def ordered_states(n_predicates: int, max_group_size: int) -> tuple[IndexState, 
 
 @dataclass(frozen=True)
 class Lattice:
-    """States and sets over J predicates. Index tensors are int64 on the device they were asked for."""
+    """States and sets over J predicates. Index tensors are int64."""
 
     n_predicates: int
     max_group_size: int
@@ -51,12 +49,12 @@ class Lattice:
 
     @property
     def per_first(self) -> int:
-        """Number of states that begin with any one predicate."""
+        """Number of states that begin with a given predicate."""
         return len(self.states) // self.n_predicates
 
 
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)  # cached for training too, where autograd refuses tensors made in inference mode
+@torch.inference_mode(False)  # also cached for training, where autograd rejects inference tensors
 def lattice(n_predicates: int, max_group_size: int, device: str = "cpu") -> Lattice:
     """The lattice of `n_predicates` predicates with states of at most `max_group_size` (the paper's L).
 

@@ -23,7 +23,7 @@ def full_precision(x: Tensor) -> Tensor:
 
 
 def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
-    """Puts the `rows` of a tensor in these places of it."""
+    """Copies the `rows` of a tensor to `places`."""
     if len(rows):
         values[places] = values[rows]
 
@@ -31,8 +31,8 @@ def move(values: Tensor, places: Tensor, rows: Tensor) -> None:
 class Cache:
     """The keys and values of one layer at `length` positions, with room for more; for inference only.
 
-    Appending writes in place, and leaving rows moves no more than takes their places. Keys lie transposed, the way
-    their product with few queries reads them.
+    Appending writes in place, and removing rows only moves the rows that replace them. Keys are stored transposed, for
+    fast products with few queries.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, length: int) -> None:
@@ -40,16 +40,16 @@ class Cache:
 
     @classmethod
     def of(cls, keys_values: KeysValues) -> Cache:
-        """A cache that holds these."""
+        """A cache of these keys and values."""
         key, value = keys_values
         return cls(key.mT.contiguous(), value, key.shape[2])
 
     def keys_values(self) -> KeysValues:
-        """Views of what it holds, each (rows, H, length, D / H)."""
+        """Views of the keys and values, each (rows, H, length, D / H)."""
         return self._keys[..., : self.length].mT, self._values[:, :, : self.length]
 
     def append(self, keys_values: KeysValues) -> KeysValues:
-        """Puts those of further positions behind its own, which it then gives; makes room for twice as many if full."""
+        """Appends those of further positions and returns all; doubles the room if full."""
         key, value = keys_values
         end = self.length + key.shape[2]
         if end > self._keys.shape[-1]:
@@ -67,15 +67,15 @@ class Cache:
 
     def leave(self, places: Tensor, rows: Tensor, n: int) -> None:
         """Keeps n rows, of which `rows` move to `places`."""
-        for each in (self._keys[..., : self.length], self._values[:, :, : self.length]):
-            move(each, places, rows)
+        move(self._keys[..., : self.length], places, rows)
+        move(self._values[:, :, : self.length], places, rows)
         self._keys, self._values = self._keys[:n], self._values[:n]
 
     @staticmethod
     def gathered(parts: Sequence[tuple[Cache, Tensor, Tensor]], room: int = 0) -> Cache:
-        """Copies of some rows (n,) of each, with some positions (n, any), behind each other and with room for more.
+        """Concatenates copies of rows (n,) and positions (n, any) of each cache, with room for more positions.
 
-        Zeros stand where one is shorter than the longest.
+        Shorter rows are padded with zeros.
         """
         first, length = parts[0][0], max(slots.shape[1] for _, _, slots in parts)
         (heads, width), rows = first._keys.shape[1:3], sum(len(index) for _, index, _ in parts)
@@ -84,16 +84,16 @@ class Cache:
         begin = 0
         for cache, index, slots in parts:
             n, places = len(index), slice(begin, begin + len(index))
-            of_keys = slots[:, None, None].expand(-1, heads, width, -1)
-            keys[places, ..., : slots.shape[1]] = cache._keys[..., : cache.length][index].gather(3, of_keys)
-            of_values = slots[:, None, :, None].expand(-1, heads, -1, width)
-            values[places, :, : slots.shape[1]] = cache._values[:, :, : cache.length][index].gather(2, of_values)
+            key_index = slots[:, None, None].expand(-1, heads, width, -1)
+            keys[places, ..., : slots.shape[1]] = cache._keys[..., : cache.length][index].gather(3, key_index)
+            value_index = slots[:, None, :, None].expand(-1, heads, -1, width)
+            values[places, :, : slots.shape[1]] = cache._values[:, :, : cache.length][index].gather(2, value_index)
             begin += n
         return Cache(keys, values, length)
 
 
 class Attention(nn.Module):
-    """Multi-head attention whose keys and values can be computed once and used by many queries."""
+    """Multi-head attention with precomputed keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -114,8 +114,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None, causal: bool = False) -> Tensor:
         """Attends from x (rows, n, D).
 
-        `mask` (rows or 1, 1, n or 1, length) is True where attention may look, or, as numbers, added to the scores. The
-        latter is for a few queries to the keys of a `Cache`: plain products then take half of the fused kernel's time.
+        `mask` (rows or 1, 1, n or 1, length) is True at visible positions, or numbers to be added to the scores. The
+        latter is for few queries to a `Cache`, for which plain products take half of the fused kernel's time.
         """
         query, (key, value) = self._split(self.query(x)), keys_values
         if mask is not None and mask.is_floating_point():
@@ -158,26 +158,27 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def own_keys_values(self, x: Tensor) -> KeysValues:
-        """Keys and values that the layer's input x (rows, n, D) offers to later positions."""
+        """Keys and values of the layer's input x (rows, n, D), for later positions."""
         return self.attention.keys_values(self.norm_attention(x))
 
     def forward(
         self, x: Tensor, past: KeysValues | Cache | None, mask: Tensor | None, memory: KeysValues, memory_mask: Tensor
     ) -> tuple[Tensor, KeysValues]:
-        """The layer's output, and the keys and values of `past` and of x behind each other."""
+        """The layer's output, and the concatenated keys and values of `past` and x."""
         normed = self.norm_attention(x)
-        own = self.attention.keys_values(normed)
+        keys_values = self.attention.keys_values(normed)
         if isinstance(past, Cache):
-            own = past.append(own)
+            keys_values = past.append(keys_values)
         elif past is not None:
-            own = (torch.cat((past[0], own[0]), 2), torch.cat((past[1], own[1]), 2))
-        x = x + self.dropout(self.attention(normed, own, mask, causal=mask is None))
+            keys, values = keys_values
+            keys_values = torch.cat((past[0], keys), 2), torch.cat((past[1], values), 2)
+        x = x + self.dropout(self.attention(normed, keys_values, mask, causal=mask is None))
         x = x + self.dropout(self.cross(self.norm_cross(x), memory, memory_mask))
-        return x + self.dropout(self.feed_forward(self.norm_feed_forward(x))), own
+        return x + self.dropout(self.feed_forward(self.norm_feed_forward(x))), keys_values
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers over embedded inputs; a caller holds the caches."""
+    """A stack of decoder layers over embedded inputs; caches are passed by the caller."""
 
     def __init__(self, layers: int, width: int, heads: int, hidden: int, dropout: float) -> None:
         super().__init__()
@@ -185,7 +186,7 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def memory_keys_values(self, memory: Tensor) -> list[KeysValues]:
-        """Per layer, the keys and values of the encoded source (B, M, D): computed once a record."""
+        """Per layer, the keys and values of the encoded source (B, M, D)."""
         return [layer.cross.keys_values(memory) for layer in self.layers]  # type: ignore[union-attr, operator]
 
     def forward(
@@ -199,15 +200,15 @@ class Decoder(nn.Module):
         """Runs x (rows, n, D) through all layers.
 
         Args:
-            memory: per layer keys and values of the source, one entry a row.
+            memory: per layer keys and values of the source of each row.
             memory_mask: (rows, 1, 1, M), as `Attention` takes it.
-            past: per layer keys and values of P earlier positions, put before x's own; a `Cache` takes x's in.
-            mask: (rows or 1, 1, n, P + n), as `Attention` takes it; None means causal without a past.
+            past: per layer keys and values of P earlier positions; those of x are appended to a `Cache`.
+            mask: (rows or 1, 1, n, P + n), as `Attention` takes it; None: causal, without a past.
 
         Returns:
             The normalised hidden states (rows, n, D) and per layer the keys and values of `past` and x.
         """
-        assert past is None or mask is not None, "with a past, the causal default would look at the wrong positions"
+        assert past is None or mask is not None, "the causal default is wrong with a past"
         caches: list[KeysValues] = []
         for number, layer in enumerate(self.layers):
             x, cache = layer(x, past[number] if past is not None else None, mask, memory[number], memory_mask)
@@ -215,7 +216,7 @@ class Decoder(nn.Module):
         return self.norm(x), caches
 
     def keys_values_only(self, x: Tensor, memory: list[KeysValues], memory_mask: Tensor) -> list[KeysValues]:
-        """What `forward` returns as caches for a causal pass without a past, without the last layer's blocks."""
+        """The caches of a causal `forward` without a past; skips the last layer's blocks."""
         caches: list[KeysValues] = []
         for number, layer in enumerate(self.layers[:-1]):
             x, cache = layer(x, None, None, memory[number], memory_mask)

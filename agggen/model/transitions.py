@@ -1,10 +1,10 @@
 """Transition distributions over predicates (paper section 3.2, equation 3; METHOD 2).
 
 Two pairs of predicate embeddings, `A_in B_in` within a state and `A_out B_out` between states, plus a start state.
-Rows are softmaxed over the record's own predicates only. Two named variants:
+Rows are softmaxed over the record's own predicates only. Two variants:
 
 `normalised` (default): a proper distribution. Within a state the next predicate is drawn from those of the record that
-the state does not hold yet, and a learned stop probability (by last predicate, size and number of triples) gives the
+the state does not have yet, and a learned stop probability (by last predicate, size and number of triples) gives the
 length: p(z_t | z_{t-1}) = p_out(o^1 | last of z_{t-1}) * prod_l (1 - stop) p_in(o^{l+1} | o^l) * stop.
 
 `paper`: T2 and T3 as printed: p(z) = p_in(o^1 | start) * prod p_in(o^l | o^{l-1}), and the transition multiplies
@@ -28,14 +28,14 @@ class TransitionScores(NamedTuple):
     """Log-probabilities of a batch of records; see `agggen.model` for the shapes."""
 
     start: Tensor  # (B, J) log p_out(first predicate of the text | start); zeros in variant `paper`
-    out: Tensor  # (B, J, J) log p_out; every row sums to one over the record's predicates
+    out: Tensor  # (B, J, J) log p_out; the probabilities of each row sum to 1
     inside_start: Tensor  # (B, J) log p_in(. | start)
-    inside: Tensor  # (B, J, J) logits of p_in, IMPOSSIBLE on the diagonal (a state holds no predicate twice)
-    within: Tensor  # (B, S) log-probability of a state given its first predicate; IMPOSSIBLE where not of the record
+    inside: Tensor  # (B, J, J) logits of p_in, IMPOSSIBLE on the diagonal
+    within: Tensor  # (B, S) log-probability of a state given its first predicate; IMPOSSIBLE if not of the record
 
 
 class Transitions(nn.Module):
-    """Embeddings of K predicates (index 0 stands for predicates never seen in training) and a start state."""
+    """Embeddings of K predicates (index 0 is for predicates unknown from training) and a start state."""
 
     def __init__(self, n_predicates: int, dim: int, max_group_size: int, variant: Variant = "normalised") -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Transitions(nn.Module):
         may_grow = size < torch.clamp(counts, max=lattice.max_group_size)[:, None]
         ends = torch.where(may_grow, nn.functional.logsigmoid(stop_logit), 0.0)
         grows = nn.functional.logsigmoid(-stop_logit) - choice
-        grown = torch.zeros_like(ends)  # log-probability of having reached the state, its end not yet decided
+        grown = torch.zeros_like(ends)  # log-probability of the state's predicates, without its end
         for k in range(2, min(lattice.max_group_size, lattice.n_predicates) + 1):
             prefix = lattice.prefix.clamp(min=0)
             step = grown[:, prefix] + grows[:, prefix] + logits[:, last[prefix], last]
@@ -95,11 +95,11 @@ class Transitions(nn.Module):
 
     @property
     def inner_weight(self) -> int:
-        """How often a path multiplies in `within` of a state that another follows; of its last state, once."""
+        """The exponent of `within` of a state that is followed by another; that of the last state is 1."""
         return 2 if self.variant == "paper" else 1
 
     def node_weights(self, lengths: Tensor, n_facts: int) -> Tensor:
-        """How often the state of fact t is multiplied into a path of `lengths` facts, (B, T)."""
+        """The exponents of `within` of the states of texts with `lengths` facts, (B, T)."""
         facts = torch.arange(n_facts, device=lengths.device)
         once = torch.ones(len(lengths), n_facts, device=lengths.device, dtype=self.a_in.dtype)
         return once + (self.inner_weight - 1) * (facts < lengths[:, None] - 1)

@@ -1,8 +1,8 @@
-"""Planning: which predicates to say in which order and in which groups.
+"""Planning: the order and grouping of a record's predicates.
 
-`scores` says what a plan is worth; `distribution` is p(z | x) of one record, which everything that plans asks;
-`exact` finds and samples plans by dynamic programming, `bounded` by a bound where that is too large, with `beam` behind
-it; `two_stage` is the paper's search with its ablations; `control` takes plans from people.
+`scores` defines the score of a plan, `distribution` p(z | x) of a record. `exact` finds and samples plans by dynamic
+programming; `bounded` proves the best plans of larger records, with `beam` as its fallback. `two_stage` is the paper's
+search with its ablations, `control` resolves human plans.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Beam search over plans, for records with too many predicates for exact planning.
 
-Not exact: partial plans compete with others that have used equally many predicates, and only the best `width` of
-them go on. It ranks by the same scores as `exact.k_best`.
+It keeps the best `width` partial plans of each number of used predicates, ranked by the scores of `exact.k_best`.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ DEFAULT_WIDTH = 32
 def beam_plans(
     scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = (), width: int = DEFAULT_WIDTH
 ) -> list[ScoredPlan]:
-    """At most `k` distinct plans, best first, from a beam of max(`width`, `k`) partial plans a cardinality.
+    """At most `k` distinct plans, best first, from max(`width`, `k`) partial plans per number of used predicates.
 
     `level` and `prefix` are those of `exact.k_best`.
 
     Raises:
-        PlanError: `level` out of range, or a prefix that repeats or invents a predicate.
+        PlanError: `level` is out of range, or the prefix has an unknown or repeated predicate.
     """
     check_indices(scores.n_predicates, prefix, complete=False)
     limit, width, n = group_limit(scores, level), max(width, k), scores.n_predicates
-    of_size = [
+    by_size = [
         np.array(sorted((i for i, s in enumerate(scores.states) if len(s) == size), key=scores.states.__getitem__))
         for size in range(1, limit + 1)
     ]
-    members = [np.array([scores.states[i] for i in states]) for states in of_size]  # (S_size, size) each
-    begin = sum(len(state) for state in prefix)
+    members = [np.array([scores.states[i] for i in states]) for states in by_size]  # (S_size, size) each
+    n_used = sum(len(state) for state in prefix)
     stacks: list[list[tuple[float, IndexPlan]]] = [[] for _ in range(n + 1)]  # by number of used predicates
-    stacks[begin].append((0.0, prefix))
-    for count in range(begin, n):
+    stacks[n_used].append((0.0, prefix))
+    for count in range(n_used, n):
         beam = _best(stacks[count], width)
         if not beam:
             continue
@@ -42,7 +41,7 @@ def beam_plans(
             used[row, [index for state in plan for index in state]] = True
         transition = np.stack([scores.out[plan[-1][-1]] if plan else scores.start for _, plan in beam])
         total = np.where(used, -np.inf, np.array([score for score, _ in beam])[:, None] + transition)  # (beam, J)
-        for states, member in zip(of_size[: n - count], members, strict=False):
+        for states, member in zip(by_size[: n - count], members, strict=False):
             ends = np.array(count + member.shape[1] == n)
             value = total[:, member[:, 0]] + scores.group_scores(states, ends)  # (beam, S_size)
             for place in range(1, member.shape[1]):

@@ -1,9 +1,9 @@
-"""The k best plans of records that are too large for the tables of `exact`: a beam, and a proof that it is right.
+"""The k best plans of records that are too large for the tables of `exact`: a beam search with a proof of optimality.
 
-The bound comes from a relaxation of the state space (Christofides, Mingozzi and Toth 1981, Networks 11): it remembers
-how many predicates are left, not which, so that plans may repeat one and omit another. A price on each predicate, found
-by subgradient steps, makes that unattractive (Held and Karp 1971). With f(n, p) the greatest priced value of a relaxed
-continuation by n predicates after predicate p,
+The bound comes from a relaxation of the state space (Christofides, Mingozzi and Toth 1981, Networks 11): its states
+have the number of unused predicates, not their set, so that a plan may repeat a predicate and omit another. A price on
+each predicate, optimised by subgradient steps, penalises that (Held and Karp 1971). With f(n, p) the greatest priced
+value of a relaxed continuation by n predicates after predicate p,
 
     value of any continuation of (used set, p)  <=  f(J - |used|, p) + sum of the prices of the unused predicates.
 
@@ -23,7 +23,7 @@ from agggen.planning.beam import beam_plans
 from agggen.planning.scores import Floats, IndexPlan, PlanScores, ScoredPlan, group_limit
 
 MAX_EXPANSIONS = 1000
-"""Prefixes that the search extends at most; some 0.2 ms each."""
+"""Maximum number of prefixes that are extended; about 0.2 ms each."""
 _SUBGRADIENT_STEPS = 60
 _TOLERANCE = 1e-9
 
@@ -31,13 +31,12 @@ _TOLERANCE = 1e-9
 def search(
     scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()
 ) -> tuple[list[ScoredPlan], bool]:
-    """The k plans of the greatest score, best first, and whether they are certainly these; arguments as `exact.k_best`.
+    """The k best plans, best first, and whether they are proven to be the best; arguments as `exact.k_best`.
 
-    Certain wherever the tables of `exact` fit, and beyond that where the bound proves it; otherwise the plans are a
-    beam search's.
+    They are proven if the tables of `exact` fit or the bound suffices; otherwise they are those of a beam search.
 
     Raises:
-        PlanError: `k` below 1, `level` out of range, or a prefix that repeats or invents a predicate.
+        PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
     """
     if k < 1 or exact.is_exact(scores, level):
         return exact.k_best(scores, k, level, prefix), True
@@ -47,7 +46,7 @@ def search(
 
 
 class _Relaxation:
-    """f of the module's text for all n and p, with the states and prices that it belongs to."""
+    """The bound f of the module's docstring for all n and p, with its states and prices."""
 
     def __init__(self, scores: PlanScores, limit: int) -> None:
         kept = sorted((i for i, s in enumerate(scores.states) if len(s) <= limit), key=scores.states.__getitem__)
@@ -68,7 +67,7 @@ class _Relaxation:
             self.within_last = scores.within_last[self.states]
 
     def solve(self, unused: int) -> None:
-        """Fills `f`, (unused + 1, J), for the present prices."""
+        """Computes `f`, (unused + 1, J), for the current prices."""
         n = self.scores.n_predicates
         price = self.members @ self.prices
         self.f = np.full((unused + 1, n), -np.inf)
@@ -83,7 +82,7 @@ class _Relaxation:
             self.f[left] = (self.transition + into).max(1)
 
     def relaxed_plan(self, transition: Floats, unused: int) -> tuple[float, Counter[int]]:
-        """The greatest priced value after `transition` into first predicates, and how often its plan says each one."""
+        """The greatest priced value after `transition` into first predicates, and its number of each predicate."""
         says: Counter[int] = Counter()
         value, left = None, unused
         while left:
@@ -99,31 +98,31 @@ class _Relaxation:
 def _a_star(
     scores: PlanScores, k: int, limit: int, prefix: IndexPlan, incumbents: list[ScoredPlan]
 ) -> list[ScoredPlan] | None:
-    """The k best plans; None where `MAX_EXPANSIONS` do not suffice. `incumbents` are k plans that can be had."""
+    """The k best plans; None if `MAX_EXPANSIONS` do not suffice. `incumbents` are k plans of the beam search."""
     n = scores.n_predicates
     everything = (1 << n) - 1
     begin = sum(1 << index for state in prefix for index in state)
-    open_ = [index for index in range(n) if not begin >> index & 1]
-    if not open_ or len(incumbents) < k:
+    unused_predicates = [index for index in range(n) if not begin >> index & 1]
+    if not unused_predicates or len(incumbents) < k:
         return None
     least = incumbents[-1].score - _TOLERANCE
     relaxation = _Relaxation(scores, limit)
     root = scores.out[prefix[-1][-1]] if prefix else scores.start
     root = np.where([begin >> index & 1 for index in range(n)], -np.inf, root)
-    _set_prices(relaxation, root, open_, incumbents[0].score)
+    _set_prices(relaxation, root, unused_predicates, incumbents[0].score)
 
     visits: Counter[tuple[int, int]] = Counter()  # how often a (used set, last predicate) was extended
-    found: list[ScoredPlan] = []
+    best_plans: list[ScoredPlan] = []
     queue: list[tuple[float, IndexPlan, float, int]] = [(-np.inf, prefix, 0.0, begin)]  # (-bound, plan, score, used)
     expansions = 0
-    while queue and len(found) < k:
+    while queue and len(best_plans) < k:
         _, plan, score, used = heapq.heappop(queue)
         if used == everything:
-            found.append(ScoredPlan(plan, score))
+            best_plans.append(ScoredPlan(plan, score))
             continue
         cell = (used, plan[-1][-1] if plan else n)
         visits[cell] += 1
-        if visits[cell] > k:  # k prefixes that are at least as good have been here, and go on alike
+        if visits[cell] > k:  # k prefixes with the same continuations and at least this score came before
             continue
         expansions += 1
         if expansions > MAX_EXPANSIONS:
@@ -138,21 +137,23 @@ def _a_star(
             group = scores.states[relaxation.states[row]]
             entry = (-float(bound[row]), (*plan, group), reached, used | int(relaxation.bits[row]))
             heapq.heappush(queue, entry)
-    return sorted(found, key=lambda plan: (-plan.score, plan.states))
+    return sorted(best_plans, key=lambda plan: (-plan.score, plan.states))
 
 
-def _set_prices(relaxation: _Relaxation, root: Floats, open_: list[int], best: float) -> None:
-    """Prices under which the bound at the root is low; `best` is the score of a plan that can be had."""
+def _set_prices(relaxation: _Relaxation, root: Floats, unused_predicates: list[int], best: float) -> None:
+    """Sets prices with a low bound at the root; `best` is the score of a known plan."""
     lowest, prices = np.inf, relaxation.prices.copy()
     for step in range(_SUBGRADIENT_STEPS):
-        relaxation.solve(len(open_))
-        value, says = relaxation.relaxed_plan(root, len(open_))
-        bound = value + float(relaxation.prices[open_].sum())
+        relaxation.solve(len(unused_predicates))
+        value, says = relaxation.relaxed_plan(root, len(unused_predicates))
+        bound = value + float(relaxation.prices[unused_predicates].sum())
         if bound < lowest:
             lowest, prices = bound, relaxation.prices.copy()
-        excess = np.array([says[index] - 1.0 if index in open_ else says[index] for index in range(len(root))])
+        excess = np.array(
+            [says[index] - 1.0 if index in unused_predicates else says[index] for index in range(len(root))]
+        )
         if bound - best <= _TOLERANCE or not excess.any():
             break
         relaxation.prices = relaxation.prices + (bound - best) / (excess @ excess) * 0.95**step * excess
     relaxation.prices = prices
-    relaxation.solve(len(open_))
+    relaxation.solve(len(unused_predicates))

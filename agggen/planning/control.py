@@ -1,7 +1,6 @@
-"""Human control over plans: a plan written by a person, checked against its record.
+"""Human plans, checked against their records (paper section 3.5).
 
-What a plan omits is completed by `PlanDistribution.complete`. The other control is the aggregation level, the largest
-group of a plan: 1 says every predicate alone, 2 allows pairs, and so on up to the model's L (paper section 3.5).
+`PlanDistribution.complete` adds what a plan omits.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from agggen.records import Plan, Record
 
 
 def resolve_plan(record: Record, plan: Plan | str, partial: bool = False) -> IndexPlan:
-    """A human plan (``[eatType] [near food]``) in the indices of `record.predicates`, exactly as written.
+    """A human plan (``[eatType] [near food]``) in the indices of `record.predicates`.
 
-    Every predicate once; where it may be `partial`, at most once. Groups may be larger than the model's L: the text
-    model works for any set of triples, but such a plan has no probability.
+    It must have each predicate once, or if `partial` at most once. Groups may be larger than the model's L: the text
+    model accepts any set of triples, but the plan has no probability.
 
     Raises:
-        PlanError: bad notation, or a predicate that is unknown (with the nearest names), repeated or omitted; each
-            names the record.
+        PlanError: the notation is invalid, or a predicate is unknown (names similar ones), repeated or omitted; names
+            the record.
     """
     where = f"plan for record {record.id!r}"
     if isinstance(plan, str):
@@ -38,10 +37,10 @@ def resolve_plan(record: Record, plan: Plan | str, partial: bool = False) -> Ind
             raise PlanError(f"{where}: the record has no predicate {name!r}; {hint}")
     omitted = [name for name in record.predicates if name not in plan.predicates]
     if omitted and not partial:
-        raise PlanError(f"{where} omits {', '.join(omitted)}; add what is missing, or ask for the plan to be completed")
+        raise PlanError(f"{where} omits {', '.join(omitted)}; add them, or let the model complete the plan")
     return tuple(tuple(index_of[name] for name in state) for state in plan.states)
 
 
 def named_plan(record: Record, plan: IndexPlan) -> Plan:
-    """The plan of `record` in its predicates' names; inverse of `resolve_plan`."""
+    """A plan with the names of the record's predicates; inverse of `resolve_plan`."""
     return Plan(tuple(tuple(record.predicates[index] for index in state) for state in plan))

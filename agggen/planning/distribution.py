@@ -1,7 +1,7 @@
-"""p(z | x): the distribution over the plans of one record, made once and asked by everything that plans.
+"""p(z | x), the distribution over the plans of a record.
 
-Plans are written in the indices of the record's predicates. Predicates that training never saw have no place in the
-model's distribution: each follows in a group of its own behind the plan of the others.
+Plans consist of indices of the record's predicates. Predicates unknown from training are not part of the distribution;
+each is a group of its own after the plan of the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agggen.planning.two_stage import no_aggregation, random_order, two_stage
 
 
 class PlanDistribution:
-    """The plans of one record with groups of at most `level` predicates, under a model's transitions."""
+    """The plans of a record with groups of at most `level` predicates, under a model's transitions."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class PlanDistribution:
         """
         Args:
             n_predicates: of the record.
-            scores: of its transitions between the predicates that training saw; None where it saw none.
-            known: the indices of these in the record; None: all.
-            level: the largest group of a plan; None: the model's L.
-            reward: added to a plan's log-score for each of its groups, before normalisation.
+            scores: of the transitions between known predicates; None if there are none.
+            known: indices of the known predicates. [default: all]
+            level: the largest group of a plan. [default: the model's L]
+            reward: added to a plan's log-score per group, before normalisation.
 
         Raises:
             PlanError: `level` is below 1 or above the model's L.
@@ -48,24 +48,16 @@ class PlanDistribution:
 
     @cached_property
     def log_partition(self) -> float | None:
-        """log of the summed weight of all plans; None where there are too many to sum over."""
+        """log of the summed weight of all plans; None if there are too many to sum over."""
         return None if self.scores is None else exact.log_partition(self.scores, self.level)
 
-    def log_probability(self, plan: IndexPlan) -> float | None:
-        """log p(z | x); None where the sum over all plans is not known, or the distribution does not hold the plan.
-
-        Raises:
-            PlanError: the plan does not use every predicate exactly once.
-        """
-        return self.scored(plan).log_probability
-
     def scored(self, plan: IndexPlan) -> ScoredPlan:
-        """The plan with its log-probability; its score is that too, or the log-score where the sum is not known.
+        """The plan with its log-probability, which is also its score, or with its log-score if the former is unknown.
 
-        A plan that the distribution does not hold (groups larger than the level) has the score 0.
+        A plan outside the distribution (with a group larger than the level) has the score 0.
 
         Raises:
-            PlanError: the plan does not use every predicate exactly once.
+            PlanError: the plan does not have each predicate exactly once.
         """
         check_indices(self.n_predicates, plan)
         score = None if self.scores is None else plan_score(self.scores, self._of_known(plan))
@@ -77,7 +69,7 @@ class PlanDistribution:
         return ScoredPlan(plan, probability, probability)
 
     def k_best(self, k: int) -> tuple[list[ScoredPlan], bool]:
-        """The k most probable plans, best first, and whether that is certain (`bounded.search`)."""
+        """The k most probable plans, best first, and whether this is proven (`bounded.search`)."""
         proven = True
 
         def search(scores: PlanScores) -> list[ScoredPlan]:
@@ -88,22 +80,22 @@ class PlanDistribution:
         return self._plans(search), proven
 
     def complete(self, prefix: IndexPlan) -> IndexPlan:
-        """`prefix`, whose groups may have any size, and then the most probable further groups for what it omits.
+        """`prefix`, whose groups may have any size, with its most probable continuation.
 
         Raises:
-            PlanError: the prefix repeats or invents a predicate.
+            PlanError: the prefix has an unknown or repeated predicate.
         """
         check_indices(self.n_predicates, prefix, complete=False)
-        said = {index for group in prefix for index in group}
-        own = self._of_known(prefix)
+        used = {index for group in prefix for index in group}
+        known_prefix = self._of_known(prefix)
         rest: IndexPlan = ()
-        if self.scores is not None and not said.issuperset(self.known):
-            (best, *_), _ = bounded.search(self.scores, 1, self.level, own)
-            rest = self._of_record(best.states[len(own) :])
-        return (*prefix, *rest, *((index,) for index in self.unknown if index not in said))
+        if self.scores is not None and not used.issuperset(self.known):
+            (best, *_), _ = bounded.search(self.scores, 1, self.level, known_prefix)
+            rest = self._of_record(best.states[len(known_prefix) :])
+        return (*prefix, *rest, *((index,) for index in self.unknown if index not in used))
 
     def check_sampling(self) -> None:
-        """Passes if plans can be drawn.
+        """Checks that plans can be sampled.
 
         Raises:
             PlanError: there are too many plans to sum over.

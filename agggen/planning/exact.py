@@ -29,7 +29,7 @@ MAX_TRANSITIONS = 1_000_000
 
 Ints = NDArray[np.intp]
 Reduce = Callable[[Floats], Floats]
-"""A semiring's sum over the last axis."""
+"""The sum of a semiring over the last axis."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +127,16 @@ def log_partition(scores: PlanScores, level: int | None = None) -> float | None:
 
 
 def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPlan = ()) -> list[ScoredPlan]:
-    """The k plans of the greatest score, best first (ties in lexicographic order); fewer if there are fewer.
+    """The k best plans, best first, ties in lexicographic order; fewer if there are fewer.
 
-    All predicates, groups of at most `level` (default: L) predicates. With a `prefix`, the plans that begin with it;
-    its own groups may have any size, and the score is then that of the continuation alone. Above the exact limits
-    use `search.search`.
+    Groups have at most `level` (default: L) predicates. With a `prefix`, the plans that begin with it: its groups may
+    have any size, and the score is that of the continuation only. For larger records use `bounded.search`.
 
     Raises:
-        PlanError: `k` below 1, `level` out of range, or a prefix that repeats or invents a predicate.
+        PlanError: `k` is below 1, `level` is out of range, or the prefix has an unknown or repeated predicate.
     """
     if k < 1:
-        raise PlanError(f"{k} plans were asked for; at least 1 is possible")
+        raise PlanError(f"{k} plans were requested; the number must be at least 1")
     check_indices(scores.n_predicates, prefix, complete=False)
     tables = _tables_of(scores, level)
     values = _backward(scores, tables, _maximum)
@@ -172,7 +171,7 @@ def k_best(scores: PlanScores, k: int, level: int | None = None, prefix: IndexPl
 
 
 def check_sampling(scores: PlanScores, level: int | None = None) -> None:
-    """Passes if `sample` can draw plans.
+    """Checks that plans can be sampled.
 
     Raises:
         PlanError: the tables would be too large (`is_exact`), or `level` is out of range.
@@ -191,7 +190,7 @@ def sample(
 
     Raises:
         PlanError: `level` is out of range, or the tables would be too large (`is_exact`).
-        ValueError: `count` below 1, or `top_p` not in (0, 1].
+        ValueError: `count` is below 1, or `top_p` is not in (0, 1].
     """
     if count < 1 or not 0 < top_p <= 1:
         raise ValueError(f"at least 1 plan can be drawn, with top_p above 0 and up to 1, not {count} and {top_p}")

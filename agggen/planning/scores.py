@@ -1,7 +1,7 @@
-"""What planning sees of a record: the log-probabilities of its transitions, and the score they give to a plan.
+"""The log-probabilities of a record's transitions, and the score of a plan.
 
-A plan is written in predicate indices here: ``((2,), (0, 1))`` says predicate 2 alone, then 0 and 1 in one fact. The
-index of a predicate is its place in ``record.predicates``.
+Plans consist of indices of ``record.predicates``: in ``((2,), (0, 1))``, predicate 2 is a group of its own, followed by
+a group of 0 and 1.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def _positions(n_predicates: int, max_group_size: int) -> dict[IndexState, int]:
 class PlanScores:
     """Log-probabilities over the J predicates of one record (float64; paper section 3.2).
 
-    All values are finite, apart from the diagonals of `out` and `inside`, which no plan uses.
+    All values are finite, except the diagonals of `out` and `inside`, which no plan uses.
 
     Raises:
-        ValueError: an array of another shape, or a value that is not finite.
+        ValueError: an array has another shape, or a value is not finite.
     """
 
     start: Floats
@@ -59,7 +59,7 @@ class PlanScores:
         if n == 0:
             raise ValueError("plan scores need at least one predicate")
         if self.max_group_size < 1:
-            raise ValueError(f"the largest group holds at least one predicate, not {self.max_group_size}")
+            raise ValueError(f"the largest group must have at least one predicate, not {self.max_group_size}")
         object.__setattr__(self, "max_group_size", min(self.max_group_size, n))
         states = len(self.states)
         shapes = {"start": (n,), "out": (n, n), "inside_start": (n,), "inside": (n, n), "within": (states,)}
@@ -73,7 +73,7 @@ class PlanScores:
             if name in ("out", "inside"):
                 finite = finite | np.eye(n, dtype=bool)
             if not finite.all():
-                raise ValueError(f"{name} holds a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
+                raise ValueError(f"{name} has a value that is not finite at index {tuple(np.argwhere(~finite)[0])}")
             object.__setattr__(self, name, array)
 
     @property
@@ -116,16 +116,16 @@ class ScoredPlan:
 
     states: IndexPlan
     score: float
-    """By which its search ranked it; not normalised over plans."""
+    """The score of its search, not normalised over plans."""
     log_probability: float | None = None
-    """log p(z | x), where a `PlanDistribution` says it; None where it is not known."""
+    """log p(z | x), from a `PlanDistribution`; None if unknown."""
 
 
 def group_limit(scores: PlanScores, level: int | None) -> int:
-    """The greatest group size a search may use: `level` (an aggregation level), or all that `scores` allow.
+    """The largest group of a search: `level` (the aggregation level), or by default the L of `scores`.
 
     Raises:
-        PlanError: `level` is below 1, or above the L of scores that do not hold groups of all J predicates.
+        PlanError: `level` is below 1, or above L although the record has more than L predicates.
     """
     largest = scores.max_group_size
     if level is None:
@@ -138,10 +138,10 @@ def group_limit(scores: PlanScores, level: int | None) -> int:
 
 
 def check_indices(n_predicates: int, plan: IndexPlan, complete: bool = True) -> None:
-    """Passes if `plan` uses each of the indices 0..J-1 exactly once (at most once where not `complete`).
+    """Checks that `plan` has each of the indices 0..J-1 exactly once (if not `complete`, at most once).
 
     Raises:
-        PlanError: names the empty group, or the index that is unknown, repeated or omitted.
+        PlanError: a group is empty, or an index is unknown, repeated or omitted; names it.
     """
     used: set[int] = set()
     for number, state in enumerate(plan, start=1):

@@ -1,7 +1,7 @@
-"""The paper's planning: order the predicates, then decide where one fact ends (paper section 3.4, METHOD section 6).
+"""The paper's planning: first the order of the predicates, then their aggregation (paper section 3.4, METHOD 6).
 
-A plan's score here is what the paper ranks by: log p_in of the order plus log p_out of the boundaries
-between groups. It is not `plan_score`, which also knows the groups' insides and lengths.
+Plans are scored like in the paper, by log p_in of the order plus log p_out of the boundaries between groups, unlike
+`plan_score`, which also includes the order within groups and their lengths.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def orderings(scores: PlanScores, beam: int = 3) -> list[tuple[IndexState, float
     After each step the used predicates leave the mask and p_in is normalised over those that remain.
 
     Raises:
-        PlanError: `beam` below 1.
+        PlanError: `beam` is below 1.
     """
     if beam < 1:
-        raise PlanError(f"an ordering beam of {beam} keeps nothing; at least 1 is needed")
+        raise PlanError(f"the ordering beam must be at least 1, not {beam}")
     n = scores.n_predicates
     first = np.argsort(-scores.inside_start, kind="stable")[:beam]
     orders = first[:, None]  # (beam, predicates so far)
@@ -47,10 +47,10 @@ def aggregations(scores: PlanScores, order: IndexState, top: int = 2, level: int
     wait/emit patterns; the same ranking comes from the best `top` cuts of each prefix of the order.
 
     Raises:
-        PlanError: `top` below 1, or `level` out of range.
+        PlanError: `top` is below 1, or `level` is out of range.
     """
     if top < 1:
-        raise PlanError(f"{top} aggregations an order were asked for; at least 1 is possible")
+        raise PlanError(f"the number of aggregations must be at least 1, not {top}")
     limit = group_limit(scores, level)
     best: list[list[tuple[float, IndexPlan]]] = [[(0.0, ())]]  # best[j]: the cuts of the first j predicates
     for end in range(1, len(order) + 1):
@@ -67,7 +67,7 @@ def two_stage(scores: PlanScores, beam: int = 3, top: int = 2, level: int | None
     """The paper's plans: `top` aggregations of each of the `beam` best orders; at most beam * top, best first.
 
     Raises:
-        PlanError: `beam` or `top` below 1, or `level` out of range.
+        PlanError: `beam` or `top` is below 1, or `level` is out of range.
     """
     plans = [
         ScoredPlan(cut.states, score + cut.score)
@@ -83,7 +83,7 @@ def random_order(
     """The ablation -OD: the `top` aggregations of one random order, which counts with its log-probability 1/J!.
 
     Raises:
-        PlanError: `top` below 1, or `level` out of range.
+        PlanError: `top` is below 1, or `level` is out of range.
     """
     order = tuple(rng.permutation(scores.n_predicates).tolist())
     chance = -lgamma(scores.n_predicates + 1)
@@ -94,6 +94,6 @@ def no_aggregation(scores: PlanScores, beam: int = 3) -> list[ScoredPlan]:
     """The ablation -AG: every predicate alone, in the `beam` best orders; the score is that of the order.
 
     Raises:
-        PlanError: `beam` below 1.
+        PlanError: `beam` is below 1.
     """
     return [ScoredPlan(tuple((index,) for index in order), score) for order, score in orderings(scores, beam)]

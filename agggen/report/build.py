@@ -1,4 +1,4 @@
-"""From what was written and scored to a whole report: rows, comparison with published systems, breakdowns."""
+"""Builds a report from texts and scores: rows, comparison with published systems, breakdowns."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def rows_of(
     facts: Sequence[Sequence[WrittenFact]],
     scores: Mapping[str, Sequence[float]],
 ) -> list[Row]:
-    """One row a record, with what its text gets wrong.
+    """A row per record, with the errors of its text.
 
-    Slot errors are looked for where every predicate of every record is a slot of E2E, as people read ("plain").
+    Slot errors, in the "plain" reading, are only included if all predicates of all records are slots of E2E.
 
     Args:
-        values: what both checks found in these texts.
-        scores: of each text, by metric.
+        values: the results of both checks of the texts.
+        scores: of the texts, by metric.
     """
     slots = all(slot_of(triple.predicate) for record in records for triple in record.triples)
     rows = []
-    for place, (record, text) in enumerate(zip(records, texts, strict=True)):
-        lenient = zip(record.predicates, values.mentions[place].checks, strict=True)
+    for index, (record, text) in enumerate(zip(records, texts, strict=True)):
+        lenient = zip(record.predicates, values.mentions[index].checks, strict=True)
         rows.append(
             Row(
                 record,
                 text,
-                values.checks[place],
-                plans[place],
-                facts[place],
-                {name: of_texts[place] for name, of_texts in scores.items()},
+                values.checks[index],
+                plans[index],
+                facts[index],
+                {name: metric_scores[index] for name, metric_scores in scores.items()},
                 {name: check.why for name, check in lenient if not check.mentioned},
                 slot_errors(record, text, "plain") if slots else None,
             )
@@ -64,12 +64,12 @@ def build(
     partial: str = "",
     seed: int = 0,
 ) -> Report:
-    """Puts a report together and takes the scores apart by triples, category, predicate and size of groups.
+    """Builds a report, with breakdowns of the scores by triples, category, predicate and group size.
 
     Args:
-        statistics: what plain sacreBLEU counted in each row's text.
-        references: the sizes of the groups of the references' plans, and where they come from.
-        published: the table beside published systems, and how it was made or why there is none.
+        statistics: of protocol `plain`, for the texts of `rows`.
+        references: the group sizes of the references' plans, and their source.
+        published: the comparison with published systems, and how it was computed or why there is none.
     """
     triples, triples_chart = by_triples(rows, statistics)
     predicates, predicates_chart = by_predicate(rows)
@@ -86,21 +86,23 @@ def build(
 
 
 def reference_groups(records: Sequence[Record], segmenter: FactSegmenter) -> tuple[list[int], str]:
-    """How many triples share a fact in the references: by their plans or, without any, by rules; and which of these."""
+    """The numbers of triples per fact of the references, by their plans or else by rules, and a note on the source."""
     plans = [reference.plan for record in records for reference in record.references if reference.plan]
     if plans:
-        return [len(state) for plan in plans for state in plan.states], "The references' groups are their own plans'."
+        return [
+            len(state) for plan in plans for state in plan.states
+        ], "The references' groups are those of their plans."
     sizes: list[int] = []
     for record in records:
         for facts in segmenter.segment([reference.text for reference in record.references]):
             aligned = align(record, facts, complete=False).fact_of
             sizes += Counter(fact for fact in aligned if fact is not None).values()
-    how = f"facts cut by {segmenter.name!r}, triples aligned to them by rules; triples that no fact says are left out"
-    return sizes, f"The references have no plans of their own: {how}."
+    how = f"facts are segmented by {segmenter.name!r} and triples aligned by rules; triples without a fact are omitted"
+    return sizes, f"The references have no plans: {how}."
 
 
 def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, str]:
-    """Our scores among the published ones, by falling BLEU, and how both were computed."""
+    """Our scores and the published ones, by descending BLEU, and how both were computed."""
     scores = {
         measure.name: measure.score
         for section in sections
@@ -124,5 +126,5 @@ def beside_published(board: Board, sections: Sequence[Section]) -> tuple[Table, 
 
 
 def source_of(system: Published) -> str:
-    """Where a published system's scores stand, and of how many runs they are means."""
+    """The source of a published system's scores, and the number of runs of a mean."""
     return system.source if system.runs == 1 else f"{system.source}; mean of {system.runs}"

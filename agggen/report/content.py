@@ -1,4 +1,4 @@
-"""What a report holds, as plain data: measures, tables, charts, and one row a record. No markup here."""
+"""The content of a report as plain data: measures, tables, charts, and a row per record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | int | float | None
-"""A table's cell; None where there is no value."""
+"""A cell of a table; None without a value."""
 
 OURS = "this report"
 """The name of our row among published systems."""
@@ -32,10 +32,10 @@ class Measure:
     score: Score | None
     interval: tuple[float, float] | None = None
     reason: str = ""
-    """Why it was not computed; empty where it was."""
+    """Why it was not computed."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form; what is undefined is null."""
+        """The JSON form; undefined numbers are null."""
         if self.score is None:
             return {"name": self.name, "value": None, "not_computed": self.reason}
         interval = None if self.interval is None else [finite(bound) for bound in self.interval]
@@ -49,28 +49,28 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: cells by column, one mapping a row. The first column names the row."""
+    """A table: a mapping from columns to cells per row. The first column names the row."""
 
     caption: str
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
     mixed: bool = False
-    """Whether the numbers of a column are of different kinds, so that each has its own number of digits."""
+    """Whether a column has numbers of different kinds, each with its own number of digits."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns; a row need not have all of them."""
+        """The names of the columns; rows may lack some."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     @property
     def numbers(self) -> tuple[bool, ...]:
-        """Whether a column behind the first holds numbers alone."""
+        """Whether each column contains only numbers; False for the first."""
         columns = [[row.get(name) for row in self.rows] for name in self.columns]
         numeric = [all(cell is None or isinstance(cell, int | float) for cell in cells) for cells in columns]
         return (False, *numeric[1:])
 
     def shown(self) -> list[tuple[str, ...]]:
-        """The rows as people read them."""
+        """The rows as formatted text."""
         columns = []
         for name in self.columns:
             cells = [row.get(name) for row in self.rows]
@@ -80,13 +80,13 @@ class Table:
         return list(zip(*columns, strict=True))
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """One object a row; a number that is not finite is null."""
+        """A mapping per row; numbers that are not finite are None."""
         return [{name: finite(row.get(name)) for name in self.columns} for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Measures that belong together; `key` names the section in the JSON and before a measure in the run log."""
+    """A group of measures; `key` is its name in the JSON and its prefix in the run log."""
 
     key: str
     title: str
@@ -106,20 +106,20 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a chart."""
+    """A bar of a chart."""
 
     label: str
-    """The category, at its first series; empty at the others."""
+    """The category for its first series; empty for the others."""
     series: int
     text: str
-    """The value and the name of its series."""
+    """The value and the name of the series."""
     share: float
-    """Its length as a share of the longest bar's."""
+    """Its length relative to the longest bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars by category, one a series in each."""
+    """A bar chart with a bar per category and series."""
 
     title: str
     categories: Sequence[str]
@@ -128,20 +128,20 @@ class Chart:
 
     @property
     def bars(self) -> list[Bar]:
-        """The bars from top to bottom; a value that is undefined has none."""
-        values = [value for of_series in self.series.values() for value in of_series]
+        """The bars from top to bottom, without undefined values."""
+        values = [value for series in self.series.values() for value in series]
         highest = max((value for value in values if value is not None and math.isfinite(value)), default=0) or 1
         return [
             Bar(category if number == 0 else "", number, f"{shown(value, 1)} {name}", max(value, 0) / highest)
-            for place, category in enumerate(self.categories)
-            for number, (name, of_series) in enumerate(self.series.items())
-            if (value := of_series[place]) is not None and math.isfinite(value)
+            for index, category in enumerate(self.categories)
+            for number, (name, series) in enumerate(self.series.items())
+            if (value := series[index]) is not None and math.isfinite(value)
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record and the text that was written about it."""
+    """A record with its generated text."""
 
     record: Record
     text: str
@@ -152,22 +152,22 @@ class Row:
     scores: Mapping[str, float] = field(default_factory=dict)
     """The scores of this text, by ``protocol/metric``."""
     unmentioned: Mapping[str, str] = field(default_factory=dict)
-    """Predicates whose values the text does not mention (lenient), each with the reason."""
+    """Predicates whose values the text does not mention (lenient), with the reason."""
     slot_errors: SlotErrors | None = None
-    """None where the corpus has no slots to check."""
+    """None if the corpus has no slots."""
 
     @property
     def mistakes(self) -> list[tuple[str, SlotError]]:
-        """Slot errors, each with its kind: ``added``, ``missed`` or ``wrong``."""
+        """The slot errors with their kind: ``added``, ``missed`` or ``wrong``."""
         errors = self.slot_errors
         if errors is None:
             return []
         kinds = {"added": errors.added, "missed": errors.missed, "wrong": errors.wrong}
-        return [(kind, error) for kind, of_kind in kinds.items() for error in of_kind]
+        return [(kind, error) for kind, kind_errors in kinds.items() for error in kind_errors]
 
     @property
     def not_whole(self) -> dict[str, str]:
-        """Predicates whose values the text does not say whole (strict): ``part`` or ``missing``."""
+        """Predicates whose values are not whole in the text (strict): ``part`` or ``missing``."""
         checks = zip(self.record.predicates, self.check.values, strict=True)
         return {name: check.how for name, check in checks if not check.whole}
 
@@ -204,23 +204,23 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """All that one evaluation says; shown as one line a score, with how it was computed."""
+    """The result of an evaluation; printed as a line per score with its signature."""
 
     title: str
     identity: Mapping[str, str | int]
-    """What makes this evaluation what it is: run again, it may replace its own report and no other."""
+    """Identifies the evaluation: a report may only replace one with the same identity."""
     run: Mapping[str, Cell]
-    """What was evaluated, with what and how, in the order in which it is shown."""
+    """What was evaluated, and how."""
     sections: Sequence[Section]
     rows: Sequence[Row]
     tables: Mapping[str, Table | None]
-    """Published systems and breakdowns, by their names in report.json."""
+    """Published systems and breakdowns, by name in report.json."""
     charts: Mapping[str, Chart]
-    """By the name of the table that a chart belongs to."""
+    """By the name of their table."""
     published_note: str = ""
-    """How the comparison with published systems was made, or why there is none."""
+    """How the comparison with published systems was computed, or why there is none."""
     partial: str = ""
-    """Where not the whole split was looked at: how much of it."""
+    """Which part of the split was evaluated; empty for all of it."""
     seed: int = 0
     shown: int = 30
 
@@ -230,8 +230,12 @@ class Report:
         return Table("What was evaluated, with what and how", rows, mixed=True)
 
     def __repr__(self) -> str:
-        rows = [(f"{section.key}/{one.name}", one) for section in self.sections for one in section.measures]
-        lines = [f"{name} = {shown(one.score.value)} ({one.score.signature})" for name, one in rows if one.score]
+        lines = [
+            f"{section.key}/{measure.name} = {shown(measure.score.value)} ({measure.score.signature})"
+            for section in self.sections
+            for measure in section.measures
+            if measure.score is not None
+        ]
         return "\n".join([self.title, *([self.partial] if self.partial else []), *lines])
 
     def _repr_html_(self) -> str:
@@ -245,7 +249,7 @@ class Report:
         return f"<p>{escape(self.title)}</p><table>{''.join(rows)}</table>"
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame, one row a score: section, score, value, 95 % interval, signature. Needs pandas."""
+        """A DataFrame with a row per score: section, score, value, 95 % interval, signature; needs pandas."""
         import pandas
 
         rows = [{"section": section.key, **row} for section in self.sections for row in section.table().rows]
@@ -255,7 +259,7 @@ class Report:
         """Writes the report (report.html, report.json, records.jsonl) to `folder` and returns the page.
 
         Raises:
-            ConfigError: `folder` holds something other than this evaluation's report.
+            ConfigError: `folder` has other content than a report of this evaluation.
         """
         from agggen.report.folder import check_target, write_report
 
@@ -264,7 +268,7 @@ class Report:
         return Path(folder) / "report.html"
 
     def measures(self) -> dict[str, float]:
-        """Every computed number by ``section/name``, for a run log."""
+        """All computed scores by ``section/name``, for a run log."""
         return {
             f"{section.key}/{measure.name}": measure.score.value
             for section in self.sections
@@ -274,12 +278,12 @@ class Report:
 
 
 def finite(value: Any) -> Any:
-    """`value`, or None for a number that JSON does not know (NaN, infinity)."""
+    """`value`, or None for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def shown(cell: Cell, digits: int | None = None) -> str:
-    """A cell as people read it, with so many digits behind the point (2 from ten on, else 4); a hyphen for None."""
+    """A cell as text, with `digits` decimals (default: 2 from 10 on, else 4); a hyphen for None."""
     if cell is None:
         return "-"
     if isinstance(cell, float):

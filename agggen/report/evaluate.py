@@ -1,4 +1,4 @@
-"""A bundle evaluated on records: it writes about them, and its texts, plans and alignments are scored."""
+"""Evaluates a bundle on records: generates texts, and scores texts, plans and alignments."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ from agggen.report.content import Cell, Table
 from agggen.report.sections import TextMetrics, of_model, text_scores
 
 N_BEST = 5
-"""Texts of a record that diversity is measured on."""
+"""Texts per record for the measures of diversity."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to evaluate: a bundle on records, and how."""
+    """An evaluation to run."""
 
     bundle: Bundle
     path: Path
     address: str
-    """What the user calls the bundle."""
+    """The bundle's address as the user gave it."""
     corpus: str
-    """By the catalogue's name, where it is of the catalogue; `split` likewise."""
+    """Its name in the catalogue, if it is there; `split` likewise."""
     split: str
     records: Sequence[Record]
     whole: int
-    """Records of the whole split that have references; more than `records` where only a part is evaluated."""
+    """Number of records with references in the whole split."""
     config: InferenceConfig
-    wanted: TextMetrics
+    metrics: TextMetrics
     command: str
-    cut: FactSegmenter
-    """What cuts references that come without facts."""
+    segmenter: FactSegmenter
+    """Of references without facts."""
     device: str = "cpu"
-    """What computes: see `agggen.tensors.device_of`."""
+    """See `agggen.tensors.device_of`."""
 
     @property
     def title(self) -> str:
-        """The name of the run that left the bundle, or its address in the registry or a store."""
+        """The name of the run that saved the bundle, or the address in a registry or store."""
         return self.path.resolve().parent.name if Path(self.address) == self.path else self.address
 
     @property
     def seed(self) -> int:
-        """Of the samples shown, the intervals and random orders."""
+        """Of the displayed samples, the intervals and random orders."""
         return self.config.seed
 
     @property
     def partial(self) -> str:
-        """What is said on top of the report of a part of a split; empty for the whole."""
+        """A note on the part of the split that is evaluated; empty for all of it."""
         if len(self.records) == self.whole:
             return ""
         return (
@@ -75,27 +75,27 @@ class Task:
 
     @property
     def identity(self) -> dict[str, str | int]:
-        """What decides the report's content; two evaluations that share it say the same."""
+        """All that determines the scores."""
         return {
             "bundle": fingerprint(self.path),
             "corpus": self.corpus,
             "split": self.split,
             "records": fingerprint_of(self.records),
             "inference": config_hash(self.config),
-            "protocol": self.wanted.protocol,
-            "metrics": "all" if self.wanted.metrics is None else " ".join(self.wanted.metrics),
-            "meteor": int(self.wanted.meteor),
+            "protocol": self.metrics.protocol,
+            "metrics": "all" if self.metrics.metrics is None else " ".join(self.metrics.metrics),
+            "meteor": int(self.metrics.meteor),
         }
 
     @property
     def name(self) -> str:
-        """A file name for the evaluation: corpus, split and a few digits of what else makes it what it is."""
+        """A file name for the evaluation: corpus, split and a hash of the identity."""
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
         return re.sub(r"[^\w.\-]", "_", f"{self.corpus}-{self.split}-{digest}")
 
 
 def trained_on(bundle: Bundle) -> str | None:
-    """The corpus of the catalogue that a bundle was trained on, or a part of it; None where that is not known."""
+    """The corpus of the catalogue, or part of it, that a bundle was trained on; None if unknown."""
     corpus = bundle.config.get("corpus")
     if not isinstance(corpus, Mapping) or corpus.get("name") not in {known.name for known in list_corpora()}:
         return None
@@ -103,7 +103,7 @@ def trained_on(bundle: Bundle) -> str | None:
 
 
 def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]:
-    """What was evaluated, with what and how: enough to do it again."""
+    """What was evaluated, and how, to reproduce the report."""
     training = json.dumps(dict(task.bundle.config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return {
         "command": task.command,
@@ -114,19 +114,19 @@ def run_information(task: Task, seconds: Mapping[str, float]) -> dict[str, Cell]
         "corpus": f"{task.corpus} {task.split}",
         "records": len(task.records),
         "corpus fingerprint": fingerprint_of(task.records),
-        "protocol": task.wanted.protocol,
+        "protocol": task.metrics.protocol,
         "seed": task.seed,
         "95 % intervals": f"bootstrap over records (percentiles, {RESAMPLES:,} samples, seed {task.seed})",
         "inference (hash)": config_hash(task.config),
         **{f"inference {name}": value for name, value in flatten(task.config).items()},
-        **{f"seconds, {what}": f"{value:.1f}" for what, value in seconds.items()},
+        **{f"seconds, {step}": f"{value:.1f}" for step, value in seconds.items()},
         "finished": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         **machine(),
     }
 
 
 def machine() -> dict[str, Cell]:
-    """What evaluates: versions, system and processors."""
+    """Versions, system and processors of this machine."""
     from importlib.metadata import PackageNotFoundError, version
 
     import torch
@@ -142,10 +142,10 @@ def machine() -> dict[str, Cell]:
 
 
 def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], None]) -> Report:
-    """Writes about the records and makes the report; `note` says what could not be computed.
+    """Generates texts for the records and builds the report; `note` is called for metrics that cannot be computed.
 
     Raises:
-        ConfigError: a metric that was asked for cannot be computed.
+        ConfigError: a requested metric cannot be computed.
         RecordError: a record has too many triples.
     """
     generator = task.bundle.generator(task.device)
@@ -153,7 +153,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
     written = write(generator, task.records, task.config, N_BEST, progress)
     halfway = time.monotonic()
     records, generations = written.records, written.generations
-    scores = text_scores(task.wanted, records, written.texts, task.seed)
+    scores = text_scores(task.metrics, records, written.texts, task.seed)
     plans_written = [generation.plan for generation in generations]
     values = read_values(records, written.texts, generator.checker)
     facts = [generation.facts for generation in generations]
@@ -173,7 +173,7 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
         rows,
         sections,
         scores.plain,
-        reference_groups(records, task.cut),
+        reference_groups(records, task.segmenter),
         _published(task, sections),
         task.partial,
         task.seed,
@@ -181,6 +181,6 @@ def evaluate(task: Task, progress: Callable[[int], None], note: Callable[[str], 
 
 
 def _published(task: Task, sections: Sequence[Section]) -> tuple[Table | None, str]:
-    """The table beside published systems, and how both sides were computed or why there is none."""
-    board, why = board_for(task.corpus, task.split, len(task.records), task.wanted.protocol, trained_on(task.bundle))
+    """The comparison with published systems, and how it was computed or why there is none."""
+    board, why = board_for(task.corpus, task.split, len(task.records), task.metrics.protocol, trained_on(task.bundle))
     return (None, why) if board is None else beside_published(board, sections)

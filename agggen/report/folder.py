@@ -1,8 +1,8 @@
-"""A report on disk: a folder that appears when it is whole.
+"""The folder of a report, written atomically.
 
-report.html      for reading: one page that needs nothing else
-report.json      every number with its signature and interval
-records.jsonl    one line a record: text, plan, facts, scores, what is wrong
+report.html      a self-contained page
+report.json      all scores with signatures and intervals
+records.jsonl    one line per record: text, plan, facts, scores, errors
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = ("report.html", "report.json", "records.jsonl")
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """All numbers of the report as plain data; the rows are in records.jsonl."""
+    """The content of report.json."""
     return {
         "format": FORMAT,
         "title": report.title,
@@ -45,46 +45,46 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def check_target(folder: Path, identity: Mapping[str, str | int]) -> None:
-    """Passes if a report of `identity` may be written to `folder`: it is not there, is empty, or holds just that one.
+    """Checks that `folder` is new, empty, or has a report of the same identity.
 
     Raises:
-        ConfigError: `folder` holds another report or something else that would be lost, or cannot be made.
+        ConfigError: `folder` has another report or other files, or cannot be created.
     """
     if folder.is_symlink():
-        raise ConfigError(f"{folder} is a link; name the folder itself")
+        raise ConfigError(f"{folder} is a symbolic link; name its target")
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise ConfigError(f"cannot write a report to {folder}: {above} is a file, no folder")
+        raise ConfigError(f"cannot write a report to {folder}: {above} is a file, not a folder")
     if not os.access(above, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write a report to {folder}: no permission to write in {above}")
     if not folder.exists():
         return
     if not folder.is_dir():
         raise ConfigError(f"cannot write a report to {folder}: it is a file; name a folder")
-    held = sorted(path.name for path in folder.iterdir())
-    if not held:
+    names = sorted(path.name for path in folder.iterdir())
+    if not names:
         return
-    if "report.json" not in held or (strangers := sorted(set(held) - set(FILES))):
-        stranger = strangers[0] if "report.json" in held else held[0]
-        raise ConfigError(f"{folder} holds {stranger}, which is no report of an evaluation; name another folder")
+    if "report.json" not in names or (others := sorted(set(names) - set(FILES))):
+        other = others[0] if "report.json" in names else names[0]
+        raise ConfigError(f"{folder} has {other}, which is not part of a report; name another folder")
     try:
-        held_identity = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
+        existing = json.loads((folder / "report.json").read_text(encoding="utf-8"))["identity"]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / 'report.json'} cannot be read; remove {folder} or name another folder") from error
-    if held_identity != dict(identity):
-        changed = [name for name in identity if held_identity.get(name) != identity[name]] or ["settings"]
+    if existing != dict(identity):
+        changed = [name for name in identity if existing.get(name) != identity[name]] or ["settings"]
         raise ConfigError(
-            f"{folder} holds the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
+            f"{folder} has the report of another evaluation (its {changed[0].replace('_', ' ')} differs); "
             "name another folder, or remove it"
         )
 
 
 def write_report(folder: Path, report: Report) -> None:
-    """Writes the report's files; an earlier report of the same identity is replaced.
+    """Writes the report's files; a report of the same identity is replaced.
 
     Raises:
-        ConfigError: `folder` holds something else (see `check_target`).
-        OSError: the file system refuses; `folder` is then as it was.
+        ConfigError: see `check_target`.
+        OSError: the files cannot be written; `folder` is unchanged.
     """
     check_target(folder, report.identity)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def write_report(folder: Path, report: Report) -> None:
 
 
 def _put_in_place(new: Path, folder: Path, old: Path) -> None:
-    """Gives `new` its name; what had the name before goes to `old`, and comes back if that fails."""
+    """Renames `new` to `folder`, which is moved to `old` first, and restored if this fails."""
     if not folder.exists():
         os.rename(new, folder)
         return
@@ -115,5 +115,5 @@ def _put_in_place(new: Path, folder: Path, old: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    # Half a surrogate pair has no UTF-8; in JSON its escape is its right form.
+    # A lone surrogate cannot be encoded as UTF-8; in JSON it is escaped.
     path.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,8 +1,7 @@
 """The sections of a report: text metrics, faithfulness, plans, adherence, alignment, diversity.
 
-The numbers come from `agggen.evaluation`; here each gets its interval over records and its place in the report. A
-metric that this machine cannot compute (METEOR without Java) does not stop the others: the report says why it is
-missing. One that was asked for by name is an error instead.
+Each measure of `agggen.evaluation` gets its bootstrap interval over records. If a metric cannot be computed on this
+machine (METEOR without Java), the report states why; it is an error if the metric was requested by name.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Alignments = Mapping[str, tuple[Sequence[Positions], Sequence[Positions]]]
 
 
 def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str = "") -> list[Measure]:
-    """The corpus score of each metric with its interval, named after `prefix`."""
+    """The corpus score of each metric with its interval; `prefix` begins the names."""
     return [
         Measure(f"{prefix}{name}", statistic.corpus(), interval(statistic, seed))
         for name, statistic in statistics.items()
@@ -50,7 +49,7 @@ def measured(statistics: Mapping[str, SegmentStatistics], seed: int, prefix: str
 def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | None:
     """The 95 % bootstrap interval over records.
 
-    None where fewer than two records count, or where a sample may leave out all that do.
+    None if fewer than two records contribute, or a sample may have an undefined score.
     """
     if statistics.rows.any(axis=1).sum() < 2:
         return None
@@ -63,18 +62,18 @@ def interval(statistics: SegmentStatistics, seed: int) -> tuple[float, float] | 
 
 @dataclass(frozen=True)
 class TextMetrics:
-    """Which text metrics to compute."""
+    """The text metrics to compute."""
 
     protocol: str = PLAIN
     metrics: tuple[str, ...] | None = None
-    """Of the protocol; None: all that can be computed here."""
+    """Of the protocol; None: all that can be computed on this machine."""
     meteor: bool = True
 
     def __post_init__(self) -> None:
-        """Refuses what does not exist or cannot be computed here, before any text is written.
+        """Checks the metrics before any text is generated.
 
         Raises:
-            AggGenError: no such protocol or metric, or one that was asked for needs Java and there is none.
+            AggGenError: the protocol or a metric is unknown, or a requested metric needs Java and there is none.
         """
         known_metrics(self.protocol, self.metrics)
         if "meteor" in (self.metrics or ()) and not self.meteor:
@@ -86,7 +85,7 @@ class TextMetrics:
 
 
 def protocol_of(corpus: str) -> str:
-    """The protocol by which a corpus's published scores were computed; ``plain`` for a corpus without any."""
+    """The protocol of a corpus's published scores; ``plain`` without any."""
     return "webnlg-2017" if corpus.startswith("webnlg") else "e2e" if corpus.startswith("e2e") else PLAIN
 
 
@@ -96,16 +95,16 @@ class TextScores:
 
     sections: list[Section]
     plain: Mapping[str, SegmentStatistics]
-    """What plain sacreBLEU counted in each text, for scores of parts of the corpus."""
+    """Of protocol `plain`, for scores of parts of the corpus."""
     single: dict[str, Sequence[float]]
-    """The scores of each text, by ``protocol/metric``."""
+    """The scores of the texts, by ``protocol/metric``."""
 
 
 def text_scores(choice: TextMetrics, records: Sequence[Record], texts: Sequence[str], seed: int = 0) -> TextScores:
-    """Scores one text a record by the protocol that was chosen and, unless metrics are named, by plain sacreBLEU.
+    """Scores the text of each record by the chosen protocol and by protocol `plain`.
 
     Raises:
-        AggGenError: a metric that was asked for by name cannot be computed, or a record has no reference.
+        AggGenError: a requested metric cannot be computed, or a record has no reference.
     """
     references = [[reference.text for reference in record.references] for record in records]
     plain = measure(PLAIN, texts, references)
@@ -140,7 +139,7 @@ def _statistics(
     try:
         return dict(measure(choice.protocol, texts, references, names)) | omitted
     except AggGenError:
-        pass  # which metric it was comes out below
+        pass  # find the metric below
     statistics: dict[str, SegmentStatistics | str] = {**omitted}
     for name in names:
         try:
@@ -161,31 +160,31 @@ def of_model(
     ablation: str,
     seed: int,
 ) -> list[Section]:
-    """The sections that are not about words.
+    """The sections on values, plans, alignments and diversity.
 
     Args:
         values: of `agggen.evaluation.values`.
-        ablation: under one, the most likely plans are not the ones that texts are written from, and are left out.
+        ablation: if there is one, the most likely plans are omitted, since texts are generated from others.
     """
     compared = with_plans(written.records)
     references = [plans for _, plans in compared]
-    predicates = [written.records[place].predicates for place, _ in compared]
-    text_plans = [written.generations[place].plan for place, _ in compared]
-    likely = [written.planned[place] for place, _ in compared] if ablation == "none" else []
-    offered = [[(generation.text, generation.plan) for generation in n_best] for n_best in written.n_best]
+    predicates = [written.records[index].predicates for index, _ in compared]
+    text_plans = [written.generations[index].plan for index, _ in compared]
+    likely = [written.planned[index] for index, _ in compared] if ablation == "none" else []
+    n_best = [[(generation.text, generation.plan) for generation in result] for result in written.n_best]
     sections = [
         faithfulness(rows, values, seed),
-        plans("text_plans", "Plans that the texts were written from", text_plans, references, seed, predicates),
-        plans("plans", "Most likely plans, before any text is written", likely, references, seed, predicates),
+        plans("text_plans", "Plans of the texts", text_plans, references, seed, predicates),
+        plans("plans", "Most likely plans, independent of the texts", likely, references, seed, predicates),
         adherence(rows, seed),
         alignment(aligned, seed),
-        diversity(written.texts, offered, seed),
+        diversity(written.texts, n_best, seed),
     ]
     return [section for section in sections if section is not None]
 
 
 def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], seed: int) -> Section:
-    """Whether the texts say what the records say: their values, the facts' own plans, slots where there are any."""
+    """Faithfulness of the texts to the records: values, and slot errors if the corpus has slots."""
     statistics = dict(values)
     planned = [row for row in rows if row.facts]
     if planned:
@@ -198,29 +197,29 @@ def faithfulness(rows: Sequence[Row], values: Mapping[str, SegmentStatistics], s
         statistics |= {f"ser_plain.{name.removeprefix('ser.')}": statistic for name, statistic in plain.items()}
     note = (
         "".join(f"{name}: {meaning}. " for name, meaning in VALUES.items())
-        + "fulfilled: a share (strict). Slot errors in percent: ser. as the published numbers count, ser_plain. as "
-        "people read. Words and patterns decide; they err now and then."
+        + "fulfilled: a fraction (strict). Slot errors in percent: ser. in the published reading, ser_plain. in the "
+        "plain one. All are decided by words and patterns, with some errors."
     )
-    return Section("faithfulness", "Do the texts say what the records say?", measured(statistics, seed), note)
+    return Section("faithfulness", "Faithfulness of the texts to the records", measured(statistics, seed), note)
 
 
 def plans(
     key: str,
     title: str,
-    found: Sequence[Plan],
+    predicted: Sequence[Plan],
     references: Sequence[Sequence[Plan]],
     seed: int,
     predicates: Predicates | None = None,
 ) -> Section | None:
-    """Plans beside the plans of references; None where there are none to compare with."""
-    if not found:
+    """Agreement with the plans of the references; None without such plans."""
+    if not predicted:
         return None
-    note = "Shares, 0 to 1; tau -1 to 1; groups as a number. human_: the references among themselves."
-    return Section(key, title, measured(plan_statistics(found, references, predicates), seed), note)
+    note = "Fractions, 0 to 1; tau -1 to 1; groups as a number. human_: the references among each other."
+    return Section(key, title, measured(plan_statistics(predicted, references, predicates), seed), note)
 
 
 def adherence(rows: Sequence[Row], seed: int) -> Section | None:
-    """Whether the pieces of each text say what its plan puts there; None for texts without plans."""
+    """Adherence of the texts to their plans; None for texts without plans."""
     planned = [
         (row.record, row.plan, pieces)
         for row in rows
@@ -230,30 +229,30 @@ def adherence(rows: Sequence[Row], seed: int) -> Section | None:
         return None
     records, followed, pieces_of = zip(*planned, strict=True)
     note = (
-        "Shares, 0 to 1. The texts' own facts are aligned by rules, which are right for 86 % of the triples against "
-        "people: compare systems by it, do not read it as an absolute."
+        "Fractions, 0 to 1. The facts of the texts are aligned by rules, which are right for 86 % of the triples: "
+        "compare systems by these numbers, do not take them as absolute."
     )
     measures = measured(text_adherence(records, followed, pieces_of), seed)
-    return Section("adherence", "Do the texts follow their plans?", measures, note)
+    return Section("adherence", "Adherence of the texts to their plans", measures, note)
 
 
 def alignment(aligned: Alignments, seed: int) -> Section | None:
-    """Alignments of the references against gold; None where there is no gold."""
+    """Alignments of the references against gold; None without gold."""
     measures = [
         item for aligner, both in aligned.items() for item in measured(alignment_statistics(*both), seed, f"{aligner}_")
     ]
-    note = "Percent of the triples. The paper's recall: triples that were given any fact; accuracy: the right one."
+    note = "Percent of the triples. The paper's recall: triples that are aligned at all; accuracy: to the right fact."
     return Section("alignment", "Alignment of the references", measures, note) if measures else None
 
 
 def diversity(texts: Sequence[str], n_best: Sequence[Sequence[tuple[str, Plan]]], seed: int) -> Section:
-    """How different the texts are from each other and, of one record, the n best texts and their plans."""
+    """Diversity of all texts, and of the n-best texts and plans of a record."""
     measures = [Measure(f"distinct_{n}", distinct_n(texts, n)) for n in (1, 2)]
-    if any(len(offered) > 1 for offered in n_best):
+    if any(len(generations) > 1 for generations in n_best):
         statistics = {
-            "self_bleu": self_bleu([[text for text, _ in offered] for offered in n_best]),
-            "distinct_plans": distinct_plans([[plan for _, plan in offered] for offered in n_best]),
+            "self_bleu": self_bleu([[text for text, _ in generations] for generations in n_best]),
+            "distinct_plans": distinct_plans([[plan for _, plan in generations] for generations in n_best]),
         }
         measures += measured(statistics, seed)
-    note = "Distinct-n as a share of n-grams (no interval: it falls with the amount of text). Self-BLEU in percent."
-    return Section("diversity", "How different are the texts?", measures, note)
+    note = "Distinct-n as a fraction (without interval, as it depends on the amount of text). Self-BLEU in percent."
+    return Section("diversity", "Diversity of the texts", measures, note)

@@ -1,6 +1,6 @@
-"""Where a system is good and where it is not: by number of triples, by category, by predicate, by size of groups.
+"""Breakdowns of the scores by number of triples, category, predicate and group size.
 
-BLEU and chrF of a part are corpus scores of that part; they do not average to the score of the whole.
+BLEU and chrF are corpus scores of each part; they do not average to the score of the corpus.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from agggen.records import Plan
 from agggen.report.content import Cell, Chart, Row, Table
 
 CHARTED = 20
-"""Predicates that the chart shows at most, the worst first; the table holds all."""
+"""Maximum number of predicates in the chart, the worst first; the table has all."""
 
 _WHOLE = "values said whole (strict), %"
 
 Statistics = Mapping[str, SegmentStatistics]
-"""What plain sacreBLEU counted in the text of each row, by metric."""
+"""Statistics of protocol `plain` by metric, over the texts of all rows."""
 
 
 def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Chart]:
@@ -35,7 +35,7 @@ def by_triples(rows: Sequence[Row], statistics: Statistics) -> tuple[Table, Char
 
 
 def by_category(rows: Sequence[Row], statistics: Statistics) -> Table | None:
-    """Scores by the category (domain) of a record; None where no record has one."""
+    """Scores by the category (domain) of a record; None without categories."""
     if all(row.record.category is None for row in rows):
         return None
     return _by_part(rows, statistics, lambda row: row.record.category or "(none)", "category", "By category")
@@ -45,20 +45,20 @@ def _by_part(
     rows: Sequence[Row], statistics: Statistics, key: Callable[[Row], int | str], name: str, caption: str
 ) -> Table:
     parts: dict[int | str, list[int]] = {}
-    for place, row in enumerate(rows):
-        parts.setdefault(key(row), []).append(place)
+    for index, row in enumerate(rows):
+        parts.setdefault(key(row), []).append(index)
     ordered = sorted(parts, key=lambda part: (isinstance(part, str), part))
     body = [{name: part, **_scores(rows, parts[part], statistics)} for part in ordered]
     note = "BLEU and chrF: plain sacreBLEU of each part as a corpus. Lenient: at least 60 % of the words of a value."
     return Table(caption, body, note)
 
 
-def _scores(all_rows: Sequence[Row], places: Sequence[int], statistics: Statistics) -> dict[str, Cell]:
-    rows = [all_rows[place] for place in places]
+def _scores(all_rows: Sequence[Row], indices: Sequence[int], statistics: Statistics) -> dict[str, Cell]:
+    rows = [all_rows[index] for index in indices]
     scores: dict[str, Cell] = {"records": len(rows)}
     for metric, name in (("bleu", "BLEU"), ("chrf", "chrF")):
         if metric in statistics:
-            scores[name] = statistics[metric].corpus(places).value
+            scores[name] = statistics[metric].corpus(indices).value
     triples = sum(len(row.record.triples) for row in rows)
     scores[_WHOLE] = 100 * (1 - sum(len(row.check.missing) for row in rows) / triples)
     scores["values mentioned (lenient), %"] = 100 * (1 - sum(len(row.unmentioned) for row in rows) / triples)
@@ -75,11 +75,12 @@ def _scores(all_rows: Sequence[Row], places: Sequence[int], statistics: Statisti
 
 
 def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -> tuple[Table, Chart] | None:
-    """How many triples share a group, in plans and in references; None without plans.
+    """The group sizes of plans and references; None without plans.
 
     Args:
+        plans: of the texts.
         references: the sizes of all groups of the references.
-        source: where the references' groups come from, for the note.
+        source: of the references' groups, for the note.
     """
     counts = {
         "plans": Counter(len(state) for plan in plans for state in plan.states),
@@ -92,17 +93,17 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
     sizes = sorted(set().union(*counts.values()))
     shares = {name: [100 * count[size] / count.total() for size in sizes] for name, count in counts.items()}
     rows: list[dict[str, Cell]] = []
-    for place, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         row: dict[str, Cell] = {"triples in a group": size}
         for name, count in counts.items():
-            row |= {f"groups of {name}": count[size], f"{name}, %": shares[name][place]}
+            row |= {f"groups of {name}": count[size], f"{name}, %": shares[name][index]}
         rows.append(row)
     chart = Chart("Sizes of the groups of plans, in percent of groups", [f"triples: {size}" for size in sizes], shares)
     return Table("How many triples share a group", rows, note), chart
 
 
 def by_predicate(rows: Sequence[Row]) -> tuple[Table, Chart]:
-    """Whose values are not said whole (strict), not mentioned (lenient) and, of slots, added, missed or wrong."""
+    """Numbers of values that are not whole (strict), not mentioned (lenient), and slot errors, by predicate."""
     slots = any(row.slot_errors is not None for row in rows)
     triples: Counter[str] = Counter()
     unmentioned: Counter[str] = Counter()

@@ -109,6 +109,10 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
+    def writes(self, word: str) -> bool:
+        """Whether the output layer can generate the word; others can only be copied."""
+        return self._ids.get(word, self.n_output) < self.n_output
+
     def encode_source(self, record: Record) -> EncodedSource:
         """The record as ids, in the order of its triples."""
         source = linearise(record)

@@ -71,11 +71,11 @@ def adaptation(
         old = _given(replay) if replay is not None else _of_bundle(bundle, say)
     config = load_config(kind, PRESET, [*own_corpus(data, data, *old.values()), *own], defaults=defaults)
     weights_of(bundle, config)
-    found = training_data(config, max_reject_share, data)
+    new_data = training_data(config, max_reject_share, data)
     table = set(bundle.encoder.predicates)
-    new = {name for record in found.train if record.references for name in record.predicates} - table
+    new = {name for record in new_data.train if record.references for name in record.predicates} - table
     say(f"{len(new)} predicates are new to the model, which knows {len(table) - 1}")
-    return config, _with_replay(found, old, config, say)
+    return config, _with_replay(new_data, old, config, say)
 
 
 def _given(replay: Any) -> dict[str, Dataset]:
@@ -96,14 +96,14 @@ def _of_bundle(bundle: Bundle, say: Say) -> dict[str, Dataset]:
     for name, splits in splits_of.items():
         prefix = _REPLAY if name in named else ""
         try:
-            found = load_dataset(name, splits=tuple(dict.fromkeys(splits.values())))
+            dataset = load_dataset(name, splits=tuple(dict.fromkeys(splits.values())))
             for split in splits.values():
-                if fingerprint_of(found.split(split)) != bundle.sources.get(f"{prefix}{name}/{split}"):
+                if fingerprint_of(dataset.split(split)) != bundle.sources.get(f"{prefix}{name}/{split}"):
                     raise ConfigError(f"its split {split} is not the one that the bundle was trained on")
         except AggGenError as error:
             say(f"No old texts of {name} are mixed in, so the model may forget: {error}. Name a corpus for replay")
             continue
-        old[name] = Dataset(name, {role: found.split(split) for role, split in splits.items()})
+        old[name] = Dataset(name, {role: dataset.split(split) for role, split in splits.items()})
     return old
 
 
@@ -112,14 +112,14 @@ def _with_replay(data: Data, old: Mapping[str, Dataset], config: RunConfig, say:
     share, rng = config.training.replay, random.Random(config.training.seed)
     mixed: dict[str, list[Record]] = {}
     for split, records, least in (("train", data.train, _AT_LEAST if share else 0), ("dev", data.dev, 0)):
-        pool = [one for corpus in old.values() for one in corpus.split(split) if one.references]
-        wanted = max(round(_texts(records) * share / (1 - share)), least)
+        pool = [record for corpus in old.values() for record in corpus.split(split) if record.references]
+        missing = max(round(_texts(records) * share / (1 - share)), least)
         chosen: list[Record] = []
         for record in rng.sample(pool, len(pool)):
-            if wanted <= 0:
+            if missing <= 0:
                 break
             chosen.append(record)
-            wanted -= len(record.references)
+            missing -= len(record.references)
         mixed[split] = [*records, *chosen]
         if old and split == "train":
             say(f"{_texts(chosen):,} old texts of {' and '.join(old)} are mixed into {_texts(records):,} new ones")

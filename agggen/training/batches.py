@@ -37,8 +37,13 @@ def fingerprint(examples: Iterable[Example]) -> str:
     return digest.hexdigest()
 
 
+def sizes(examples: Iterable[Example]) -> list[tuple[int, int]]:
+    """By what batches are sorted: triples and scored positions of each example."""
+    return [(len(example.predicates), example.n_target) for example in examples]
+
+
 def epoch_batches(
-    examples: Sequence[Example], costs: Sequence[int], budget: int, max_records: int, seed: int, epoch: int
+    sizes: Sequence[tuple[int, int]], costs: Sequence[int], budget: int, max_records: int, seed: int, epoch: int
 ) -> list[list[int]]:
     """Indices of the examples in each batch of an epoch; every example occurs exactly once.
 
@@ -46,7 +51,7 @@ def epoch_batches(
     (an example above it makes a batch of its own) and that hold at most `max_records`, and the batches are shuffled.
     """
     rng = random.Random(f"{seed}-{epoch}")
-    order = list(range(len(examples)))
+    order = list(range(len(sizes)))
     rng.shuffle(order)
     mean_cost = max(sum(costs) / max(len(costs), 1), 1.0)
     window = max(int(_SHUFFLE_WINDOW * min(budget / mean_cost, max_records)), 1)
@@ -54,7 +59,7 @@ def epoch_batches(
     for begin in range(0, len(order), window):
         # The sort is stable: equals stay shuffled, so that an epoch's batches differ even where one window holds all.
         bucket = order[begin : begin + window]
-        bucket.sort(key=lambda i: (len(examples[i].predicates), examples[i].n_target))
+        bucket.sort(key=sizes.__getitem__)
         batch: list[int] = []
         total = 0
         for index in bucket:

@@ -115,11 +115,11 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
         raise TrainingError(f"{path} is no readable checkpoint ({error}); delete it to start over") from error
     if not isinstance(described, dict):
         raise TrainingError(f"{path} is no checkpoint of a training run; delete it to start over")
-    for key, own in _flat(_identity(trainer)).items():
-        found = _flat(described).get(key)
-        if found != own:
+    for key, expected in _flat(_identity(trainer)).items():
+        value = _flat(described).get(key)
+        if value != expected:
             raise TrainingError(
-                f"{path} was written with {key} {found!r}, this run has {own!r}; "
+                f"{path} was written with {key} {value!r}, this run has {expected!r}; "
                 "continue with the same configuration and corpus, or delete the checkpoint to start over"
             )
     try:

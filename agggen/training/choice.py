@@ -44,14 +44,14 @@ def config_for(kind: type[C], data: Dataset, preset: str = AUTO, overrides: Sequ
         ConfigError: see `load_config`.
     """
     chosen = preset_for(data) if preset == AUTO else preset
-    own = own_corpus(data, *((data,) if chosen in _OWN else ()))
-    return load_config(kind, chosen, [*own, *overrides])
+    settings = own_corpus(data, *((data,) if chosen in _OWN else ()))
+    return load_config(kind, chosen, [*settings, *overrides])
 
 
 def own_corpus(data: Dataset, *trained: Dataset) -> list[str]:
     """The settings that name `data` as the corpus, and take the texts' facts where all of `trained` carry them."""
-    own = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
-    records = [record for one in trained for split in (one.train, one.dev) for record in split]
-    references = [one for record in records for one in record.references]
-    segmented = bool(references) and all(one.facts is not None for one in references)
-    return [*own, *(["facts.source=corpus"] if segmented else [])]
+    settings = [f"corpus.name={json.dumps(data.name)}", "corpus.train=train", "corpus.dev=dev"]
+    records = [record for dataset in trained for split in (dataset.train, dataset.dev) for record in split]
+    references = [reference for record in records for reference in record.references]
+    segmented = bool(references) and all(reference.facts is not None for reference in references)
+    return [*settings, *(["facts.source=corpus"] if segmented else [])]

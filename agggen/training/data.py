@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle
+from agggen.bundle import Bundle, check_bundle, fingerprint, load_bundle, place_of
 from agggen.config import flatten
 from agggen.corpora.rejects import Reject, check_reject_share
 from agggen.datasets import Dataset, fingerprint_of, load_dataset
@@ -53,8 +53,10 @@ class Data:
     @property
     def decisive(self) -> dict[str, str]:
         """The fingerprints of all inputs besides the configuration."""
-        found = {f"data {name}": value for name, value in self.fingerprints.items()} | {"segmenter": self.segmenter}
-        return found | ({"start": self.start.fingerprint} if self.start else {})
+        fingerprints = {f"data {name}": value for name, value in self.fingerprints.items()} | {
+            "segmenter": self.segmenter
+        }
+        return fingerprints | ({"start": self.start.fingerprint} if self.start else {})
 
     def samples(self, count: int) -> list[Record]:
         """`count` development records spread over the split, always the same."""
@@ -75,12 +77,12 @@ def training_data(config: RunConfig, max_reject_share: float = 0.05, dataset: Da
     names = dict.fromkeys((corpus.train, corpus.dev))
     data = dataset or load_dataset(corpus.name, splits=tuple(names))
     rejects: dict[str, list[Reject]] = {}
-    for part, found in data.rejects.items():
+    for part, rejected in data.rejects.items():
         if part in names or part not in data.splits:
             label = f"{corpus.name}/{part}" if part in names else corpus.name
             whole = [data.splits[part]] if part in names else data.splits.values()
-            check_reject_share(sum(map(len, whole)), found, max_reject_share, label)
-            rejects[label] = list(found)
+            check_reject_share(sum(map(len, whole)), rejected, max_reject_share, label)
+            rejects[label] = list(rejected)
     return Data(
         data.split(corpus.train),
         data.split(corpus.dev),
@@ -97,7 +99,8 @@ def _start(address: str) -> Start:
 
 
 def bundle_folder(address: Path | str) -> Path:
-    """The folder of a bundle: `address` itself, the ``bundle`` in the folder of a run, or a copy of a remote one.
+    """The folder of a bundle: `address` itself, the ``bundle`` in the folder of a run, or a copy of a remote one; the
+    name ``elements`` is the shipped bundle.
 
     Raises:
         BundleError: there is none, or it was changed.
@@ -105,7 +108,7 @@ def bundle_folder(address: Path | str) -> Path:
     """
     if "://" in str(address) or str(address).startswith("models:"):
         return resolve_name(_REMOTE)(address)
-    path = Path(address)
+    path = Path(place_of(str(address)))
     if (path / "bundle" / "manifest.json").is_file():
         path = path / "bundle"
     check_bundle(path)

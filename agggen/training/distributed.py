@@ -3,7 +3,9 @@
 The batch of an update is the same for any number of workers. Each worker back-propagates the summed loss of its share
 over the scored positions of the whole batch, and the gradients are added up, so that the gradient is that of one worker
 on the whole batch. This is a plain all-reduce of sums and not DistributedDataParallel, whose averages and hooks need
-every parameter to take part in every `forward`: stages leave parameters unused, and a share may be empty.
+every parameter to take part in every `forward`: stages leave parameters unused, and a share may be empty. It does not
+overlap with the backward pass: two gloo processes on one machine took 16 ms for the 4 million gradients of
+`webnlg-quick`, 3 % of the 0.54 s of an update of the baseline on one CPU core.
 """
 
 from __future__ import annotations

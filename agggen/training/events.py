@@ -8,6 +8,8 @@ from typing import Literal
 
 from agggen.encoding import Encoder
 from agggen.generation.generator import Generator, InferenceConfig
+from agggen.generation.results import Generation
+from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.training.callbacks import Metrics, Silent
 from agggen.training.loop import Trainer
@@ -41,16 +43,17 @@ class SampleWriter:
     encoder: Encoder
     inference: InferenceConfig
 
+    def generate(self, model: JointModel, stage: ObjectiveName) -> list[Generation]:
+        """The best text for each record; one of a plain Transformer has no plan."""
+        inference = replace(self.inference, ablation="plain") if stage == "baseline" else self.inference
+        generator = Generator(model, self.encoder, inference)
+        return [texts[0] for texts in generator.generate(self.records)] if self.records else []
+
     def write(self, trainer: Trainer) -> str:
-        """Each record and its text under the most likely plan; a plain Transformer has no plans."""
-        if not self.records:
-            return ""
-        plain = trainer.stage == "baseline"
-        inference = replace(self.inference, ablation="plain") if plain else self.inference
-        written = Generator(trainer.model, self.encoder, inference).generate(self.records)
+        """The records with their texts in lines."""
         lines: list[str] = []
-        for record, generations in zip(self.records, written, strict=True):
-            best = generations[0]
+        plain = trainer.stage == "baseline"
+        for record, best in zip(self.records, self.generate(trainer.model, trainer.stage), strict=True):
             lines += [f"Record {record.id}", *(f"    {triple}" for triple in record.triples)]
             lines += [f"  {best.text}" if plain else f"  {best.plan}\n  {best.text}", ""]
         return "\n".join(lines)

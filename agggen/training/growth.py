@@ -42,14 +42,14 @@ def grown(bundle: Bundle, records: Sequence[Record], min_count: int = 2) -> tupl
     bias = weights["output_bias"][written_as]
     bias[torch.tensor(written_as) == Vocabulary.UNK] -= math.log(written_as.count(Vocabulary.UNK))
     weights["output_bias"] = bias
-    first = {
+    back_off = {
         name: id_
         for record in records
         for name, id_ in zip(record.predicates, old.predicate_ids(record), strict=True)
         if name not in old.predicates
     }
-    new = sorted(first)
-    predicate_of = [*range(len(old.predicates)), *(first[name] for name in new)]
+    new = sorted(back_off)
+    predicate_of = [*range(len(old.predicates)), *(back_off[name] for name in new)]
     for name in ("a_in", "b_in", "a_out", "b_out", "stop"):
         table = weights[f"transitions.{name}"]
         start = table[len(old.predicates) :]  # the start state, in the tables that have one

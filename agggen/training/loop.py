@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ from torch import Tensor
 from agggen.errors import ConfigError, TrainingError
 from agggen.model.batch import Batch, Example, collate
 from agggen.model.joint import JointModel
-from agggen.training.batches import epoch_batches, fingerprint, joint_costs, text_costs
+from agggen.training.batches import epoch_batches, fingerprint, joint_costs, sizes, text_costs
 from agggen.training.callbacks import Callback
 from agggen.training.distributed import Alone, Group, add_up_gradients, share
 from agggen.training.objectives import ObjectiveName, objective
@@ -162,10 +163,11 @@ class Trainer:
         self.group, self._stop, self._substitute = group or Alone(), stop, substitute
         self.device = next(model.parameters()).device
         self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
-        self.fingerprint = fingerprint((*train, *dev))  # a checkpoint belongs to these texts
+        self.fingerprint = fingerprint(chain(train, dev))  # a checkpoint belongs to these texts
         self.loss = objective(stage, config.label_smoothing, config.alignment_penalty)
         limit, most_broken = model.config.max_group_size, 0 if config.alignment_penalty is None else 1
         self._costs = [joint_costs(x, limit, most_broken) if stage == "joint" else text_costs(x) for x in (train, dev)]
+        self._sizes = [sizes(train), sizes(dev)]
         transitions = list(model.transitions.parameters())
         own = {id(p) for p in transitions}
         self.optimizer = torch.optim.Adam(
@@ -188,7 +190,7 @@ class Trainer:
     def _batches(self, epoch: int) -> list[list[int]]:
         config = self.config
         return epoch_batches(
-            self.train_examples, self._costs[0], config.batch_positions, config.max_records, self.seed, epoch
+            self._sizes[0], self._costs[0], config.batch_positions, config.max_records, self.seed, epoch
         )
 
     def run(self) -> Progress:
@@ -266,9 +268,9 @@ class Trainer:
         examples = {i: self._example(i, step) for batch in chosen for i in batch}
         shares: list[Batch] = []
         for batch in chosen:
-            own = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
-            if own:
-                shares.append(self._collated([examples[batch[place]] for place in own]))
+            own_share = share([self._costs[0][i] for i in batch], self.group.rank, self.group.size)
+            if own_share:
+                shares.append(self._collated([examples[batch[place]] for place in own_share]))
         return _Update(chosen, shares, self._scored(list(examples.values())))
 
     def _update(self, update: _Update) -> tuple[Tensor, Tensor]:
@@ -348,7 +350,7 @@ class Trainer:
         self.model.eval()
         config, begin = self.config, time.monotonic()
         summed = torch.zeros((), dtype=torch.float64, device=self.device)
-        batches = epoch_batches(self.dev_examples, self._costs[1], config.batch_positions, config.max_records, 0, 0)
+        batches = epoch_batches(self._sizes[1], self._costs[1], config.batch_positions, config.max_records, 0, 0)
         for batch in batches[self.group.rank :: self.group.size]:
             summed += self._loss(self._collated([self.dev_examples[i] for i in batch]))
         self.group.add_up(summed)

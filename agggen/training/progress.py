@@ -24,12 +24,12 @@ class ProgressLines:
 
     def __init__(self, say: Callable[[str], None] = to_stderr) -> None:
         self.say = say
-        self.said, self.train_loss = time.monotonic(), ""
+        self.last_line, self.train_loss = time.monotonic(), ""
 
     def __call__(self, event: TrainingEvent) -> None:
         if event.kind == "log":
             self.train_loss = f"  train loss {event.metrics['train_loss']:.3f}"
-            if time.monotonic() - self.said >= _SECONDS_BETWEEN_LINES:
+            if time.monotonic() - self.last_line >= _SECONDS_BETWEEN_LINES:
                 self._say(event, f"epoch {event.metrics['epoch']:.2f}{self.train_loss}")
         elif event.kind == "evaluation":
             self._say(event, f"epoch {event.epoch}{self.train_loss}  dev loss {event.metrics['dev_loss']:.3f}")
@@ -39,7 +39,7 @@ class ProgressLines:
     def _say(self, event: TrainingEvent, line: str) -> None:
         speed = f"  {event.metrics['texts_per_second']:.0f} texts/s" if "texts_per_second" in event.metrics else ""
         self.say(f"{TITLES[event.stage]}: update {event.step} of {event.total_steps}  {line}{speed}")
-        self.said = time.monotonic()
+        self.last_line = time.monotonic()
 
 
 def writing_lines(total: int, say: Callable[[str], None] = to_stderr) -> Callable[[int], None]:

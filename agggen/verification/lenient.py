@@ -112,15 +112,6 @@ def verify(record: Record, text: str) -> Mentions:
     return Mentions(tuple(_check(triple, text) for triple in record.triples))
 
 
-def mentioned(triple: Triple, text: str) -> bool:
-    """Whether `text` mentions the object of `triple`: at least 60 % of its words, or an E2E phrase for it.
-
-    Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
-    affirms or denies it is checked for E2E's familyFriendly only.
-    """
-    return _check(triple, text).mentioned
-
-
 def mentioned_values(records: Sequence[Record], texts: Sequence[str]) -> tuple[Score, list[Mentions]]:
     """The percentage of triples that the texts of their records mention, and the check of each text.
 
@@ -136,6 +127,11 @@ def mentioned_values(records: Sequence[Record], texts: Sequence[str]) -> tuple[S
 
 
 def _check(triple: Triple, text: str) -> Check:
+    """The check of one triple: at least 60 % of the words of its object occur, or an E2E phrase for it.
+
+    Texts never contain the values "yes" and "no"; instead, the words of the predicate must occur. Whether the text
+    affirms or denies it is checked for E2E's familyFriendly only.
+    """
     slot = slot_of(triple.predicate)
     if slot is not None and known(slot, triple.object):
         mentioned = says(text, slot, triple.object)

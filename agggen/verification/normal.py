@@ -114,7 +114,7 @@ _TOKEN = re.compile(
   | (?P<ordinal> \b(\d+)(?i:st|nd|rd|th)\b )
   | (?P<number> {_SIGN}?(?: \d{{1,3}}(?:,\d{{3}})+(?!,?\d)(?:\.\d+)?
                          | \d+(?:\.\d+)?(?:[eE][+-]?\d{{1,3}}\b)? | (?<![\w.])\.\d+ ) )
-  | (?P<spelled> (?:{_MINUS})?\b(?i:{_SPELLED})\b )
+  | (?P<spelled> (?:{_MINUS})?\b(?i:{_SPELLED})\b(?![\u0300-\u036f]) )
   | (?P<possessive> (?<=\w)['\u2019](?i:s)\b )
   | (?P<word> (?:[^\W\d_][\u0300-\u036f]*)+ )
   | (?P<and> & ) | (?P<percent> % ) | (?P<plus> (?<=\w)\+(?!\w) )

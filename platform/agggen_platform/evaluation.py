@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agggen.bundle import load_bundle
-from agggen.config import load_config, overrides_of
+from agggen.bundle import fingerprint, load_bundle
+from agggen.config import flatten, load_config, overrides_of
 from agggen.corpora.rejects import Reject
 from agggen.datasets import load_dataset
 from agggen.errors import ConfigError, CorpusError
@@ -24,7 +23,7 @@ from agggen.report.folder import FILES
 from agggen.report.sections import TextMetrics, protocol_of
 from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker
-from agggen_platform.tracking.origin import masked_command
+from agggen_platform.tracking.origin import command_line
 
 ALL = "all"
 """The split that is the whole of a file."""
@@ -111,18 +110,11 @@ def task_of(
         records=records,
         whole=whole,
         config=config,
-        wanted=TextMetrics(protocol or protocol_of(named), metrics, meteor),
+        metrics=TextMetrics(protocol or protocol_of(named), metrics, meteor),
         command=command_line(),
-        cut=loaded.fact_segmenter(run_archives),
+        segmenter=loaded.fact_segmenter(run_archives),
         device=device,
     )
-
-
-def command_line() -> str:
-    """The command that is running, as one would type it, with secrets replaced."""
-    script = Path(sys.argv[0])
-    program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
-    return masked_command([*program, *sys.argv[1:]])
 
 
 @contextmanager
@@ -159,6 +151,11 @@ def log_report(task: Task, report: Report, folder: Path, runs: Path, note: Calla
         with Tracker(run_name=f"evaluate-{task.name}", runs_dir=runs, report=note) as tracker:
             tracker.log_params(dict(report.run))
             tracker.log_metrics({f"{task.split}/{name}": value for name, value in report.measures().items()})
+            corpus = f"{task.corpus}/{task.split}", str(task.identity["records"])
+            trained = flatten(task.bundle.config)
+            tracker.log_model(task.address, fingerprint(task.path), trained, report.measures(), *corpus)
+            rows = report.rows[:: max(len(report.rows) // 50, 1)][:50]
+            tracker.log_texts((row.record, row.plan, row.text) for row in rows)
             for name in FILES:
                 tracker.log_artifact(folder / name)
         return tracker.run_id

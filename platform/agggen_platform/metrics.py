@@ -180,7 +180,7 @@ class ShardsMeter(JobMetrics):
     def done(self, done: Done[Any], left: int) -> None:
         """A shard is done, and `left` are not; a shard that an earlier run had done adds to no counter."""
         self.set("job_shards_left", left)
-        if done.found:
+        if done.reused:
             return
         self.set("job_shard_timestamp_seconds", time.time())
         self.add("job_shard_retries", done.retries)

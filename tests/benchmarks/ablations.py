@@ -20,12 +20,13 @@ from collections.abc import Sequence
 from agggen.bundle import load_bundle
 from agggen.config import load_config, overrides_of
 from agggen.evaluation.held_out import write
+from agggen.evaluation.systems import slot_statistics
 from agggen.evaluation.values import read_values
 from agggen.generation.config import InferenceConfig
 from agggen.records import Record
 from agggen.report.sections import TextMetrics, protocol_of, text_scores
 from agggen.verification.check import Checker
-from agggen.verification.e2e import slot_error_rate, slot_of
+from agggen.verification.e2e import slot_of
 from agggen_platform.local import records_of
 
 CHANGES = (
@@ -74,7 +75,7 @@ def scores_of(corpus: str, records: Sequence[Record], texts: Sequence[str], chec
     values = read_values(records, texts, checker).statistics
     result = {"bleu": scores["bleu"]} | {name: statistics.corpus().value for name, statistics in values.items()}
     if all(slot_of(triple.predicate) for record in records for triple in record.triples):
-        result |= {"ser": slot_error_rate(records, texts)["ser.ser"].value}
+        result |= {"ser": slot_statistics(records, texts)["ser.ser"].corpus().value}
     return result
 
 

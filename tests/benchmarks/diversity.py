@@ -18,7 +18,7 @@ import torch
 
 from agggen.bundle import load_bundle
 from agggen.evaluation.diversity import distinct_n, distinct_plans, self_bleu
-from agggen.evaluation.text_metrics import corpus_bleu
+from agggen.evaluation.text_metrics import bleu_statistics
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generation
 from agggen.records import Record
@@ -66,7 +66,7 @@ def measured(records: Sequence[Record], texts: Sequence[Sequence[Generation]]) -
         "different plans": distinct_plans([[one.plan for one in found] for found in texts]).corpus().value,
         "self-BLEU": self_bleu([[one.text for one in found] for found in texts]).corpus().value,
         "distinct-2": 100 * distinct_n([one.text for one in every]).value,
-        "BLEU of the first": corpus_bleu([found[0].text for found in texts], references, lowercase=True).value,
+        "BLEU of the first": bleu_statistics([found[0].text for found in texts], references, True).corpus().value,
         "without a fault": 100 * sum(not one.faults for one in every) / len(every),
     }
     return {name: round(value, 2) for name, value in scores.items()}

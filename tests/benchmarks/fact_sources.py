@@ -17,13 +17,13 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agggen.bundle import Bundle, load_bundle
 from agggen.config import load_config, resolved
 from agggen.corpora.catalogue import data_home
 from agggen.corpora.segmented import attach_release_facts, release_facts
-from agggen.encoding import replace_references
 from agggen.evaluation.held_out import write
 from agggen.evaluation.values import read_values
 from agggen.records import Record
@@ -42,7 +42,7 @@ def with_release_facts(split: str) -> list[Record]:
     records, missing = attach_release_facts(records_of(CORPUS, split), release_facts(data_home(), CORPUS, split))
     say(f"{split}: {missing} texts without facts")
     return [
-        replace_references(record, tuple(reference for reference in record.references if reference.facts))
+        replace(record, references=tuple(reference for reference in record.references if reference.facts))
         for record in records
     ]
 

@@ -33,7 +33,7 @@ from agggen.model.batch import Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from agggen.records import Record
 from agggen.text import Vocabulary
-from agggen.training.batches import epoch_batches, joint_costs
+from agggen.training.batches import epoch_batches, joint_costs, sizes
 from agggen.training.objectives import objective
 
 History = Literal["shared", "masked"]
@@ -81,7 +81,7 @@ def new_model(
 def batches_of(examples: list[Example], positions: int, updates: int) -> list[list[Example]]:
     """The first batches of an epoch."""
     costs = joint_costs(examples, ModelConfig().max_group_size)
-    chosen = epoch_batches(examples, costs, positions, 512, seed=0, epoch=0)[:updates]
+    chosen = epoch_batches(sizes(examples), costs, positions, 512, seed=0, epoch=0)[:updates]
     return [[examples[i] for i in batch] for batch in chosen]
 
 

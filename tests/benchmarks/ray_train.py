@@ -35,9 +35,8 @@ from agggen_platform.metrics import TrainingMeter
 from agggen_platform.ray_cluster import connected
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import data_of
 from agggen_platform.training.events import WorkerMonitor
-from agggen_platform.training.job import train_job
+from agggen_platform.training.job import data_of, train_job
 from agggen_platform.training.on_ray import workers_of
 from agggen_platform.training.prepared import prepared_in
 

@@ -82,7 +82,7 @@ def bulk(disk: SmallDisk, bundle: str, source: str) -> Result:
     failures = [fails(lambda now: 3), fails(lambda now: now.total)]
     report = generate(model, source, str(out), here(model))
     assert report.progress is not None
-    found, total = report.progress.found, report.progress.total
+    found, total = report.progress.reused, report.progress.total
     return {"failures": failures, "found": found, "total": total, "published": digests(published(out))}
 
 

@@ -17,14 +17,13 @@ import psutil
 import pytest
 
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.bulk.model import Model
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.s3_faults import FaultyS3
 from tests.sharded_jobs import ShardedJob
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
@@ -32,14 +31,9 @@ RECORDS, SHARDS, WORKERS = 240, 30, 2
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
-
-
-@pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records, of which one is a duplicate."""
-    records = list(some_records(RECORDS))
+    records = list(numbered_records(RECORDS))
     return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", [*records[:-1], records[5]])
 
 
@@ -80,12 +74,12 @@ def test_the_driver_and_an_actor_are_killed_again_and_again(
     job.wait_until(lambda: len(job.actors()) == WORKERS or len(job.parts()) == SHARDS, "the actors")
     for pid in list(job.actors())[:1]:
         psutil.Process(pid).kill()
-    there = len(job.parts())
-    job.wait_until(lambda: len(job.parts()) > there or (job.out / "manifest.json").exists(), "another shard")
+    before = len(job.parts())
+    job.wait_until(lambda: len(job.parts()) > before or (job.out / "manifest.json").exists(), "another shard")
     job.succeed()
     assert published(job.out) == undisturbed
     report = json.loads((job.out / "report.json").read_text())
-    assert report["shards"]["found"] >= done
+    assert report["shards"]["reused"] >= done
     assert report["shards"]["redone"] <= 3 * WORKERS + 1  # at most one shard a worker and kill
     assert not [path for path in job.out.rglob("*") if path.name.endswith(".tmp")]
 
@@ -94,8 +88,8 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
     model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
     records = int(os.environ.get("AGGGEN_KILL_RECORDS", RECORDS))
-    shard_rows = f"shard_rows={max(8, records // 100)}"
-    source = write_jsonl(tmp_path / "in.jsonl", some_records(records))
+    shard_rows, patience = f"shard_rows={max(8, records // 100)}", 900 + records / 10
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(records))
     begin = time.monotonic()
     generate(model, str(source), str(tmp_path / "undisturbed"), here(model, shard_rows))
     undisturbed, alone = published(tmp_path / "undisturbed"), time.monotonic() - begin
@@ -111,7 +105,9 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
             return stack.enter_context(Running([*command, shard_rows, "--actors", "2"], tmp_path, environment))
 
         def wait(share: float) -> None:
-            job.wait_until(lambda: len(Folder(out).names("texts")) >= share * shards, f"{share:.0%} of the texts", 900)
+            job.wait_until(
+                lambda: len(Folder(out).names("texts")) >= share * shards, f"{share:.0%} of the texts", patience
+            )
 
         job = start()
         wait(0.15)
@@ -131,7 +127,7 @@ def test_driver_worker_node_and_store_are_killed_in_one_job(
         job.signal(signal.SIGKILL)
         assert not published(out)
         job = start()
-        assert job.finish(900) == 0, job.output()
+        assert job.finish(patience) == 0, job.output()
     assert published(out) == undisturbed
     report = json.loads(Folder(out).read("report.json") or b"")
     print(f"{records:,} records, {shards} shards: {alone:.0f} s undisturbed by one worker,", end=" ")
@@ -194,7 +190,7 @@ def test_the_driver_is_killed_between_data_and_commit(
     assert published(out) == undisturbed
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
-    assert (shards["found"], shards["redone"]) == (SHARDS, 2)  # the part had no name yet, and no note
+    assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # the part had no name yet, and no note
 
 
 def test_the_driver_is_killed_before_the_commit_on_s3(
@@ -207,7 +203,7 @@ def test_the_driver_is_killed_before_the_commit_on_s3(
         assert "manifest.json" not in Folder(out).names()
     report = generate(model, str(source), out, here(model))
     assert report.progress is not None
-    assert (report.progress.found, report.redone) == (SHARDS, 1)
+    assert (report.progress.reused, report.redone) == (SHARDS, 1)
     assert published(out) == undisturbed
 
 
@@ -225,5 +221,5 @@ def test_two_copies_at_once_give_one_clean_output(
         assert sorted(codes) == [0, 6], said
         assert f"another job works on {out}" in copies[codes.index(6)].output()
     else:
-        assert "nothing was done" in said
+        assert "already has the texts of this job" in said
     assert published(out) == undisturbed

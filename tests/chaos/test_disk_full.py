@@ -13,7 +13,7 @@ from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import open_model
 from agggen_platform.segmentation.job import segment
 from agggen_platform.storage.bundles import put_bundle
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.chaos.full_disk import digests, on_small_disk
 from tests.integration.segment_jobs import HERE, write_corpus
 from tests.unit.serve.conftest import save_tiny_model
@@ -32,7 +32,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(44))
+    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(44))
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,15 @@ from agggen.bundle import check_bundle, fingerprint
 from agggen.errors import AggGenError, BundleError
 from agggen.training.events import TrainingEvent
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.bulk.model import Model
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.checkpoints import CheckpointStore
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.training.job import train_job
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.s3_faults import FaultyS3
-from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("_quick")]
@@ -100,7 +99,7 @@ def went_on(config: JobConfig, runs: Path, trained: str) -> None:
     assert saved is not None
     news: list[TrainingEvent] = []
     train_job(config, "r", runs_dir=runs, show=news.append)
-    first = next(one.step for one in news if one.kind == "log")  # an evaluation may be told of again before
+    first = next(event.step for event in news if event.kind == "log")  # an evaluation may be told of again before
     assert first == saved.step + 1, "it went on from the last checkpoint"
     assert fingerprint(get_bundle(f"{config.storage.url}/r/bundle")) == trained
 
@@ -127,13 +126,8 @@ def test_training_never_goes_on_from_half_a_checkpoint(
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
-
-
-@pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(44)))
+    return str(write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(44)))
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +163,9 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
         )
     faulty_s3.heal()
     assert not published(out)
-    found: list[int] = []
-    generate(model, source, out, here(model), progress=lambda now: found.append(now.found))
-    assert found[-1] == 3
+    reused: list[int] = []
+    generate(model, source, out, here(model), progress=lambda now: reused.append(now.reused))
+    assert reused[-1] == 3
     assert published(out) == undisturbed
 
 
@@ -179,13 +173,13 @@ def test_bulk_generation_that_is_refused_goes_on_when_it_may(
 def test_bulk_generation_never_publishes_half_a_file(
     file: str, model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path
 ) -> None:
-    *records, first = [*some_records(43), *some_records(1)]
+    *records, first = [*numbered_records(43), *numbered_records(1)]
     source = str(write_jsonl(tmp_path / "in.jsonl", [*records, first]))
     settings = here(model, "max_reject_share=1")
     generate(model, source, str(tmp_path / "undisturbed"), settings)
     out = f"{s3}/out"
     faulty_s3.inject("short upload", method="PUT", path=file)
-    with pytest.raises(StorageError, match=r"the texts in s3://.*/out did not arrive as they were sent, so manifest"):
+    with pytest.raises(StorageError, match=r"the store holds other texts in s3://.*/out than were sent, so manifest"):
         generate(model, source, out, settings)
     assert not published(out)
     generate(model, source, out, settings)

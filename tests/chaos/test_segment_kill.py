@@ -83,7 +83,7 @@ def test_the_driver_is_killed_and_the_job_run_again(start: Callable[[], ShardedJ
     again = start()
     again.wait_for_parts(done + 1)
     said = again.succeed()
-    found = re.search(r"(\d+) of (\d+) shards were there", said)
-    assert found, said
-    assert done <= int(found[1]) < int(found[2])  # an actor may outlive its driver by a shard
+    reused = re.search(r"(\d+) of (\d+) shards were there", said)
+    assert reused, said
+    assert done <= int(reused[1]) < int(reused[2])  # an actor may outlive its driver by a shard
     check(job.out, undisturbed)

@@ -1,74 +1,138 @@
-"""Under mixed load with kills no answer is wrong or lost, memory is bounded, and in the end nothing is left.
+"""A soak: requests and bulk jobs on one cluster while one process after the other is killed at seeded moments.
 
-AGGGEN_SOAK_SECONDS says how long: 60 by default, 600 for one that is worth its name.
+No answer is wrong or lost, memory is bounded, and at the end no process, placement group or booked CPU is left.
+AGGGEN_SOAK_SECONDS says how long processes are killed; 60 by default.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
-import uuid
+import random
+import shutil
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.chaos.soak import VICTIMS, WATCHED
-from tests.processes import Running
+from agggen.bundle import load_bundle
+from agggen.records import Record
+from agggen_platform.bulk.job import generate
+from agggen_platform.bulk.model import Model, bulk_config, open_model
+from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
+from tests.unit.serve.conftest import save_tiny_model
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 SECONDS = float(os.environ.get("AGGGEN_SOAK_SECONDS", "60"))
-REPO = Path(__file__).parents[2]
-_OF_RAY = {"ActorLocationTracker", "_AutoscalingCoordinatorActor", "_StatsActor"}  # Ray Data's, one each a cluster
+VICTIMS = {**PROCESSES, "bulk worker": "ray::MapWorker(MapBatches(BulkWorker"}
+PEOPLE = [f"{name} {number}" for name in ("Ida", "Nils", "Oda", "Per") for number in range(16)]
+ROUND = 300.0  # seconds in which each victim is killed once; shorter lives would not show growth
+WARM_UP = 20.0  # seconds of a process that are not judged
+WATCHED = 40.0  # seconds that a process must have been watched to be judged
+GROWTH_ONCE, GROWTH_A_MINUTE = 24.0, 2.0  # MiB
+Samples = dict[tuple[str, int], list[tuple[float, float]]]
+"""Seconds (monotonic) and MiB of unshared memory, by role and process id."""
 
 
-def marked(mark: str) -> list[str]:
-    """The titles of processes of this machine whose environment has this mark."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get("SOAK") == mark:
-                found.append(" ".join(process.cmdline()))
-    return found
+def record_of(key: str) -> dict[str, Any]:
+    """The record of the request with this key, a hexadecimal number."""
+    person = PEOPLE[int(key, 16) % len(PEOPLE)]
+    return {"id": key, "triples": [["Neon", "discoveredBy", person], ["Neon", "discoveryPlace", "London"]]}
 
 
-@pytest.fixture
-def scratch() -> Iterator[Path]:
-    """A folder for temporary files that nothing else uses."""
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        yield Path(folder)
+def schedule() -> Iterator[tuple[float, str]]:
+    """When which victim is killed, in seconds from the start: each once a round, in random order."""
+    rng = random.Random(1)
+    order = [victim for _ in range(max(1, int(SECONDS // ROUND))) for victim in rng.sample([*VICTIMS], len(VICTIMS))]
+    for number, victim in enumerate(order):
+        yield SECONDS * (number + rng.uniform(0, 0.6)) / len(order), victim
 
 
-def test_mixed_load_with_kills(tmp_path: Path, scratch: Path) -> None:
-    mark = uuid.uuid4().hex
-    env = {
-        "SOAK": mark,
-        "TMPDIR": str(scratch),
-        "RAY_TMPDIR": "/tmp",  # whose sessions stay, with their logs
-        "AGGGEN_CACHE": str(tmp_path / "cache"),
-        "PYTHONPATH": f"{REPO}:{REPO / 'platform'}",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = ["-m", "tests.chaos.soak", "--seconds", str(SECONDS), str(tmp_path)]
-    with Running(command, tmp_path, env) as program:
-        assert program.finish(SECONDS * 2 + 600) == 0, program.output()
-        left = marked(mark)
-    assert left == [], "processes outlived it"
-    said: dict[str, Any] = json.loads(program.output().splitlines()[-1])
-    assert said["wrong"] == []
-    assert {kill["victim"] for kill in said["kills"]} == set(VICTIMS)
-    assert said["requests"] > SECONDS / 2
-    assert said["streams"] >= 1
-    assert said["bulk_jobs"] >= 1
-    watched = {one["role"] for one in said["growth"]}
-    assert {*WATCHED} <= watched, "they did not live long enough to be judged"
-    assert [one for one in said["growth"] if one["leaks"]] == []
-    assert not [name for name in said["actors_while_serving"] if "BulkWorker" in name or "MapWorker" in name]
-    assert set(said["actors_left"]) <= _OF_RAY
-    assert said["placement_groups_left"] == 0
-    assert list(scratch.iterdir()) == [], "temporary files were left"
+def kill_one(victim: str) -> None:
+    """Kills a process of the victim's role and, but for bulk workers, waits for the next one."""
+    pids = until(lambda: processes(VICTIMS[victim]), victim)
+    kill({min(pids)})
+    if victim != "bulk worker":  # its job may end before it needs another
+        until(lambda: processes(VICTIMS[victim]) - pids, f"another {victim}")
+
+
+def bulk_jobs(model: Model, folder: Path, stop: threading.Event) -> int:
+    """Runs bulk jobs, each with the output of an undisturbed one, and returns how many."""
+    source, out = str(write_jsonl(folder / "in.jsonl", some_records(160))), folder / "out"
+    generate(model, source, str(folder / "undisturbed"), here(model))
+    jobs = 0
+    while not stop.is_set():
+        shutil.rmtree(out, ignore_errors=True)
+        generate(model, source, str(out), bulk_config(model, ["actors=2", "shard_rows=8"]))
+        assert published(out) == published(folder / "undisturbed")
+        assert not [path for path in (out / "work").rglob("*") if path.is_file()]
+        jobs += 1
+    return jobs
+
+
+def sample_memory(stop: threading.Event) -> Samples:
+    samples: Samples = defaultdict(list)
+    while not stop.wait(1.0):
+        for role, title in PROCESSES.items():
+            for pid in processes(title):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    memory = psutil.Process(pid).memory_info()
+                    samples[role, pid].append((time.monotonic(), (memory.rss - memory.shared) / 2**20))
+    return samples
+
+
+def growth(samples: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """MiB from the first third to the last (medians), and MiB allowed; None for too short a life."""
+    judged = [sample for sample in samples if sample[0] - samples[0][0] >= WARM_UP]
+    seconds = judged[-1][0] - judged[0][0] if judged else 0.0
+    if seconds < WATCHED:
+        return None
+    third = len(judged) // 3
+    first, last = (median(mib for _, mib in part) for part in (judged[:third], judged[-third:]))
+    return last - first, GROWTH_ONCE + GROWTH_A_MINUTE * seconds / 60
+
+
+def test_requests_and_bulk_jobs_while_processes_are_killed(tmp_path: Path) -> None:
+    import ray
+    from ray.util import placement_group_table
+
+    bundle = save_tiny_model(tmp_path / "bundle")
+    records = [Record.of(record_of(f"{number:x}")) for number in range(len(PEOPLE))]
+    texts = [best.text for best, *_ in load_bundle(bundle).generator().generate(records)]
+    stop = threading.Event()
+    with serving(bundle) as endpoint, ThreadPoolExecutor(2) as pool:
+        memory = pool.submit(sample_memory, stop)
+        bulk = pool.submit(bulk_jobs, open_model(str(bundle)), tmp_path / "bulk", stop)
+        try:
+            with Load(endpoint.url, clients=2, record=record_of) as load:
+                begin = time.monotonic()
+                for seconds, victim in schedule():
+                    time.sleep(max(0.0, begin + seconds - time.monotonic()))
+                    kill_one(victim)
+                until(lambda: endpoint.state().status == "RUNNING", "a whole application")
+                time.sleep(WARM_UP + WATCHED + 5)  # in which the processes of each role can be judged
+                load.recovered(time.monotonic())
+        finally:
+            stop.set()
+        assert bulk.result() >= 1
+    assert load.lost == []
+    for key, body in load.answers.items():
+        (answer,) = json.loads(body)["answers"]
+        assert (answer["id"], answer["status"]) == (key, "ok")
+        assert answer["texts"][0]["text"] == texts[int(key, 16) % len(texts)]
+    judged = {process: mib for process, life in memory.result().items() if (mib := growth(life)) is not None}
+    assert {role for role, _ in judged} >= {"ingress", "planner", "generator", "controller"}
+    assert not {process: mib for process, mib in judged.items() if mib[0] > mib[1]}
+    until(lambda: not any(processes(title) for title in VICTIMS.values()), "end of all processes")
+    until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "all CPUs given back")
+    assert all(group["state"] == "REMOVED" for group in placement_group_table().values())

@@ -127,7 +127,7 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
         third_children = third.children()
         third.signal(signal.SIGTERM)
         assert third.finish() == 143
-        assert "Interrupted; the same command goes on with the trials that are left" in third.output()
+        assert "Interrupted; the same command resumes with the remaining trials" in third.output()
         assert "Traceback" not in third.output()
         ended(third_children)
 

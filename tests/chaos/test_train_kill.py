@@ -18,9 +18,9 @@ from agggen.run import bundle_of, fit, prepare
 from agggen.training.checkpoints import FileKeeper
 from agggen.training.distributed import Connected
 from agggen_platform.job_config import JobConfig, result_of
-from agggen_platform.training.data import data_of
-from agggen_platform.training.job import train_job
+from agggen_platform.training.job import data_of, train_job
 from tests.processes import Running
+from tests.ray_head import Head
 from tests.unit.training.toy import NAMES, record
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
@@ -43,12 +43,14 @@ tracking: {uri: "nonsense://x", samples: 0, system_seconds: 0}
 
 
 class Job(Running):
-    """The command in a process of its own, with a Ray cluster of its own."""
+    """The command in a process of its own; with a Ray cluster of its own, unless it runs on that of `head`."""
 
-    def __init__(self, folder: Path, name: str, workers: int) -> None:
+    def __init__(self, folder: Path, name: str, workers: int, head: Head | None = None) -> None:
         self.run = folder / "runs" / name
-        command = ["-m", "agggen_platform.cli.main", "train", "toy.yaml", f"cluster.workers={workers}", "--name", name]
-        super().__init__(command, folder, {"OMP_NUM_THREADS": "1"})
+        settings = [f"cluster.workers={workers}", f"cluster.autoscaling={str(head is not None).lower()}"]
+        command = ["-m", "agggen_platform.cli.main", "train", "toy.yaml", *settings, "--name", name]
+        cluster = head.env | {"RAY_ADDRESS": head.gcs} if head else {}
+        super().__init__(command, folder, cluster | {"OMP_NUM_THREADS": "1"})
 
     def updates(self, stage: str = "baseline") -> list[int]:
         """What the run log has heard of."""
@@ -84,13 +86,13 @@ def stack() -> Iterator[ExitStack]:
         yield held
 
 
-def _undisturbed_worker(rank: int, size: int, folder: Path, asked: JobConfig, out: Path) -> None:
+def _undisturbed_worker(rank: int, size: int, folder: Path, job_config: JobConfig, out: Path) -> None:
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{out}.rendezvous", rank=rank, world_size=size)
-    config, data = result_of(asked), data_of(asked)
+    config, data = result_of(job_config), data_of(job_config)
     prepared = prepare(config, data.train, data.dev)
     model, metrics = fit(config, prepared, FileKeeper(folder / "checkpoints"), group=Connected())
     if rank == 0:
@@ -99,38 +101,39 @@ def _undisturbed_worker(rank: int, size: int, folder: Path, asked: JobConfig, ou
 
 
 def test_a_worker_killed_in_an_epoch_changes_nothing(folder: Path, stack: ExitStack) -> None:
-    """Against two plain processes, without Ray."""
-    job = stack.enter_context(Job(folder, "worker", workers=2))
+    """Two nodes with a worker each, over gloo, against two plain processes without Ray."""
+    head = Head(folder, stack, cpus=1)
+    nodes = [head.running, head.join(folder, stack, cpus=1)]
+    job = stack.enter_context(Job(folder, "worker", workers=2, head=head))
     job.wait_for_a_checkpoint_in_an_epoch()
-    workers = job.children("RayTrainWorker")
-    assert len(workers) == 2
-    workers[1].send_signal(signal.SIGKILL)
+    (here,), (there,) = [node.children("RayTrainWorker") for node in nodes]
+    there.send_signal(signal.SIGKILL)
     job.wait_until(lambda: "(restart 1)" in job.output(), "workers that train again")
     assert job.finish() == 0, job.output()
     assert "2 of 2 workers train again (restart 1)" in job.output()
     assert "Traceback" not in job.output()
     updates = job.updates()
     assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it continued, and did not begin anew"
-    assert not any(worker.is_running() for worker in workers), "both were started anew"
+    assert not (here.is_running() or there.is_running()), "both were started anew"
 
-    asked = load_config(JobConfig, folder / "toy.yaml")
-    processes.spawn(_undisturbed_worker, (2, folder, asked, folder / "undisturbed"), nprocs=2)
+    job_config = load_config(JobConfig, folder / "toy.yaml")
+    processes.spawn(_undisturbed_worker, (2, folder, job_config, folder / "undisturbed"), nprocs=2)
     assert fingerprint(job.run / "bundle") == fingerprint(folder / "undisturbed")
 
 
 def test_after_the_driver_was_killed_the_same_command_ends_in_the_same_model(folder: Path, stack: ExitStack) -> None:
     """Against this process, without Ray."""
-    first = stack.enter_context(Job(folder, "driver", workers=1))
-    first.wait_for_a_checkpoint_in_an_epoch()
-    first.kill()
-    assert not (first.run / "bundle").exists()
-    reached = len(first.updates())
-    second = stack.enter_context(Job(folder, "driver", workers=1))
-    second.wait_until(lambda: len(second.updates()) > reached, "an update")
-    assert second.finish() == 0, second.output()
-    updates = second.updates()
+    killed = stack.enter_context(Job(folder, "driver", workers=1))
+    killed.wait_for_a_checkpoint_in_an_epoch()
+    killed.kill()
+    assert not (killed.run / "bundle").exists()
+    reached = len(killed.updates())
+    continued = stack.enter_context(Job(folder, "driver", workers=1))
+    continued.wait_until(lambda: len(continued.updates()) > reached, "an update")
+    assert continued.finish() == 0, continued.output()
+    updates = continued.updates()
     assert set(updates) == set(range(1, 301)) and updates.count(1) == 1, "it continued, and did not begin anew"
 
     config = load_config(JobConfig, folder / "toy.yaml")
     undisturbed = train_job(config, "undisturbed", runs_dir=folder / "runs")
-    assert fingerprint(second.run / "bundle") == fingerprint(undisturbed.path)
+    assert fingerprint(continued.run / "bundle") == fingerprint(undisturbed.path)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,7 @@ import httpx
 import psutil
 import pytest
 
-from infra.stack.errors import StackError
-from infra.stack.postgres import connected, programs
-from infra.stack.s3 import rclone
+from infra.stack import StackError, postgres_programs, rclone
 from tests.processes import Running
 
 REPO = Path(__file__).parents[2]
@@ -44,7 +42,7 @@ class StackCommand:
         lines = (shlex.split(line) for line in (state / "env").read_text().splitlines())
         self.env = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
         content = json.loads((state / "stack.json").read_text())
-        self.ports: dict[str, int] = content["settings"]["ports"]
+        self.ports: dict[str, int] = content["ports"]
         self.secrets: dict[str, str] = content["secrets"]
         self.processes = psutil.Process(running.process.pid).children(recursive=True)
 
@@ -65,22 +63,26 @@ class StackCommand:
 
     def mlflow(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         """The answer of MLflow's REST API."""
-        known = (self.env["MLFLOW_TRACKING_USERNAME"], self.env["MLFLOW_TRACKING_PASSWORD"])
+        account = (self.env["MLFLOW_TRACKING_USERNAME"], self.env["MLFLOW_TRACKING_PASSWORD"])
         url = f"{self.env['MLFLOW_TRACKING_URI']}/api/2.0/mlflow/{path}"
-        answer = httpx.request(method, url, auth=known, timeout=60, **arguments)
+        answer = httpx.request(method, url, auth=account, timeout=60, **arguments)
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        content: dict[str, Any] = answer.json()
+        return content
 
     def runs(self) -> dict[str, dict[str, Any]]:
         """The runs of the experiment `agggen` by name."""
         experiment = self.mlflow("GET", "experiments/get-by-name", params={"experiment_name": "agggen"})["experiment"]
-        found = self.mlflow("POST", "runs/search", json={"experiment_ids": [experiment["experiment_id"]]})
-        return {run["info"]["run_name"]: run for run in found.get("runs", ())}
+        answer = self.mlflow("POST", "runs/search", json={"experiment_ids": [experiment["experiment_id"]]})
+        return {run["info"]["run_name"]: run for run in answer.get("runs", ())}
 
     def sql(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """What PostgreSQL has of MLflow's database."""
-        with connected(self.ports["postgres"], "mlflow", self.secrets["mlflow_database"], "mlflow") as cursor:
+        import psycopg2  # type: ignore[import-untyped]
+
+        account = {"user": "mlflow", "password": self.secrets["mlflow_database"], "dbname": "mlflow"}
+        connection = psycopg2.connect(host="127.0.0.1", port=self.ports["postgres"], **account)
+        with closing(connection), connection.cursor() as cursor:
             cursor.execute(query, values)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
@@ -108,7 +110,7 @@ def skip_without_programs() -> None:
     for package in ("ray", "psycopg2", "flask_wtf", "boto3"):
         pytest.importorskip(package, reason=f"{package} is not installed: pip install -e '.[dev]'")
     try:
-        programs()
+        postgres_programs()
         rclone()
     except StackError as error:
         pytest.skip(str(error), allow_module_level=True)

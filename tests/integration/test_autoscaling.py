@@ -1,4 +1,4 @@
-"""A job asks an autoscaling cluster for the nodes that it has work for."""
+"""A job makes an autoscaling cluster grow, and lets it shrink."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bulk_jobs import some_records, write_jsonl
+from tests.bulk_jobs import numbered_records, texts, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.unit.serve.conftest import save_tiny_model
@@ -17,14 +17,17 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'
 pytestmark = pytest.mark.slow
 
 
-def test_a_bulk_job_asks_for_more_cpus_than_there_are(tmp_path: Path) -> None:
-    """Its actors once shared the CPUs that there were, so no node was ever asked for."""
+def test_a_bulk_job_makes_a_cluster_grow_to_three_nodes_and_shrink_again(tmp_path: Path) -> None:
+    """Nodes have one CPU. Actors once shared the CPUs that there were, so no node was ever asked for."""
     save_tiny_model(tmp_path / "bundle")
-    source = write_jsonl(tmp_path / "in.jsonl", some_records(1500))
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(1500))
     with ExitStack() as stack:
         head = Head(tmp_path, stack, cpus=1, more_nodes=2)
+        head.running.wait_until(lambda: head.nodes() == 1, "the first node")
         command = ["-m", "agggen_platform.cli.main", "bulk", str(tmp_path / "bundle"), str(source), "--out", "out"]
         settings = ["inference.plans=20", "shard_rows=4"]
         job = stack.enter_context(Running([*command, *settings], tmp_path, head.env | {"RAY_ADDRESS": head.gcs}))
-        job.wait_until(lambda: "{'CPU': 1}: 2" in head.requested(), "a request for another CPU")
+        job.wait_until(lambda: head.nodes() == 3, "two more nodes")
         assert job.finish() == 0, job.output()
+        head.running.wait_until(lambda: head.nodes() == 1, "the end of the nodes without work")
+    assert [text["id"] for text in texts(tmp_path / "out")] == [f"r{number}" for number in range(1500)]

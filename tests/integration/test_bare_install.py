@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import venv
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,7 +22,25 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_holds_all_files_of_the_packages_and_the_licence(wheel: Path) -> None:
+    folders = (REPO / "agggen", REPO / "platform" / "agggen_platform", REPO / "serve")
+    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
+    expected = {
+        path.relative_to(REPO).as_posix().removeprefix("platform/")
+        for path in paths
+        if path.suffix != ".pyc" and path.name != "README.md"
+    }
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert sorted(expected - names) == []
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of an environment with agggen and its own dependencies, from the index."""
     torch = version("torch")
     if not torch.endswith("+cpu"):
@@ -31,7 +50,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pinned = (REPO / "constraints.txt").read_text(encoding="utf-8").replace("\ntorch==", "\n# torch==")
     (folder / "constraints.txt").write_text(f"{pinned}\ntorch=={torch}\n", encoding="utf-8")
     pip = [folder / "env" / "bin" / "pip", "install", "--quiet", "--no-compile", "-c", folder / "constraints.txt"]
-    done = subprocess.run([*pip, build_wheel(folder)], capture_output=True, text=True, timeout=580)
+    done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=580)
     if "No matching distribution found for torch" in done.stderr:
         pytest.skip(f"the package index of this machine does not have torch {torch}")
     assert done.returncode == 0, done.stderr
@@ -49,7 +68,7 @@ def run(program: Path, *arguments: str, folder: Path) -> str:
 
 def test_a_model_is_trained_and_writes_with_the_packages_own_dependencies(environment: Path, tmp_path: Path) -> None:
     listed = json.loads(run(environment / "pip", "list", "--format=json", folder=tmp_path))
-    assert not {one["name"].lower() for one in listed} & EXTRAS.keys()
+    assert not {package["name"].lower() for package in listed} & EXTRAS.keys()
     run(environment / "pip", "check", folder=tmp_path)
     (tmp_path / "films.csv").write_text("\n".join(["title,director,year,text", *FILMS]) + "\n", encoding="utf-8")
     agggen = environment / "agggen"
@@ -59,3 +78,6 @@ def test_a_model_is_trained_and_writes_with_the_packages_own_dependencies(enviro
     assert len(texts) == len(FILMS) and "Anna Berg" in first["text"] and first["fulfilled"]
     scores = run(agggen, "evaluate", bundle, "--corpus", "films.csv", "--split", "dev", folder=tmp_path)
     assert "plain/bleu" in scores
+    (tmp_path / "hydrogen.csv").write_text("subject,predicate,object\nHydrogen,discoveryYear,1766\n", encoding="utf-8")
+    shipped = json.loads(run(agggen, "generate", "-i", "hydrogen.csv", folder=tmp_path))  # with the shipped bundle
+    assert shipped["fulfilled"] and "1766" in shipped["text"]

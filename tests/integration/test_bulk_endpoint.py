@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import ConfigError
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from agggen_platform.sharded.config import JobError
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -20,14 +20,9 @@ SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_row
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
-
-
-@pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records, one with a plan, and three that are rejected."""
-    path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(150))
+    path = write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(150))
     lines = path.read_text().splitlines()
     lines[3] = json.dumps({"id": "planned", "triples": [["Neon", "symbol", "Ne"]], "plan": "[symbol]"})
     lines[20:20] = [
@@ -61,10 +56,10 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
             report = generate(model, str(source), out, config, endpoint=served.url)
         assert load.lost == []
         assert report.progress is not None
-        assert report.progress.found >= 2
+        assert report.progress.reused >= 2
         assert published(out) == expected
         other = open_model(str(save_tiny_model(tmp_path / "other", seed=6)))
-        with pytest.raises(BulkError, match=f"serves the bundle {model.fingerprint[:12]}"):
+        with pytest.raises(JobError, match=f"serves the bundle {model.fingerprint[:12]}"):
             generate(other, str(source), str(tmp_path / "mixed"), here(other), endpoint=served.url)
 
 

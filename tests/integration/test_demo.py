@@ -37,22 +37,22 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_viterbi_alignment_is_learned(demo: dict[str, Any]) -> None:
-    assert demo["metrics"]["test/viterbi_accuracy"] >= 0.95
+    assert demo["metrics"]["test/alignment/viterbi_accuracy"] >= 95
 
 
 def test_plans_agree_with_gold_as_well_as_gold_with_itself(demo: dict[str, Any]) -> None:
     metrics = demo["metrics"]
-    assert metrics["test/plan_nmi_avg"] >= 0.9 * metrics["test/plan_human_nmi_avg"]
+    assert metrics["test/plans/nmi_avg"] >= 0.9 * metrics["test/plans/human_nmi_avg"]
     # NMI alone rewards plans that never aggregate, so the number of groups and the order are held as well.
-    assert abs(metrics["test/plan_groups"] - metrics["test/plan_reference_groups"]) < 1.0
-    assert metrics["test/plan_tau_avg"] > 0.5 * metrics["test/plan_human_tau_avg"]
+    assert abs(metrics["test/plans/groups"] - metrics["test/plans/reference_groups"]) < 1.0
+    assert metrics["test/plans/tau_avg"] > 0.5 * metrics["test/plans/human_tau_avg"]
 
 
 def test_texts_say_what_the_record_says(demo: dict[str, Any]) -> None:
-    assert demo["metrics"]["test/bleu"] > 30
-    assert demo["metrics"]["test/values_whole"] > 99
-    assert demo["metrics"]["test/values_lenient"] > 99
-    assert demo["metrics"]["test/invented"] < 1
+    assert demo["metrics"]["test/plain/bleu"] > 30
+    assert demo["metrics"]["test/faithfulness/values_whole"] > 99
+    assert demo["metrics"]["test/faithfulness/values_lenient"] > 99
+    assert demo["metrics"]["test/faithfulness/invented"] < 1
 
 
 def test_demo_shows_three_records_under_three_plans(demo: dict[str, Any]) -> None:
@@ -83,10 +83,10 @@ def test_the_report_of_a_trained_model_holds_what_it_learned(demo: dict[str, Any
     assert done.returncode == 0, done.stderr
     report = json.loads((demo["folder"] / "scored" / "report.json").read_text(encoding="utf-8"))
     measured = {key: {m["name"]: m for m in part["measures"]} for key, part in report["scores"].items()}
-    assert measured["plans"]["nmi_avg"]["value"] == pytest.approx(demo["metrics"]["test/plan_nmi_avg"])
+    assert measured["plans"]["nmi_avg"]["value"] == pytest.approx(demo["metrics"]["test/plans/nmi_avg"])
     assert measured["alignment"]["viterbi_accuracy"]["value"] >= 95
     assert measured["adherence"]["group"]["value"] > 0.8  # texts follow their plans
-    assert measured["faithfulness"]["values_whole"]["value"] == demo["metrics"]["test/values_whole"]
+    assert measured["faithfulness"]["values_whole"]["value"] == demo["metrics"]["test/faithfulness/values_whole"]
     assert "variants|" in measured["faithfulness"]["values_whole"]["signature"], "the bundle has a lexicon"
     low, high = measured["text_plans"]["nmi_avg"]["interval_95"]
     assert low < measured["text_plans"]["nmi_avg"]["value"] < high

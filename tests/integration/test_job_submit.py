@@ -1,4 +1,4 @@
-"""``ray job submit`` of every job, as jobs/README.md has it, against a running head whose token is on."""
+"""``ray job submit`` of every job, as jobs/README.md has it, against a running head whose token is on, and S3."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agggen.bundle import check_bundle, fingerprint
+from agggen.bundle import fingerprint
 from agggen.corpora.catalogue import prepare
+from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import read_records
+from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.folder import Folder
+from tests.conftest import new_bucket
 from tests.ray_head import Head
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[dev]'")
@@ -28,7 +32,14 @@ TINY = [
 
 
 @pytest.fixture(scope="module")
-def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+def store(_s3_server: str) -> Iterator[Folder]:
+    """A bucket, which jobs of `head` reach too."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield Folder(new_bucket(_s3_server, patch))
+
+
+@pytest.fixture(scope="module")
+def head(store: Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     with ExitStack() as stack:
         yield Head(tmp_path_factory.mktemp("head"), stack)
 
@@ -39,15 +50,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-@pytest.fixture(scope="module")
-def bundle(head: Head, runs: Path) -> Path:
-    """What ``jobs/train.py`` wrote with one worker of Ray Train."""
-    said = head.submit("train", "elements", *TINY, "cluster.workers=1", "--runs", runs, "--name", "submitted")
-    path = runs / "submitted" / "bundle"
-    assert str(path) in said
-    return path
-
-
 def test_the_jobs_api_refuses_those_without_the_token(head: Head) -> None:
     assert head.status(None) == 401
     assert head.status(secrets.token_hex(32)) in (401, 403)
@@ -56,12 +58,8 @@ def test_the_jobs_api_refuses_those_without_the_token(head: Head) -> None:
 def test_segment(head: Head, tmp_path: Path) -> None:
     prepare("elements", tmp_path / "corpus", splits=["dev"])
     head.submit("segment", tmp_path / "corpus", "--out", tmp_path / "facts", "--runs", tmp_path / "runs")
-    wanted = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
-    assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == wanted
-
-
-def test_train(bundle: Path) -> None:
-    check_bundle(bundle)
+    ids = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
+    assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == ids
 
 
 def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -> None:
@@ -70,37 +68,33 @@ def test_a_job_that_cannot_start_fails_with_its_reason(head: Head, runs: Path) -
     assert "Traceback" not in said
 
 
-def test_evaluate(head: Head, bundle: Path, runs: Path, tmp_path: Path) -> None:
-    out = tmp_path / "evaluation"
-    head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
-    report = json.loads((out / "report.json").read_text())
-    assert report["identity"]["bundle"] == fingerprint(bundle)
+def test_train_evaluate_and_generate_by_way_of_the_store(head: Head, store: Folder, runs: Path, tmp_path: Path) -> None:
+    """Each job works from the address in the last line of the one before; nothing lies on a node."""
+    url = f"storage.url={store}/runs"
+    said = head.submit("train", "elements", *TINY, "cluster.workers=1", url, "--runs", runs, "--name", "submitted")
+    bundle = store.at("runs/submitted/bundle")
+    assert bundle in said
+    print_of = fingerprint(get_bundle(bundle))
+    out = store.at("evaluation")
+    said = head.submit("evaluate", bundle, "--corpus", "elements", "--split", "dev", "--limit", "20", "-o", out)
+    assert out in said
+    report = json.loads(store.read("evaluation/report.json") or b"")
+    assert report["identity"]["bundle"] == print_of
     assert report["run"]["command"].startswith("python jobs/evaluate.py ")
-
-
-def test_generate(head: Head, bundle: Path, tmp_path: Path) -> None:
-    prepare("elements", tmp_path / "corpus", splits=["dev"])
-    out = tmp_path / "texts"
-    head.submit(
-        "generate",
-        bundle,
-        tmp_path / "corpus",
-        "--out",
-        out,
-        "--runs",
-        tmp_path / "runs",
-        "--single-file",
-        "format=jsonl",
-    )
-    texts = [json.loads(line) for line in (out / "texts.jsonl").read_text().splitlines()]
-    assert [text["id"] for text in texts] == [one.id for one in read_records(tmp_path / "corpus" / "dev.parquet")]
-    assert {text["bundle"] for text in texts} == {fingerprint(bundle)}
+    records = list(elements_records("dev"))
+    store.write("in.jsonl", "".join(json.dumps(record.as_dict()) + "\n" for record in records).encode())
+    out = store.at("texts")
+    more = ["--runs", tmp_path, "--single-file", "format=jsonl"]
+    assert out in head.submit("generate", bundle, store.at("in.jsonl"), "--out", out, *more)
+    texts = [json.loads(line) for line in (store.read("texts/texts.jsonl") or b"").splitlines()]
+    assert [text["id"] for text in texts] == [record.id for record in records]
+    assert {text["bundle"] for text in texts} == {print_of}
 
 
 def test_sweep_and_promotion_of_its_best(head: Head, runs: Path, tmp_path: Path) -> None:
     space = tmp_path / "tiny.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    settings = [each for each in TINY if "predicate_dim" not in each]
+    settings = [setting for setting in TINY if "predicate_dim" not in setting]
     said = head.submit("sweep", "elements", *settings, "--space", space, "--runs", runs)
     assert "alias candidate" in said
     registry = f"sqlite:///{runs / 'mlflow.db'}"

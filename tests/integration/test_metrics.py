@@ -21,7 +21,7 @@ from agggen_platform.bulk.model import bulk_config, open_model
 from agggen_platform.job_config import ClusterConfig
 from agggen_platform.segmentation.job import segment
 from agggen_platform.training.job import train_job
-from tests.bulk_jobs import some_records, write_jsonl
+from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.integration.segment_jobs import by_clauses
 from tests.integration.segment_jobs import write_corpus as write_texts
 from tests.manifests.exported_metrics import RECORDED, UNSEEN, Known, as_json, merged, read, recorded
@@ -91,7 +91,7 @@ def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "texts")
     segment(str(texts), str(tmp_path / "facts"), by_clauses(actors=1, shard_rows=50))
     model = open_model(str(save_tiny_model(tmp_path / "bundle")))
-    source = write_jsonl(tmp_path / "in.jsonl", [*some_records(8), *some_records(1)])
+    source = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(8), *numbered_records(1)])
     generate(
         model,
         str(source),

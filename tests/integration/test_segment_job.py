@@ -35,33 +35,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- what it writes ------------------------------------------------------------------------------------------------
 
 
-def test_the_result_is_that_of_a_plain_loop(corpus: Path, tmp_path: Path) -> None:
-    report = segment(str(corpus), str(tmp_path / "out"), HERE)
-    for split in ("train", "dev"):
-        wanted = expected(read_records(corpus / f"{split}.parquet"))
-        assert read_records(tmp_path / "out" / split) == wanted
-        assert report.splits[split].records == len(wanted)
-        assert report.splits[split].facts == sum(len(r.facts or ()) for record in wanted for r in record.references)
-    assert not (tmp_path / "out" / "rejects").exists()
-
-
-def test_the_parts_are_the_result(corpus: Path, tmp_path: Path) -> None:
+def test_the_parts_are_those_of_a_plain_loop(corpus: Path, tmp_path: Path) -> None:
     report = segment(str(corpus), str(tmp_path), HERE)
+    plain = {split: expected(read_records(corpus / f"{split}.parquet")) for split in ("train", "dev")}
+    for split, records in plain.items():
+        assert read_records(tmp_path / split) == records
+        assert report.splits[split].records == len(records)
+        assert report.splits[split].facts == sum(len(r.facts or ()) for record in records for r in record.references)
+    assert not (tmp_path / "rejects").exists()
     parts = sorted((tmp_path / "train").iterdir())
     assert len(parts) == 8  # 150 rows by twenties
-    wanted = expected(read_records(corpus / "train.parquet"))
-    assert [record for part in parts for record in read_records(part)] == wanted
     assert [tmp_path / part.name for part in report.splits["train"].parts] == parts
+    assert [record for part in parts for record in read_records(part)] == plain["train"]
     data = load_dataset(str(tmp_path))
-    assert (list(data.splits), data.train) == (["train", "dev"], wanted)
+    assert (list(data.splits), data.train) == (["train", "dev"], plain["train"])
     assert pads.dataset(tmp_path / "train").count_rows() == 150  # any engine reads the folder
-
-
-def test_training_trains_on_the_parts(corpus: Path, tmp_path: Path) -> None:
-    segment(str(corpus), str(tmp_path), HERE)
     chosen = [f"corpus.name={tmp_path}", "facts.source=corpus"]
-    data = training_data(load_config(RunConfig, None, chosen))
-    assert data.train == expected(read_records(corpus / "train.parquet"))
+    assert training_data(load_config(RunConfig, None, chosen)).train == plain["train"]
     assert named_corpus(str(tmp_path), "dev") == ("elements", "dev")
 
 
@@ -79,23 +69,12 @@ def test_a_part_that_is_gone_or_changed_is_refused(corpus: Path, tmp_path: Path)
     assert len(load_dataset(str(tmp_path), splits=["train"]).train) == 150
 
 
-def test_a_result_of_one_file_a_split_still_loads_and_is_replaced_by_fresh(corpus: Path, tmp_path: Path) -> None:
-    """Earlier versions wrote SPLIT.parquet, facts/SPLIT/ and rejects.jsonl."""
-    owner = {"kind": "segmentation", "job": "old", "config": {}, "splits": ["train", "dev"]}
+def test_a_result_of_one_file_a_split_still_loads(corpus: Path, tmp_path: Path) -> None:
+    """Earlier versions wrote SPLIT.parquet."""
     whole = {"job": "old", "splits": {"dev": {"bytes": 1, "parts": 4, "fingerprint": "x"}}}
-    (tmp_path / ".job.json").write_text(json.dumps(owner))
     (tmp_path / "manifest.json").write_text(json.dumps(whole))
-    (tmp_path / "facts" / "dev").mkdir(parents=True)
-    (tmp_path / "facts" / "dev" / "000000-old.parquet").write_bytes(b"old")
-    (tmp_path / "rejects.jsonl").write_text("")
     shutil.copy(corpus / "dev.parquet", tmp_path / "dev.parquet")
     assert len(load_dataset(str(tmp_path)).dev) == 72
-    with pytest.raises(CorpusError, match=r"another job's facts .* --fresh"):
-        segment(str(corpus), str(tmp_path), HERE)
-    segment(str(corpus), str(tmp_path), HERE, fresh=True)
-    assert {name.partition("/")[0] for name in snapshot(tmp_path)} == {
-        *(".claim", ".job.json", ".work", "dev", "manifest.json", "train")
-    }
 
 
 def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) -> None:
@@ -106,43 +85,43 @@ def test_without_alignment_predicates_are_unknown(corpus: Path, tmp_path: Path) 
 
 
 def test_every_different_text_of_a_shard_is_segmented_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (one,) = elements("dev")[:1]
-    records = [Record(f"{one.id}-{number}", one.triples, one.references) for number in range(10)]
+    (record,) = elements("dev")[:1]
+    records = [Record(f"{record.id}-{number}", record.triples, record.references) for number in range(10)]
     write_records(tmp_path / "dev.parquet", records, "x", "dev")
     cut = Counting()
     use(monkeypatch, cut)
     report = segment(str(tmp_path / "dev.parquet"), str(tmp_path / "out"), HERE)
-    assert sorted(cut.seen) == sorted({reference.text for reference in one.references})
-    assert report.splits["dev"].references == 10 * len(one.references)
+    assert sorted(cut.seen) == sorted({reference.text for reference in record.references})
+    assert report.splits["dev"].references == 10 * len(record.references)
 
 
 def test_actors_write_the_same_bytes_in_the_same_order(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     here = segment(str(corpus), str(tmp_path / "here"), HERE)
     seen: list[Progress] = []
-    there = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
-    assert there.splits == here.splits  # with the files' fingerprints
-    assert [one.shards for one in seen] == list(range(1, len(seen) + 1))
+    other = segment(str(corpus), str(tmp_path / "there"), by_clauses(actors=3), progress=seen.append)
+    assert other.splits == here.splits  # with the files' fingerprints
+    assert [now.shards for now in seen] == list(range(1, len(seen) + 1))
     assert seen[-1].shards == seen[-1].total == 8 + 4
 
 
 def test_the_shipped_tagger_cuts_by_default(corpus: Path, tmp_path: Path, ray_cluster: None) -> None:
     config = SegmentConfig(actors=2, shard_rows=40, cache="off")
     segment(str(corpus), str(tmp_path), config, splits=["dev"])
-    wanted = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
-    assert read_records(tmp_path / "dev") == wanted
-    assert wanted != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
+    plain = expected(read_records(corpus / "dev.parquet"), segmenter("embedded"))
+    assert read_records(tmp_path / "dev") == plain
+    assert plain != expected(read_records(corpus / "dev.parquet"), ClauseSegmenter())
 
 
 def test_actors_find_files_by_the_driver_s_relative_paths(
     tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the actors work elsewhere
-    (one,) = elements("dev")[:1]
-    record = Record("bolt", one.triples, (Reference("Bolt runs fast and Ann sings well."),))
+    (record,) = elements("dev")[:1]
+    record = Record("bolt", record.triples, (Reference("Bolt runs fast and Ann sings well."),))
     write_records(tmp_path / "in.parquet", [record], "x", "dev")
     words = ["Bolt", "runs", "fast", "and", "Ann", "sings", "well", "."]
     tags = [["B-ARG0", "B-V", "B-ARGM-MNR", *"OOOOO"], [*"OOOO", "B-ARG0", "B-V", "B-ARGM-MNR", "O"]]
-    line = json.dumps([{"words": words, "verbs": [{"tags": some} for some in tags]}])
+    line = json.dumps([{"words": words, "verbs": [{"tags": verb} for verb in tags]}])
     Path("frames.jsonl").write_text(line + "\n", encoding="utf-8")
     facts = SegmenterConfig(source="precomputed", precomputed="frames.jsonl")
     segment("in.parquet", "out", SegmentConfig(facts=facts, actors=1, alignment="none", cache="off"))
@@ -154,6 +133,7 @@ def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_
     config = by_clauses(actors=2, cache="on", cache_dir=str(tmp_path / "cache"))
     reports = [segment(str(corpus), str(tmp_path / out), config, splits=["dev"]) for out in ("first", "second")]
     first, second = (report.progress.counts for report in reports if report.progress is not None)
+    assert reports[0].splits == reports[1].splits
     assert (first.cache_errors, second.cache_errors) == (0, 0)
     assert first.segmented > 0
     assert (second.segmented, second.cached) == (0, first.segmented + first.cached)
@@ -177,17 +157,10 @@ def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypa
     assert not segment(str(corpus), str(tmp_path), quicker, fresh=True).finished_before
     assert cut.seen
     assert len(list((tmp_path / "train").iterdir())) == 3  # 150 rows by fifties, nothing left of before
-
-
-def test_a_damaged_result_is_done_again(corpus: Path, tmp_path: Path) -> None:
-    segment(str(corpus), str(tmp_path), HERE)
-    good = read_records(tmp_path / "dev")
-    part = sorted((tmp_path / "dev").iterdir())[1]
+    good, part = read_records(tmp_path / "dev"), sorted((tmp_path / "dev").iterdir())[1]
     part.write_bytes(part.read_bytes()[:100])
-    report = segment(str(corpus), str(tmp_path), HERE)
-    assert not report.finished_before
-    assert report.progress is not None
-    assert report.progress.found == report.progress.total - 1
+    mended = segment(str(corpus), str(tmp_path), quicker).progress  # a damaged part is done again, by itself
+    assert mended is not None and mended.reused == mended.total - 1
     assert read_records(tmp_path / "dev") == good
 
 
@@ -215,11 +188,11 @@ def test_a_job_that_was_cut_off_goes_on(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(CutError):
         segment(str(corpus), str(tmp_path), HERE, progress=stop)
     assert not [name for name in snapshot(tmp_path) if name.endswith((".tmp", "manifest.json"))]
-    with pytest.raises(CorpusError, match=f"the folder {tmp_path} holds what a job has not finished"):
+    with pytest.raises(CorpusError, match=f"the folder {tmp_path} is the output of an unfinished job"):
         load_dataset(str(tmp_path))
     report = segment(str(corpus), str(tmp_path), HERE)
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total) == (5, 12)
+    assert (report.progress.reused, report.progress.total) == (5, 12)
     for split in ("train", "dev"):
         assert read_records(tmp_path / split) == expected(read_records(corpus / f"{split}.parquet"))
 
@@ -233,8 +206,8 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     for split in ("train", "dev"):
         bucket.write(f"in/{split}.parquet", (corpus / f"{split}.parquet").read_bytes())
     here = segment(str(corpus), str(tmp_path / "here"), HERE)
-    there = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
-    assert there.splits == here.splits
+    other = segment(f"{s3}/corpora/in", f"{s3}/corpora/out", HERE)
+    assert other.splits == here.splits
     assert load_dataset(f"{s3}/corpora/out").splits == load_dataset(str(tmp_path / "here")).splits
     with pytest.raises(CorpusError, match="has no split 'test'; it has dev, train"):
         load_dataset(f"{s3}/corpora/out", splits=["test"])
@@ -262,4 +235,4 @@ def test_the_command_on_s3_with_actors_of_its_own(
     assert {"facts_per_text", "sentences_per_second", "cached", "rejects"} <= metrics[-1].keys()
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert again.returncode == 0, again.stderr
-    assert "nothing was done" in again.stderr
+    assert "already has the facts of this job" in again.stderr

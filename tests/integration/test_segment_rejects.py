@@ -15,9 +15,8 @@ from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
 from agggen.records import Record
-from agggen_platform.segmentation.config import SegmentationError
-from agggen_platform.segmentation.job import Progress, SegmentReport, segment
-from agggen_platform.segmentation.rows import Counts
+from agggen_platform.segmentation.job import Progress, segment
+from agggen_platform.sharded.config import JobError
 from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, use, write_corpus
 
 
@@ -54,7 +53,7 @@ def test_a_corpus_that_changes_under_the_job_is_not_published(tmp_path: Path) ->
         if now.shards == 1:
             write_records(source, records[::-1], "x", "dev")
 
-    with pytest.raises(SegmentationError, match=r"dev\.parquet changed while it was read"):
+    with pytest.raises(JobError, match=r"dev\.parquet changed while it was read"):
         segment(str(source), str(out), by_clauses(shard_rows=4), progress=change)
     assert not (out / "manifest.json").exists()
 
@@ -80,11 +79,16 @@ def with_bad_rows(path: Path) -> list[Record]:
     return good
 
 
-def test_bad_rows_and_texts_are_rejects(tmp_path: Path) -> None:
+def test_bad_rows_and_texts_are_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = with_bad_rows(tmp_path / "dev.parquet")
     out = tmp_path / "out"
+    with pytest.raises(JobError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
+        segment(str(tmp_path / "dev.parquet"), str(out), HERE)
+    assert not (out / "manifest.json").exists()
+    rejects, cut = rejected(out), Counting()
+    use(monkeypatch, cut)
     report = segment(str(tmp_path / "dev.parquet"), str(out), by_clauses(max_reject_share=0.5))
-    rejects = rejected(out)
+    assert (rejected(out), cut.seen) == (rejects, [])  # nothing is segmented again
     assert [(reject["line"], reject["id"]) for reject in rejects] == [
         (1, ""),
         (3, good[3].id),
@@ -125,20 +129,6 @@ def renamed(record: Record, identifier: str) -> Record:
     return Record(identifier, record.triples, record.references, record.category)
 
 
-def test_too_many_rejects_publish_nothing_but_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_bad_rows(tmp_path / "dev.parquet")
-    out = tmp_path / "out"
-    with pytest.raises(SegmentationError, match=r"4 of 12 texts were rejected \(33.3%, at most 1.0% allowed"):
-        segment(str(tmp_path / "dev.parquet"), str(out), HERE)
-    assert len(rejected(out)) == 4
-    assert not (out / "manifest.json").exists()
-    cut = Counting()
-    use(monkeypatch, cut)
-    segment(str(tmp_path / "dev.parquet"), str(out), by_clauses(max_reject_share=0.5))
-    assert cut.seen == []
-    assert len(read_records(out / "dev")) == 3
-
-
 def test_one_text_that_breaks_the_segmenter_is_one_reject(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,8 +140,8 @@ def test_one_text_that_breaks_the_segmenter_is_one_reject(
     assert report.splits["dev"].rejects == hit
     reasons = {reject["reason"] for reject in rejected(tmp_path)}
     assert "reference 2: RuntimeError: this text is beyond me" in reasons
-    wanted = [reference for record in expected(records) for reference in record.references if reference.text != bad]
-    assert [reference for r in read_records(tmp_path / "dev") for reference in r.references] == wanted
+    left = [reference for record in expected(records) for reference in record.references if reference.text != bad]
+    assert [reference for r in read_records(tmp_path / "dev") for reference in r.references] == left
 
 
 def test_a_segmenter_that_always_fails_ends_the_job(
@@ -162,9 +152,7 @@ def test_a_segmenter_that_always_fails_ends_the_job(
             return [(text[:-1],) for text in texts]
 
     use(monkeypatch, Shortening())
-    with pytest.raises(
-        SegmentationError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"
-    ):
+    with pytest.raises(JobError, match=r"fails on every one of 5\d texts; on the first with .*not concatenate"):
         segment(str(corpus), str(tmp_path), HERE, splits=["dev"])
     assert not (tmp_path / "manifest.json").exists()
 
@@ -175,36 +163,18 @@ def test_what_the_segmenter_failed_on_is_tried_again(
     bad = read_records(corpus / "dev.parquet")[7].references[1].text
     strict = by_clauses(max_reject_share=0)
     use(monkeypatch, Counting(bad))
-    with pytest.raises(SegmentationError, match="of 216 texts were rejected"):
+    with pytest.raises(JobError, match="of 216 texts were rejected"):
         segment(str(corpus), str(tmp_path), strict, splits=["dev"])
     cut = Counting()
     use(monkeypatch, cut)
     report = segment(str(corpus), str(tmp_path), strict, splits=["dev"])
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total) == (3, 4)
+    assert (report.progress.reused, report.progress.total) == (3, 4)
     assert bad in cut.seen
     assert read_records(tmp_path / "dev") == expected(read_records(corpus / "dev.parquet"))
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
-
-
-def test_the_cache_serves_another_job(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = by_clauses(cache="on", cache_dir=str(tmp_path / "cache"))
-    cut = Counting()
-    use(monkeypatch, cut)
-    first = segment(str(corpus), str(tmp_path / "first"), config)
-    seen = len(cut.seen)
-    second = segment(str(corpus), str(tmp_path / "second"), config)
-    assert len(cut.seen) == seen > 0
-    assert second.splits == first.splits
-    assert counted(second).cached >= counted(first).segmented > 0
-    assert counted(second).segmented == 0
-
-
-def counted(report: SegmentReport) -> Counts:
-    assert report.progress is not None
-    return report.progress.counts
 
 
 def test_a_damaged_cache_does_no_harm(corpus: Path, tmp_path: Path) -> None:
@@ -214,4 +184,4 @@ def test_a_damaged_cache_does_no_harm(corpus: Path, tmp_path: Path) -> None:
     file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
     report = segment(str(corpus), str(tmp_path / "second"), config)
     assert report.splits == good.splits
-    assert counted(report).cache_errors > 0
+    assert report.progress is not None and report.progress.counts.cache_errors > 0

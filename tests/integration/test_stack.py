@@ -41,8 +41,8 @@ def state() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def stack(state: Path) -> Iterator[StackCommand]:
     """A stack with a Ray head, that all commands join."""
-    with started(state, "--ray") as found:
-        yield found
+    with started(state, "--ray") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def champion(stack: StackCommand, work: Path) -> dict[str, str]:
     """The version that a sweep of two trials registered, promoted; by MLflow's REST API."""
     space = work / "space.yaml"
     space.write_text("trials: 2\nconcurrent: 1\nasha: null\nspace:\n  model.predicate_dim: {choice: [4, 8]}\n")
-    said = stack.agggen("sweep", "elements", *TINY, "--space", space, "--name", "swept", folder=work)
-    assert "alias candidate" in said
+    output = stack.agggen("sweep", "elements", *TINY, "--space", space, "--name", "swept", folder=work)
+    assert "alias candidate" in output
     stack.agggen("models", "promote", "agggen@candidate", folder=work)
     about = {"name": "agggen", "alias": "champion"}
     version = stack.mlflow("GET", "registered-models/alias", params=about)["model_version"]
@@ -68,16 +68,16 @@ def champion(stack: StackCommand, work: Path) -> dict[str, str]:
 # --- who may reach it ------------------------------------------------------------------------------------------------
 
 
-def test_nobody_gets_in_without_a_password_or_under_another_name(
+def test_every_server_refuses_a_missing_or_wrong_password_and_other_host_names(
     stack: StackCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mlflow, s3 = stack.env["MLFLOW_TRACKING_URI"], stack.env["AWS_ENDPOINT_URL"]
     search = f"{mlflow}/api/2.0/mlflow/experiments/search?max_results=1"
-    known = ("admin", stack.env["MLFLOW_TRACKING_PASSWORD"])
+    account = ("admin", stack.env["MLFLOW_TRACKING_PASSWORD"])
     assert httpx.get(search, timeout=60).status_code == 401
     assert httpx.get(search, auth=("admin", "password1234"), timeout=60).status_code == 401
-    assert httpx.get(search, auth=known, headers={"Host": "evil.example"}, timeout=60).status_code == 403
-    assert httpx.get(search, auth=known, timeout=60).status_code == 200
+    assert httpx.get(search, auth=account, headers={"Host": "evil.example"}, timeout=60).status_code == 403
+    assert httpx.get(search, auth=account, timeout=60).status_code == 200
     assert httpx.get(f"{s3}/agggen-models", timeout=60).status_code in (400, 403)
     monkeypatch.setitem(stack.env, "AWS_SECRET_ACCESS_KEY", "password1234")
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
@@ -88,9 +88,9 @@ def test_nobody_gets_in_without_a_password_or_under_another_name(
 def test_all_but_ray_listen_on_loopback_alone(stack: StackCommand) -> None:
     names = ["postgres", "s3", "mlflow", "ray"]
     ours = {stack.ports[name]: name for name in names}
-    listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
-    found = {ours[one.laddr.port]: one.laddr.ip for one in listening if one.laddr.port in ours}
-    assert found == dict.fromkeys(ours.values(), "127.0.0.1")
+    listening = [socket for socket in psutil.net_connections("tcp") if socket.status == psutil.CONN_LISTEN]
+    addresses = {ours[socket.laddr.port]: socket.laddr.ip for socket in listening if socket.laddr.port in ours}
+    assert addresses == dict.fromkeys(ours.values(), "127.0.0.1")
 
 
 def test_no_password_is_in_a_command_line_or_a_log(stack: StackCommand) -> None:
@@ -111,8 +111,8 @@ def test_a_second_stack_in_its_folder_is_refused(stack: StackCommand, tmp_path: 
 
 
 def test_training_leaves_its_run_in_postgresql_and_its_bundle_in_s3(stack: StackCommand, work: Path) -> None:
-    said = stack.agggen("train", "elements", *TINY, "--name", "tiny", folder=work)
-    assert "s3://agggen-models/runs/tiny/bundle" in said
+    output = stack.agggen("train", "elements", *TINY, "--name", "tiny", folder=work)
+    assert "s3://agggen-models/runs/tiny/bundle" in output
     run = stack.runs()["tiny"]
     assert run["info"]["status"] == "FINISHED"
     assert "joint/dev_loss" in {metric["key"] for metric in run["data"]["metrics"]}
@@ -133,7 +133,7 @@ def test_a_sweep_has_its_trials_in_mlflow_and_its_best_in_the_registry(
     parent = runs["swept"]["info"]["run_id"]
     trials = {name: run for name, run in runs.items() if name.startswith("swept-t")}
     tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in trials.values()]
-    assert [each["mlflow.parentRunId"] for each in tags] == [parent, parent]
+    assert [tag["mlflow.parentRunId"] for tag in tags] == [parent, parent]
     assert champion["source"].startswith("s3://agggen-models/runs/swept-t")
     prefix = champion["source"].removeprefix("s3://agggen-models/")
     assert f"{prefix}/manifest.json" in stack.keys("agggen-models", prefix)
@@ -141,7 +141,7 @@ def test_a_sweep_has_its_trials_in_mlflow_and_its_best_in_the_registry(
 
 def test_bulk_generation_reads_and_writes_s3(stack: StackCommand, champion: dict[str, str], work: Path) -> None:
     records = list(elements_records("dev"))[:24]
-    lines = "".join(json.dumps(one.as_dict()) + "\n" for one in records)
+    lines = "".join(json.dumps(record.as_dict()) + "\n" for record in records)
     stack.s3().put_object(Bucket="agggen-data", Key="in/records.jsonl", Body=lines.encode())
     job = ["bulk", "models:/agggen@champion", "s3://agggen-data/in/records.jsonl", "--out", "s3://agggen-data/out"]
     stack.agggen(*job, "actors=1", "shard_rows=8", folder=work)
@@ -151,7 +151,7 @@ def test_bulk_generation_reads_and_writes_s3(stack: StackCommand, champion: dict
     assert len(parts) == 3
     bodies = [stack.s3().get_object(Bucket="agggen-data", Key=part)["Body"].read() for part in parts]
     rows = [row for body in bodies for row in pq.read_table(io.BytesIO(body)).to_pylist()]
-    assert [row["id"] for row in rows] == [one.id for one in records]
+    assert [row["id"] for row in rows] == [record.id for record in records]
     assert {row["bundle"] for row in rows} == {champion["bundle.fingerprint"]}
 
 
@@ -163,8 +163,8 @@ def test_the_endpoint_serves_the_champion(stack: StackCommand, champion: dict[st
         record = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/generate", json={"records": [record]}, timeout=120)
         assert answer.status_code == 200, answer.text
-        (found,) = answer.json()["answers"]
-        assert (found["id"], found["status"], found["model"]) == ("Si", "ok", champion["bundle.fingerprint"])
+        (item,) = answer.json()["answers"]
+        assert (item["id"], item["status"], item["model"]) == ("Si", "ok", champion["bundle.fingerprint"])
         served.signal(signal.SIGTERM)
         assert served.finish(180) == 143, served.output()
 
@@ -184,13 +184,13 @@ sys.exit(7)
 def test_a_stack_that_was_killed_has_everything_when_it_runs_again(
     stack: StackCommand, champion: dict[str, str], state: Path, work: Path
 ) -> None:
-    """The last test: it kills the supervisor. The parts end by themselves, and `run` starts on the same folder."""
+    """The last test: it kills the supervisor. The servers end by themselves, and `run` starts on the same folder."""
     stack.running.signal(signal.SIGKILL)
     stack.running.process.wait(60)
     stack.wait_until_gone()
     words = ["-m", "infra.stack", "run", "--state", str(state), "--free-ports", "--", sys.executable, "-c", SEES]
     env = PATHS | {"AGGGEN_CACHE": str(work / "cache"), "AWS_PROFILE": "nobody"}
-    with Running(words, work, env) as again:
-        assert again.finish(400) == 7, again.output()
-    assert champion["bundle.fingerprint"] in again.output()
-    assert "MLflow" in again.output().rpartition("has ended")[0]
+    with Running(words, work, env) as restarted:
+        assert restarted.finish(400) == 7, restarted.output()
+    assert champion["bundle.fingerprint"] in restarted.output()
+    assert "mlflow has ended" in restarted.output()

@@ -171,7 +171,9 @@ def test_sweep_takes_back_uploads_that_nobody_ended(folder: Folder, s3: str) -> 
     for key in ("some/where/stage/x", "some/where-else/x"):
         client.create_multipart_upload(Bucket=bucket, Key=key)
     folder.sweep("stage")
-    assert [one["Key"] for one in client.list_multipart_uploads(Bucket=bucket)["Uploads"]] == ["some/where-else/x"]
+    assert [upload["Key"] for upload in client.list_multipart_uploads(Bucket=bucket)["Uploads"]] == [
+        "some/where-else/x"
+    ]
 
 
 def test_sweep_takes_no_such_upload_for_none(folder: Folder, faulty_s3: FaultyS3) -> None:

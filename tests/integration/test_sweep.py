@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,18 +58,23 @@ def test_a_sweep_is_logged_registered_and_extended(config: JobConfig, tmp_path: 
     assert resolve("models:/toy@candidate", uri=uri) == report.bundle
 
     client = MlflowClient(uri)
-    (experiment,) = [one for one in client.search_experiments() if one.name == "agggen"]
-    runs = {one.info.run_name: one for one in client.search_runs([experiment.experiment_id])}
+    (experiment,) = [candidate for candidate in client.search_experiments() if candidate.name == "agggen"]
+    runs = {trial.info.run_name: trial for trial in client.search_runs([experiment.experiment_id])}
     assert sorted(runs) == ["s", "s-t000", "s-t001", "s-t002"]
     parent = runs.pop("s")
-    assert {one.data.tags["mlflow.parentRunId"] for one in runs.values()} == {parent.info.run_id}
-    assert {one.info.status for one in (parent, *runs.values())} == {"FINISHED"}
+    assert {trial.data.tags["mlflow.parentRunId"] for trial in runs.values()} == {parent.info.run_id}
+    assert {logged.info.status for logged in (parent, *runs.values())} == {"FINISHED"}
     rates = {f"s-t{progress.trial.number:03d}": str(progress.trial.params[RATE]) for progress in told}
     assert {name: one.data.params[RATE] for name, one in runs.items()} == rates
+    assert all(one.data.metrics["dev_loss"] for one in runs.values())
+    commands = {one.data.tags["mlflow.source.name"] for one in (parent, *runs.values())}
+    assert len(commands) == 1, "a trial names the sweep's command, not that of a Ray worker"
+    searched = [f"- `{RATE}={rates[name]}`" in one.data.tags["mlflow.note.content"] for name, one in runs.items()]
+    assert all(searched)
+    assert f"{best.number} | finished | " in parent.data.tags["mlflow.note.content"]
     assert parent.data.metrics["best"] == best.value
-    logged = {item.path for folder in ("", "figures") for item in client.list_artifacts(parent.info.run_id, folder)}
-    plots = {f"figures/{name}.png" for name in ("optimisation-history", "parameter-importance")}
-    assert plots | {"trials.csv", "best-overrides.txt"} <= logged
+    logged = {item.path for item in client.list_artifacts(parent.info.run_id)}
+    assert {"trials.csv", "best-overrides.txt"} <= logged
     with (tmp_path / "s" / "trials.csv").open() as file:
         table = list(csv.DictReader(file))
     assert sorted(row["trial"] for row in table) == ["0", "1", "2"]
@@ -111,6 +117,8 @@ def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held
     report, told = run(on_ray, settings, tmp_path)
     assert [progress.trial.state for progress in told] == [TrialState.COMPLETE, TrialState.PRUNED]
     assert [row[:2] for row in report.rows] == [[0, "finished"], [1, "stopped"]]
+    ended = [json.loads((tmp_path / f"s-t00{n}/tracking.jsonl").read_text().splitlines()[-1])["ended"] for n in (0, 1)]
+    assert ended == ["finished", "early stopping: it fell behind other trials"]
     wait_for(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
     from ray.util import placement_group_table
 
@@ -124,9 +132,11 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
+def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_another_machine(
     config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
+
     def lost(*_: object) -> bool:
         raise StorageInternalError("no answer")
 
@@ -137,13 +147,15 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(Study, "evaluated", lost)
         with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command goes on"):
-            run(config, settings, tmp_path)
+            run(config, settings, tmp_path / "a")
     with pytest.raises(ClaimedError, match="another job works on it"):
-        run(config, settings, tmp_path, show=taken)
-    report, told = run(config, settings, tmp_path)
+        run(config, settings, tmp_path / "b", show=taken)
+    report, told = run(config, settings, tmp_path / "c")
     assert (report.ran, [progress.trial.number for progress in told]) == (1, [1])
     assert {row[1] for row in report.rows} == {"finished"}
-    assert not (tmp_path / "s" / "tune").exists()
+    assert not (tmp_path / "c" / "s" / "tune").exists()
+    again, _ = run(config, settings, tmp_path / "d")
+    assert (again.ran, again.rows) == (0, report.rows)
 
 
 def test_what_cannot_be_begun_is_refused_before_anything_is(config: JobConfig, tmp_path: Path) -> None:

@@ -51,28 +51,28 @@ def read(text: str) -> Known:
     return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in known.items()}
 
 
-def merged(several: Iterable[Known]) -> Known:
-    """All of them as one."""
-    known: Known = {}
-    for one in several:
-        for name, labels in one.items():
-            mine = known.setdefault(name, {})
+def merged(scrapes: Iterable[Known]) -> Known:
+    """The union of metrics, labels and values."""
+    union: Known = {}
+    for known in scrapes:
+        for name, labels in known.items():
+            values_of = union.setdefault(name, {})
             for label, values in labels.items():
-                mine[label] = mine.get(label, frozenset()) | values
-    return known
+                values_of[label] = values_of.get(label, frozenset()) | values
+    return union
 
 
 def recorded() -> Known:
     """What Ray exported when it was recorded, this code's metrics among it."""
-    found: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return {name: {label: frozenset(some) for label, some in labels.items()} for name, labels in found.items()}
+    content: Mapping[str, Mapping[str, list[str]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in content.items()}
 
 
 def of_jobs() -> Known:
-    """What jobs tell Ray, by its definition."""
+    """The metrics of jobs, as the code defines them."""
     items = frozenset(field.name for counts in (bulk.Counts, segmentation.Counts) for field in fields(counts))
     values = {"item": items}
-    return {one.exported: {label: values.get(label, frozenset()) for label in one.labels} for one in METRICS}
+    return {metric.exported: {label: values.get(label, frozenset()) for label in metric.labels} for metric in METRICS}
 
 
 def all_known() -> Known:

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -50,36 +49,12 @@ def test_prometheus_takes_its_configuration() -> None:
 
 
 @every_service
-def test_a_service_is_unprivileged_bounded_and_versioned(name: str) -> None:
+def test_a_service_is_unprivileged_and_bounded(name: str) -> None:
     service = SERVICES[name]
-    tag = service["image"].partition(":")[2]
-    assert re.fullmatch(r"v?\d+\.\d+(\.\d+)?(-[a-z0-9]+)?", tag), service["image"]
-    if "build" in service:
-        project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        assert tag.partition("-")[0] == project["version"]
-    assert service["user"] == "10001:10001"
+    assert service["user"] == "10001:10001" and service["read_only"] is True
     assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
     assert not {"cap_add", "privileged", "pid", "ipc", "network_mode", "devices", "userns_mode"} & set(service)
-    assert not any("docker.sock" in text for text in strings(service))
-    limits = service["deploy"]["resources"]["limits"]
-    assert float(limits["cpus"]) > 0 and re.fullmatch(r"\d+[MG]", limits["memory"]) and limits["pids"] > 0
-    assert service["logging"]["options"]["max-size"] and service["healthcheck"]["retries"]
-    for dependency in service.get("depends_on", {}).values():
-        assert dependency == {"condition": "service_healthy"}
-
-
-@every_service
-def test_its_root_file_system_is_read_only_and_its_mounts_exist(name: str) -> None:
-    assert SERVICES[name]["read_only"] is True
-    for mount in SERVICES[name].get("volumes", ()):
-        assert mount["type"] in ("bind", "volume")
-        if mount["type"] == "bind":
-            assert mount["bind"] == {"create_host_path": False}, "Docker would create a missing folder as root"
-            is_state = mount["source"].startswith("./state/")
-            assert is_state or (mount["read_only"] and (FOLDER / mount["source"]).exists()), mount["source"]
-    if build := SERVICES[name].get("build"):
-        dockerfile = (FOLDER / build["context"] / build["dockerfile"]).read_text(encoding="utf-8")
-        assert f" AS {build['target']}\n" in dockerfile
+    assert {"cpus", "memory", "pids"} <= set(service["deploy"]["resources"]["limits"])
 
 
 # --- networks ------------------------------------------------------------------------------------------------------
@@ -111,17 +86,6 @@ def test_host_names_in_addresses_are_names_of_services() -> None:
     texts = [*strings(SERVICES), (FOLDER / "prometheus.yaml").read_text(encoding="utf-8")]
     hosts = [host for text in texts for host in re.findall(r"(?:https?://|@|--address=)([\w.-]+)(?=:\d)", text)]
     assert len(hosts) > 8 and set(hosts) <= {*SERVICES, *aliases, "127.0.0.1", "localhost"}
-
-
-def test_prometheus_scrapes_every_node_and_the_jobs_of_the_other_manifests() -> None:
-    config = yaml.safe_load((FOLDER / "prometheus.yaml").read_text(encoding="utf-8"))
-    elsewhere = yaml.safe_load((REPO / "infra" / "monitoring" / "prometheus.yaml").read_text(encoding="utf-8"))
-    jobs = {job["job_name"]: job for job in config["scrape_configs"]}
-    assert set(jobs) == {job["job_name"] for job in elsewhere["scrape_configs"]}
-    [discovery] = jobs["ray"]["dns_sd_configs"]
-    assert set(discovery["names"]) == set(RAY_NODES) and discovery["port"] == 8080
-    mounted = {mount["target"] for mount in SERVICES["prometheus"]["volumes"]}
-    assert {str(Path(rules).parent) for rules in config["rule_files"]} <= mounted
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------

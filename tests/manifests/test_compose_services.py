@@ -7,7 +7,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.manifests.rendering import of_kind, overlay
 from tests.processes import Running, free_ports
 
 FOLDER = Path(__file__).parents[2] / "infra" / "compose"
@@ -88,34 +86,6 @@ def test_the_s3_server_of_compose_keeps_objects_over_a_restart_and_its_secret_to
     with Running(command, tmp_path, env) as server:
         server.wait_until(ready.exists, "start")
         assert client(port).get_object(Bucket="agggen-models", Key="a/b")["Body"].read() == b"kept"
-
-
-def test_the_s3_server_of_compose_does_not_start_without_its_keys(tmp_path: Path) -> None:
-    env = {**os.environ, "S3_SECRETS": str(tmp_path), "S3_DATA": str(tmp_path / "data")}
-    done = subprocess.run(["sh", str(FOLDER / "s3.sh")], env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and "s3_access_key_id" in done.stderr
-    assert not (tmp_path / "data").exists()
-
-
-def test_the_s3_server_of_the_dev_overlay_starts_and_its_probe_knows(tmp_path: Path, path: str) -> None:
-    [server] = [item for item in of_kind(overlay("dev"), "StatefulSet") if item["metadata"]["name"] == "agggen-s3"]
-    [container], [port] = server["spec"]["template"]["spec"]["containers"], free_ports(1)
-    env = {"PATH": path, "HOME": str(tmp_path), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
-
-    def adapted(command: list[str]) -> list[str]:
-        *shell, script = command
-        script = script.replace("0.0.0.0:", ":").replace("127.0.0.1:", ":").replace(":9000", f"127.0.0.1:{port}")
-        return [*shell, script.replace("/data", str(tmp_path / "data"))]
-
-    def is_ready(secret: str = SECRET) -> bool:
-        probe = adapted(container["startupProbe"]["exec"]["command"])
-        with_secret = env | {"AWS_SECRET_ACCESS_KEY": secret}
-        return subprocess.run(probe, env=with_secret, capture_output=True, timeout=60).returncode == 0
-
-    with Running(["-c", EXEC, *adapted(container["command"])], tmp_path, env) as running:
-        running.wait_until(is_ready, "a passed probe")
-        assert not is_ready("another")
-        check_empty_buckets(client(port))
 
 
 # --- the gate ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import os
 import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,14 +53,6 @@ def test_only_the_owner_reads_secrets_also_in_a_folder_that_existed(tmp_path: Pa
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (secrets, *secrets.iterdir())} == {(owner, owner)}
 
 
-def test_secrets_are_long_random_and_not_printed(tmp_path: Path, state: Path) -> None:
-    printed = setup(tmp_path / "other")
-    first, second = secrets_in(state), secrets_in(tmp_path / "other")
-    for name in ("ray_token", "postgres_password", "grafana_password", "s3_secret_access_key", "mlflow_password"):
-        assert len(second[name]) >= 32 and second[name] != first[name]
-        assert second[name] not in printed and name in printed
-
-
 def test_files_for_the_same_account_agree(state: Path) -> None:
     secrets, aws, mlflow = secrets_in(state), configparser.ConfigParser(), configparser.ConfigParser()
     aws.read_string(secrets["s3_credentials"])
@@ -80,14 +71,3 @@ def test_existing_files_stay_and_missing_ones_are_created(state: Path) -> None:
     assert setup(state).splitlines() == [f"made {lost}"]
     assert secrets_in(state) == before
     assert "nothing was missing" in setup(state)
-
-
-def test_without_root_it_says_what_to_do() -> None:
-    # Imported before the user changes, who may not read Python's own folder.
-    code = "import locale, os, runpy, shutil, sys; run = runpy.run_path(sys.argv.pop(1))['main']\n"
-    code += "if os.getuid() == 0: os.setgid(10002); os.setuid(10002)\n"
-    with tempfile.TemporaryDirectory() as folder:  # another user cannot enter pytest's own
-        Path(folder).chmod(0o777)
-        command = [sys.executable, "-c", code + "run()", str(FOLDER / "setup.py"), "--state", f"{folder}/state"]
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and "Run this as root" in done.stderr and "Traceback" not in done.stderr

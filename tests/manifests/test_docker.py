@@ -59,25 +59,6 @@ def test_what_is_installed_is_pinned_and_nothing_else_is_downloaded(path: Path) 
 
 
 @every_file
-def test_images_run_checked_without_root_and_forward_signals(path: Path) -> None:
-    stages = stages_of(path)
-    lines = [line for stage in stages.values() for line in stage]
-    assert [stage for stage, own in stages.items() if any(line == "USER 0:0" for line in own)] in ([], ["srl"])
-    for own in stages.values():
-        assert [line for line in own if line.startswith("USER")][-1:] in ([], ["USER 10001:10001"])
-    check = next(number for number, line in enumerate(lines) if line.startswith("RUN") and "check.py" in line)
-    assert "USER 10001:10001" in lines[:check]
-    assert any(line.startswith('ENTRYPOINT ["tini", "--"') for line in lines)
-    assert all(line.startswith("CMD [") for line in lines if line.startswith("CMD"))
-
-
-def test_the_default_image_is_the_one_for_clusters_and_requires_a_token() -> None:
-    stages = stages_of(REPO / "infra" / "docker" / "Dockerfile")
-    assert list(stages)[-1] == "runtime"
-    assert any("RAY_AUTH_MODE=token" in line for line in stages["assembled"])
-
-
-@every_file
 def test_the_build_gets_what_is_copied_and_nothing_else(path: Path) -> None:
     ignored = (REPO / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in ignored if line and not line.startswith("#")]

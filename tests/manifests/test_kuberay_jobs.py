@@ -6,7 +6,6 @@ The command line parses the entrypoints of jobs, Ray Serve and the endpoint's co
 from __future__ import annotations
 
 import functools
-import importlib.util
 import runpy
 import shlex
 import warnings
@@ -102,17 +101,6 @@ def test_an_entrypoint_is_a_command_with_valid_options(name: str, job: str) -> N
 
 
 @every_job
-def test_a_job_waits_to_be_started_resumes_after_failures_and_frees_its_nodes(name: str, job: str) -> None:
-    spec = job_of(name, job)
-    assert spec["suspend"] is True, "applying all manifests must not start work"
-    assert spec["submissionMode"] == "K8sJobMode"
-    assert spec["shutdownAfterJobFinishes"] is True and 0 < spec["ttlSecondsAfterFinished"] <= 3600
-    assert 1 <= spec["backoffLimit"] <= 10 and spec["submitterConfig"]["backoffLimit"] >= 1
-    assert 0 < spec["activeDeadlineSeconds"] <= 7 * 86400
-    assert "--fresh" not in spec["entrypoint"], "a retry must resume"
-
-
-@every_job
 def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
     config, params, cluster = configured(name, job), entrypoint(name, job), job_of(name, job)["rayClusterSpec"]
     cpus = gpus = at_start = 0.0
@@ -134,13 +122,6 @@ def test_what_a_job_asks_for_fits_its_workers(name: str, job: str) -> None:
         assert params["actors"] <= cpus and params["out"].startswith("s3://agggen-data/")
     if job == "generate":
         assert config.gpus_per_actor * params["actors"] <= gpus
-
-
-@pytest.mark.parametrize("job", ["segment", "train", "sweep", "generate"])
-def test_production_has_no_worker_that_no_actor_asked_for(job: str) -> None:
-    cluster = job_of("gpu", job)["rayClusterSpec"]
-    assert cluster["enableInTreeAutoscaling"] is True
-    assert [group["minReplicas"] for group in cluster["workerGroupSpecs"]] == [0]
 
 
 @every_job
@@ -191,20 +172,6 @@ def test_serve_and_the_endpoint_agree(name: str) -> None:
 
 
 @both_overlays
-def test_the_import_path_builds_the_application(name: str, tmp_path: Path) -> None:
-    from tests.unit.serve.conftest import save_tiny_model
-
-    keys = tmp_path / "keys"
-    keys.write_text(f"test sha256:{'0' * 64}\n")
-    keys.chmod(0o440)
-    application, _ = application_of(name)
-    module, _, attribute = application.import_path.partition(":")
-    build = getattr(importlib.import_module(module), attribute)
-    here = {"bundle": str(save_tiny_model(tmp_path / "bundle")), "security": {"keys_file": str(keys)}}
-    assert build(application.args | here) is not None
-
-
-@both_overlays
 def test_the_endpoint_fits_its_nodes(name: str) -> None:
     from agggen_platform.serving.capacity import check_fits, least, most
 
@@ -218,16 +185,6 @@ def test_the_endpoint_fits_its_nodes(name: str) -> None:
     assert most(config).gpus <= most_gpus
     if config.update == "beside":
         assert 2 * least(config).gpus <= most_gpus, "a rolling update starts new replicas before it stops the old ones"
-
-
-def test_the_replicas_in_production() -> None:
-    """Whole settings: `ingress.max_replicas` once gave back what the ingress has of its own."""
-    from agggen_platform.serving.config import ReplicaConfig
-
-    config, several = endpoint_config("gpu"), {"min_replicas": 2, "max_replicas": 4}
-    assert config.ingress == ReplicaConfig(**several, cpus=0.5)
-    assert config.planner == ReplicaConfig(**several, target_records=512, cpus=0.5)
-    assert config.generator == ReplicaConfig(**several, cpus=4, gpus=1)
 
 
 @both_overlays

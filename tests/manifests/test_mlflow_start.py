@@ -67,13 +67,6 @@ def test_the_server_requires_accounts_and_its_secrets_stay_in_private_files(
     assert config.default_permission == "READ"
 
 
-def test_a_database_in_a_file_needs_no_password(env: dict[str, str], folder: Path) -> None:
-    (Path(env["AGGGEN_MLFLOW_SECRETS"]) / "database_password").unlink()
-    _, given = START["prepare"](HOSTS, env | {"MLFLOW_BACKEND_STORE_URI": "sqlite:////tmp/mlflow.db"}, folder)
-    assert "PGPASSFILE" not in given
-    assert "sqlite:////tmp/mlflow.db_auth" in (folder / "basic_auth.ini").read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "changes", "message"),
     [
@@ -115,10 +108,3 @@ def test_a_missing_or_wrong_secret_is_named_and_not_shown(
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 1 and str(path) in done.stderr and message in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_what_the_image_installs_is_pinned() -> None:
-    constraints = (FOLDER.parents[1] / "constraints.txt").read_text().lower()
-    lines = (FOLDER / "requirements.txt").read_text().lower().splitlines()
-    names = [name for line in lines if (name := line.partition("#")[0].strip())]
-    assert names and [name for name in names if f"\n{name}==" not in constraints] == []

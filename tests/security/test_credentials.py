@@ -137,18 +137,6 @@ def test_a_store_that_refuses(
     assert "refuses these credentials" in output
 
 
-@pytest.mark.parametrize("database", [f"postgresql://ann:{MARK}@127.0.0.1:1/x", f"nonsense:{MARK}"])
-def test_a_database_of_a_sweep_that_cannot_be_used(call: Call, database: str) -> None:
-    words = ["sweep", "elements", "--space", "rates", "--trials", "1", "--name", "s", "--database", database]
-    assert "the study's database cannot be used" in call(*words, code=2)
-
-
-def test_an_endpoint_that_does_not_answer(call: Call, tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    (tmp_path / "r.jsonl").write_text('{"triples": [["Aromi", "food", "English"]]}\n')
-    call("ask", f"http://127.0.0.1:{port}", "-i", "r.jsonl", "--deadline", "1", code=10)
-
-
 FAULTY = f"""
 import os, sys
 from agggen_platform.cli import console, main

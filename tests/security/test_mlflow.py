@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -36,9 +37,8 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def status(self, path: str, headers: dict[str, str] | None = None, method: str = "GET", **options: object) -> int:
-        known = {"timeout": 60, "trust_env": False} | options
-        return httpx.request(method, f"{self.url}{path}", headers=headers, **known).status_code  # type: ignore[arg-type]
+    def status(self, path: str, method: str = "GET", **options: Any) -> int:
+        return httpx.request(method, f"{self.url}{path}", timeout=60, trust_env=False, **options).status_code
 
     def is_up(self) -> bool:
         try:
@@ -50,13 +50,13 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder, (port,) = tmp_path_factory.mktemp("mlflow"), free_ports(1)
-    given, scratch = folder / "secrets", folder / "scratch"
-    given.mkdir()
+    secrets, scratch = folder / "secrets", folder / "scratch"
+    secrets.mkdir()
     scratch.mkdir()
     for name, value in {"username": "admin", "password": PASSWORD, "session_key": SESSION}.items():
-        (given / name).write_text(value)
+        (secrets / name).write_text(value)
     env = {
-        "AGGGEN_MLFLOW_SECRETS": str(given),
+        "AGGGEN_MLFLOW_SECRETS": str(secrets),
         "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{folder}/mlflow.db",
         "MLFLOW_ARTIFACTS_DESTINATION": str(folder / "artifacts"),
         "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -65,25 +65,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     }
     start = [str(REPO / "infra" / "mlflow" / "start.py"), "--host", "127.0.0.1", "--port", str(port)]
     with Running([*start, "--allowed-hosts", f"127.0.0.1:{port},agggen-mlflow:5000"], folder, env) as running:
-        found = Server(running, port, scratch)
-        running.wait_until(found.is_up, "answer of MLflow")
-        yield found
+        server = Server(running, port, scratch)
+        running.wait_until(server.is_up, "answer of MLflow")
+        yield server
 
 
-KNOWN = {"auth": ("admin", PASSWORD)}
+ACCOUNT = {"auth": ("admin", PASSWORD)}
 SEARCH = "/api/2.0/mlflow/experiments/search?max_results=1"
-ADDRESSES = [
-    ("GET", "/"),
-    ("GET", SEARCH),
-    ("POST", "/api/2.0/mlflow/runs/create"),
-    ("POST", "/api/2.0/mlflow/registered-models/alias"),
-    ("GET", "/api/2.0/mlflow-artifacts/artifacts"),
-    ("PUT", "/api/2.0/mlflow-artifacts/artifacts/x"),
-    ("GET", "/get-artifact?path=x&run_uuid=x"),
-    ("POST", "/graphql"),
-    ("POST", "/api/2.0/mlflow/users/create"),
-    ("GET", "/metrics"),
-]
+ADDRESSES = [("GET", "/"), ("POST", "/api/2.0/mlflow/runs/create"), ("PUT", "/api/2.0/mlflow-artifacts/artifacts/x")]
 
 
 @pytest.mark.parametrize(("method", "path"), ADDRESSES, ids=lambda value: value)
@@ -91,12 +80,10 @@ def test_an_address_asks_for_an_account(server: Server, method: str, path: str) 
     assert server.status(path, method=method, **({"json": {}} if method == "POST" else {})) in (401, 404)
 
 
-def test_who_has_an_account_gets_in(server: Server) -> None:
-    assert server.status(SEARCH, **KNOWN) == 200
+def test_an_account_with_its_password_is_accepted(server: Server) -> None:
+    assert server.status(SEARCH, **ACCOUNT) == 200
     for wrong in (("admin", "password1234"), ("admin", ""), ("", PASSWORD), ("nobody", PASSWORD)):
         assert server.status(SEARCH, auth=wrong) == 401
-    # MLflow 3.17 breaks over a header that is not of Basic authentication: 500, and nobody is in.
-    assert server.status(SEARCH, {"Authorization": f"Bearer {PASSWORD}"}) in (401, 500)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:5000", "127.0.0.1.evil.example", "localhost", ""])
@@ -111,22 +98,9 @@ def test_it_answers_to_its_own_names_only(server: Server, host: str) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://localhost.evil.example"])
-def test_other_sites_change_nothing(server: Server, origin: str) -> None:
-    """Pages of localhost are no other site to MLflow, whatever their port."""
-    path = "/api/2.0/mlflow/experiments/create"
-    answer = httpx.post(
-        f"{server.url}{path}", json={"name": origin}, headers={"Origin": origin}, timeout=60, trust_env=False, **KNOWN
-    )
-    assert answer.status_code == 403, answer.text
-    assert "access-control-allow-origin" not in answer.headers
-    names = httpx.get(f"{server.url}{SEARCH.replace('=1', '=99')}", timeout=60, trust_env=False, **KNOWN).text
-    assert origin not in names
-
-
 def test_secrets_are_in_files_of_its_user_alone(server: Server) -> None:
-    family = [psutil.Process(server.running.process.pid), *server.running.children()]
-    for text in (server.running.output(), *(" ".join(process.cmdline()) for process in family)):
+    processes = [psutil.Process(server.running.process.pid), *server.running.children()]
+    for text in (server.running.output(), *(" ".join(process.cmdline()) for process in processes)):
         assert "unspeakable" not in text
     files = [path for path in server.scratch.rglob("*") if path.is_file()]
     assert [path.name for path in files if PASSWORD in path.read_text(errors="replace")] == ["basic_auth.ini"]

@@ -140,7 +140,7 @@ def test_an_archive_that_a_bundle_names_is_not_touched(
     rest = ("-i", records) if command == "align" else ("--corpus", "elements", "--limit", "1")
     code, out, err = run(command, naming, *rest)
     assert (code, out) == (2, "")
-    assert "runs code of its author" in err
+    assert "runs its author's code" in err
     assert "--run-archives" in err
     assert not canary.sang
 

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from agggen.evaluation.protocols import measure
+from agggen.scores import Score
+
 
 def write(path: str, lines: list[Any]) -> None:
     Path(path).write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
@@ -19,3 +22,8 @@ def scores_of(path: str) -> dict[str, float]:
 
 def rounded(scores: dict[str, float], digits: int, *names: str) -> list[float]:
     return [round(scores[name], digits) for name in names]
+
+
+def score_texts(*arguments: Any, **options: Any) -> dict[str, Score]:
+    """The corpus scores of `measure`."""
+    return {name: statistics.corpus() for name, statistics in measure(*arguments, **options).items()}

@@ -139,7 +139,7 @@ def test_the_command_writes_a_bundle_and_finds_it_again(base: agggen.Model, run:
     assert bundle.parent.name.startswith("adapt-new-")
     assert agggen.load_model(bundle).predicates == (*base.predicates, "colour")
     code, again, err = run(*asked)
-    assert (code, again) == (0, out) and "finished already" in err
+    assert (code, again) == (0, out) and "This run is finished" in err
 
 
 def test_the_command_says_what_is_wrong(base: agggen.Model, run: Callable[..., Any]) -> None:

@@ -166,7 +166,7 @@ def test_what_is_left_out_is_listed_beside_the_model(tmp_path: Path) -> None:
         train(tmp_path / "strict", data=rows)
     train(tmp_path / "run", data=rows, max_reject_share=0.2)
     (line,) = (tmp_path / "run" / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(line)["reason"].startswith("a cell holds bytes")
+    assert json.loads(line)["reason"].startswith("a cell has the type bytes")
 
 
 def test_a_setting_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_facts_of_the_texts_are_used_where_all_have_them() -> None:
 def test_one_record_gives_one_result_and_several_a_list(model: agggen.Model) -> None:
     one, several = model.generate(RECORD), model.generate(DATA.train)
     assert isinstance(one.text, str) and one.id == RECORD.id
-    assert [each.id for each in several] == [record.id for record in DATA.train]
+    assert [text.id for text in several] == [record.id for record in DATA.train]
     as_mapping = model.generate({"id": RECORD.id, "name": RECORD.id, "food": "Thai", "area": "city"})
     assert as_mapping.id == RECORD.id
     assert len(model.plan(RECORD, k=2)) == 2
@@ -236,11 +236,11 @@ def test_settings_of_inference_are_arguments(model: agggen.Model) -> None:
 
 def test_a_check_says_what_is_said_missing_and_invented(model: agggen.Model) -> None:
     record = agggen.Record.of({"id": "1", "triples": [["Aromi", "food", "Thai"], ["Aromi", "area", "city"]]})
-    found = model.check(record, "Aromi serves Thai food since 1999.")
-    assert [triple.object for triple in found.said] == ["Thai"]
-    assert [triple.object for triple in found.missing] == ["city"]
-    assert found.invented == ("1999",)
-    assert "'1999' is in no triple" in str(found) and found.as_dict()["values"] == {
+    checked = model.check(record, "Aromi serves Thai food since 1999.")
+    assert [triple.object for triple in checked.said] == ["Thai"]
+    assert [triple.object for triple in checked.missing] == ["city"]
+    assert checked.invented == ("1999",)
+    assert "'1999' is in no triple" in str(checked) and checked.as_dict()["values"] == {
         "food": "literal",
         "area": "missing",
     }
@@ -313,8 +313,8 @@ def test_texts_of_any_system_are_scored() -> None:
     scores = agggen.score(["Aromi serves Thai food.", "B"], ["Aromi serves Thai food.", ["B", "C"]])
     assert float(scores["bleu"]) == pytest.approx(100) and set(scores) == {"bleu", "chrf", "ter"}
     assert str(scores).startswith("bleu = 100.00 (bleu|")
-    found = agggen.score([record.references[0].text for record in DATA.train], DATA.train)
-    assert float(found["values_whole"]) == 100
+    scores = agggen.score([record.references[0].text for record in DATA.train], DATA.train)
+    assert float(scores["values_whole"]) == 100
     with pytest.raises(AggGenError, match="unknown protocol 'plan'"):
         agggen.score(["a"], ["b"], protocol="plan")
 

@@ -74,22 +74,22 @@ def own(saved: Path, tmp_path: Path) -> Path:
 
 
 def test_a_bundle_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    given = small_bundle()
-    name = save_bundle(tmp_path / "runs" / "model", given)
+    bundle = small_bundle()
+    name = save_bundle(tmp_path / "runs" / "model", bundle)
     assert name == fingerprint(tmp_path / "runs" / "model")
-    found = load_bundle(str(tmp_path / "runs" / "model"))
-    before, after = given.model.state_dict(), found.model.state_dict()
+    loaded = load_bundle(str(tmp_path / "runs" / "model"))
+    before, after = bundle.model.state_dict(), loaded.model.state_dict()
     assert before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
-    assert found.model.config == given.model.config and not found.model.training
-    assert found.encoder.vocabulary.to_json() == given.encoder.vocabulary.to_json()
-    assert (found.encoder.predicates, found.encoder.max_group_size) == (given.encoder.predicates, 2)
-    assert found.inference == given.inference
-    assert (found.config, found.metrics, found.sources) == (given.config, given.metrics, given.sources)
-    assert (found.facts, found.segmenter) == ("allennlp", given.segmenter)
-    assert found.lexicon == given.lexicon != Lexicon()
+    assert loaded.model.config == bundle.model.config and not loaded.model.training
+    assert loaded.encoder.vocabulary.to_json() == bundle.encoder.vocabulary.to_json()
+    assert (loaded.encoder.predicates, loaded.encoder.max_group_size) == (bundle.encoder.predicates, 2)
+    assert loaded.inference == bundle.inference
+    assert (loaded.config, loaded.metrics, loaded.sources) == (bundle.config, bundle.metrics, bundle.sources)
+    assert (loaded.facts, loaded.segmenter) == ("allennlp", bundle.segmenter)
+    assert loaded.lexicon == bundle.lexicon != Lexicon()
     for record in RECORDS:
-        assert found.encoder.source(record) == given.encoder.source(record)
-        assert found.encoder.example(record, [record.references[0].text]) == given.encoder.example(
+        assert loaded.encoder.source(record) == bundle.encoder.source(record)
+        assert loaded.encoder.example(record, [record.references[0].text]) == bundle.encoder.example(
             record, [record.references[0].text]
         )
 
@@ -139,19 +139,19 @@ def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failure", ["weights", "config", "rename"])
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str) -> None:
-    given = small_bundle()
+    bundle = small_bundle()
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("no space left on device")
 
     if failure == "config":
-        given = Bundle(given.model, given.encoder, given.inference, {"a": object()})
+        bundle = Bundle(bundle.model, bundle.encoder, bundle.inference, {"a": object()})
     elif failure == "weights":
         monkeypatch.setattr("safetensors.torch.save_file", fail)
     else:
         monkeypatch.setattr(bundle_module.os, "rename", fail)
     with pytest.raises((OSError, TypeError)):
-        save_bundle(tmp_path / "model", given)
+        save_bundle(tmp_path / "model", bundle)
     assert list(tmp_path.iterdir()) == []
 
 

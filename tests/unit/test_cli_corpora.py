@@ -27,7 +27,7 @@ def test_list_names_corpora_and_whether_they_are_here(toy_home: Path, run: Run) 
     code, out, err = run("corpora", "list")
     assert code == 0
     table = [line.split("\t") for line in out.splitlines()]
-    assert table[0][:4] == ["name", "here", "splits", "licence"]
+    assert table[0][:4] == ["name", "present", "splits", "licence"]
     here = {row[0]: row[1] for row in table[1:]}
     assert (here["elements"], here["e2e"], here["webnlg"]) == ("shipped", "yes", "no")
     assert str(toy_home) in err

@@ -154,28 +154,12 @@ def test_slots_are_checked_where_the_corpus_has_them(run: Run, bundle: Path, res
     assert loaded(folder)["identity"]["protocol"] == "e2e"
 
 
-def test_a_part_of_a_split_says_so_on_top_and_the_whole_does_not(run: Run, bundle: Path, restaurants: Path) -> None:
-    evaluated(run, bundle)
-    page = Path("report/report.html").read_text(encoding="utf-8")
-    assert "Only the first 4 of 72 records of elements dev are scored." in page
-    run("evaluate", bundle, "--corpus", restaurants, "--no-meteor", "-o", "whole", "--limit", "6")
-    assert loaded(Path("whole"))["partial"] is None
-
-
-def test_the_same_command_gives_the_same_numbers_in_the_same_place(run: Run, bundle: Path, tmp_path: Path) -> None:
-    evaluated(run, bundle)
-    first = loaded(tmp_path / "report")
-    evaluated(run, bundle)
-    again = loaded(tmp_path / "report")
-    assert (first["scores"], first["by_predicate"]) == (again["scores"], again["by_predicate"])
-
-
 def test_other_settings_are_another_evaluation(run: Run, bundle: Path) -> None:
     evaluated(run, bundle)
     before = {path: path.read_bytes() for path in Path("report").iterdir()}
     code, out, err = run("evaluate", bundle, "--corpus", "elements", "--limit", "4", "-o", "report", "plans=1")
     assert (code, out) == (2, "")
-    assert err.startswith("error: report holds the report of another evaluation (its inference differs)")
+    assert err.startswith("error: report has the report of another evaluation (its inference differs)")
     assert {path: path.read_bytes() for path in Path("report").iterdir()} == before
 
 
@@ -218,7 +202,6 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
         (("--corpus", "elements", "--ablation", "x"), "'ablation' must be one of"),
         (("--corpus", "elements", "--planner", "x"), "'planner' must be one of"),
         (("--corpus", "elements", "--protocol", "webnlg"), "webnlg-2017"),
-        (("--corpus", "elements", "--metrics", "blue"), "bleu"),
         (("--corpus", "elements", "--metrics", "blue"), "has no metric 'blue'; it has bleu, chrf, ter"),
         (("--corpus", "elements", "--metrics", ","), "no metric is requested; protocol plain has"),
         (("--corpus", "elements", "--protocol", "e2e", "--metrics", "meteor", "--no-meteor"), "exclude each other"),
@@ -226,7 +209,7 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
         (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),
         (("--corpus", "elements", "wdith=3"), "unknown key 'wdith'"),
         (("--corpus", "prepared", "--split", "test"), "the folder prepared has no split 'test'; it has dev"),
-        (("--corpus", "empty"), "the folder empty holds no prepared corpus"),
+        (("--corpus", "empty"), "the folder empty has no prepared corpus"),
         (("--corpus", "elements", "-o", "-"), "the scores go to standard output"),
     ],
 )

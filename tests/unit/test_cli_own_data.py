@@ -56,7 +56,7 @@ def test_prepare_looks_at_the_data_and_writes_a_corpus(run: Run) -> None:
     assert "year\t10\t10\t0%" in out
     assert "- rows that could not be read: 1, such as films.csv:14: record '99': not UTF-8: byte 0xe9" in out
     assert "- predicates with fewer than 20 training texts: 1, such as year (10)" in out
-    assert "Training by its preset, tiny, takes about 0 to 1 minutes of a CPU core" in err
+    assert "Training with the preset tiny takes about 0 to 1 minutes of a CPU core" in err
     assert "train with: agggen train films" in err
     data = load_dataset("films")
     assert {str(triple.predicate) for record in data.train for triple in record.triples} == {"year"}
@@ -74,7 +74,7 @@ def test_a_model_is_trained_on_a_file_and_found_again(run: Run) -> None:
     model = load_model(out.strip())
     assert model.predicates == ("year",)
     code, again, err = run(*command, "max_reject_share=0.1")
-    assert (code, again) == (0, out) and "finished already" in err
+    assert (code, again) == (0, out) and "This run is finished" in err
     bundle = out.strip()
     shown = ("evaluate", bundle, "--corpus", "films.csv", *COLUMNS, "--metrics", "bleu", "-o")
     code, scores, err = run(*shown, "of-dev")

@@ -1,7 +1,4 @@
-"""`agggen score` as users run it, down to the paper's tables of text metrics and slot errors.
-
-The golden tests do what a user would: write records as JSON lines and run the command on the released outputs.
-"""
+"""`agggen score` as users run it."""
 
 from __future__ import annotations
 
@@ -10,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.e2e import read_e2e
 from agggen.corpora.prepared import write_records
-from agggen.evaluation.protocols import score_texts
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
 from tests.command import Run
-from tests.unit.score_files import rounded, scores_of, write
+from tests.unit.score_files import score_texts, scores_of, write
 
 RECORDS = [
     {"id": "1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food.", "Mill is Thai."]},
@@ -144,36 +139,3 @@ def test_slot_errors_of_other_predicates_are_refused_where_asked_for(system: Run
     code, _, err = system(*SCORE, "--protocol", "e2e", "--metrics", "ser")
     assert code == 2
     assert err.startswith("error: record '1': 'birthPlace' is not a slot of E2E")
-
-
-@pytest.fixture(scope="module")
-def outputs(data_home: Path) -> Path:
-    return data_home / "agggen_release" / "system_outputs"
-
-
-def references_of(gold: Path) -> list[list[str]]:
-    lines = gold.read_text(encoding="utf-8").split("\n")[:-1]
-    return [[text.strip() for text in line.split("<ref_sep>") if text.strip()] for line in lines]
-
-
-def write_e2e_records(data_home: Path, references: list[list[str]] | None = None) -> None:
-    """The records of E2E's test set, with their own references or others."""
-    read = list(read_e2e(data_home / "e2e" / "testset_w_refs.csv", "test"))
-    records = [item.as_dict() for item in read if isinstance(item, Record)]
-    assert len(records) == len(read) == 630
-    if references is not None:
-        records = [{**record, "references": texts} for record, texts in zip(records, references, strict=True)]
-    write("records.jsonl", records)
-
-
-def test_golden_e2e_table_of_the_paper(run: Run, data_home: Path, outputs: Path) -> None:
-    write_e2e_records(data_home, references_of(outputs / "_shared" / "e2e.old.hmm.gold"))
-    result = []
-    for checkpoint in (48000, 49000, 50000):
-        texts = outputs / "e2e.old.hmm" / f"abs_bert_cnndm.{checkpoint}.candidate"
-        arguments = ("--protocol", "e2e", "--metrics", "bleu,nist,ser", "--json", "out.json")
-        assert run("score", "--records", "records.jsonl", "--hypotheses", texts, *arguments)[0] == 0
-        result.append(scores_of("out.json"))
-    mean = {name: sum(scores[name] for scores in result) / 3 for name in result[0]}
-    assert rounded(mean, 2, "bleu", "ser.add", "ser.miss", "ser.wrong", "ser.ser") == [64.14, 0.32, 1.66, 0.71, 2.70]
-    assert round(mean["nist"], 4) == 8.3509

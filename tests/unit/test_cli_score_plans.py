@@ -70,7 +70,6 @@ def test_bad_plans_exit_with_2_and_write_nothing(run: Run) -> None:
     [
         ("none/out.json", "there is no folder none"),
         ("gold.jsonl/out.json", "there is no folder gold.jsonl"),
-        (".", "it is a folder"),
         ("gold.jsonl", "is one of the inputs"),
     ],
 )
@@ -140,7 +139,7 @@ def test_alignments_are_scored_in_percent(run: Run) -> None:
     assert code == 0
     assert rounded(scores_of("out.json"), 2, "precision", "recall", "f1", "accuracy") == [66.67, 75, 70.59, 50]
     assert "accuracy\t50.0000\talignment|right/all|percent|triples:4" in out
-    assert "The facts of 1 texts read otherwise than the gold's (first: id '2')" in err
+    assert "The facts of 1 texts differ from the gold facts (first: id '2')" in err
 
 
 def test_bad_alignments_exit_with_2(run: Run) -> None:
@@ -160,16 +159,6 @@ def gold_alignments(annotations: Path) -> list[dict[str, Any]]:
     return [{"id": i, "plan": plan_of(plan), "facts": text.split("\t")[1:]} for i, (plan, text) in enumerate(pairs)]
 
 
-def test_golden_rule_based_alignments(run: Run, annotations: Path, gold_alignments: list[dict[str, Any]]) -> None:
-    file = annotations / "evaluation" / "webnlg_ann_tgt.jsonl"
-    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    write("ours.jsonl", [{"id": i, "plan": plan_of(plan), "facts": facts} for i, (_, plan, *facts) in enumerate(rows)])
-    write("gold.jsonl", gold_alignments)
-    code, _, err = run("score-alignments", "--gold", "gold.jsonl", "--predicted", "ours.jsonl", "--json", "out.json")
-    assert (code, err) == (0, "")
-    assert rounded(scores_of("out.json"), 2, "precision", "recall", "f1") == [86.20, 100, 92.59]
-
-
 def test_golden_viterbi_alignments(run: Run, data_home: Path, gold_alignments: list[dict[str, Any]]) -> None:
     file = data_home / "agggen_release" / "system_outputs" / "Viterbi" / "abs_bert_cnndm.30000.anno"
     rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
@@ -184,5 +173,5 @@ def test_golden_viterbi_alignments(run: Run, data_home: Path, gold_alignments: l
     write("gold.jsonl", [line for line in gold_alignments if line["id"] != 12])
     code, _, err = run(*arguments)
     assert code == 0
-    assert "In 77 texts two facts say one predicate; the last counts" in err
+    assert "In 77 texts two facts state the same predicate; the last one counts" in err
     assert rounded(scores_of("out.json"), 2, "precision", "recall", "f1", "accuracy") == [89.73, 84.16, 86.85, 75.51]

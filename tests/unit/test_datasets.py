@@ -70,7 +70,7 @@ def test_records_with_the_same_triples_stay_together() -> None:
 
 
 def test_too_few_records_to_divide() -> None:
-    with pytest.raises(CorpusError, match="2 different records have texts; train, dev and test need three at least"):
+    with pytest.raises(CorpusError, match="2 different records have texts; train, dev and test need at least three"):
         load_dataset(ROWS[:2])
 
 
@@ -114,5 +114,7 @@ def test_a_saved_dataset_is_read_back_with_its_rejects_beside(tmp_path: Path) ->
 
 
 def test_left_out_rows_are_a_warning() -> None:
-    with pytest.warns(UserWarning, match="1 rows are left out; the first: the data:2: a record must be a mapping"):
+    with pytest.warns(
+        UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be a mapping"
+    ):
         assert len(load_records([ROWS[0], 3])) == 1

@@ -44,7 +44,7 @@ JOBS = {
 NEEDS = {
     r"s3://|storage\.url": "a store",
     r"cluster\.|--address": "a cluster",
-    r"http://|^serve |^runs ui": "a server that runs until it is stopped",
+    r"http://|^serve( |$)|^studio|^runs ui": "a server that runs until it is stopped",
     r"webnlg|^corpora fetch": "a corpus that is downloaded",
     r"allennlp|^srl": "AllenNLP, or a corpus of semantic roles",
     r"^bulk (?!.*--actors 0)": "a cluster",
@@ -97,7 +97,7 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
     from agggen_platform.serving.config import ServeConfig
 
     kinds: dict[str, Any] = dict.fromkeys(("train", "adapt", "sweep", "doctor", "demo", "reproduce"), JobConfig)
-    kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig}
+    kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
     kinds |= {"evaluate": InferenceConfig, "adjust": InferenceConfig}
     settings = [
         re.sub(r"=\.\.\.$", "=PLACE", each)
@@ -105,7 +105,8 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
         if "=" in each
     ]
     if name in kinds:
-        defaults = {"bulk": ["inference.plans=5"], "serve": ["bundle=BUNDLE"]}.get(name, [])
+        bundle = ["bundle=BUNDLE"]
+        defaults = {"bulk": ["inference.plans=5"], "serve": bundle, "studio": bundle}.get(name, [])
         load_config(kinds[name], given.get("preset") if kinds[name] is JobConfig else None, settings, defaults=defaults)
     else:
         assert not settings, f"this test does not know the settings of {name}"

@@ -8,7 +8,7 @@ import pytest
 
 from agggen.errors import ConfigError
 from agggen.report.folder import FILES
-from agggen_platform.cli.folders import warn_if_temporary
+from agggen_platform.cli.options import warn_if_temporary
 from agggen_platform.evaluation import report_folder
 from agggen_platform.storage.folder import Folder
 

@@ -39,21 +39,6 @@ def test_the_source_root_platform_holds_the_package_and_nothing_else() -> None:
     assert {name for name in result if name != "__pycache__" and not name.endswith(".egg-info")} == {"agggen_platform"}
 
 
-def test_pythons_own_platform_module_still_works() -> None:
-    assert run_python("import platform; print(platform.system())").strip()
-
-
-def test_no_script_is_named_like_a_module_it_would_hide() -> None:
-    dependencies = {"ray", "mlflow", "torch", "numpy", "pyarrow", "optuna", "boto3", "fastapi", "rich", "typer", "yaml"}
-    names = {path.stem for path in (REPO / "jobs").glob("*.py")}
-    assert not names & (sys.stdlib_module_names | dependencies)
-
-
-def test_every_folder_of_modules_is_a_package() -> None:
-    folders = {path.parent for path in modules(REPO / "agggen", REPO / "platform" / "agggen_platform", REPO / "serve")}
-    assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
-
-
 # --- modules -----------------------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
     ("name", "split", "message"),
     [
         ("toy", "test", "the folder toy has no split 'test'; it has dev, train"),
-        (".", "dev", "the folder . holds no prepared corpus"),
+        (".", "dev", "the folder . has no prepared corpus"),
         ("toi", "dev", "no corpus 'toi'"),
     ],
 )

@@ -46,15 +46,15 @@ def test_probabilities_equal_enumeration(level: int | None, reward: float, weigh
     assert proven and {plan.states for plan in plans} == set(twin)
     for plan in plans:
         assert plan.log_probability == pytest.approx(math.log(twin[plan.states]), abs=1e-9)
-        assert plan.score == plan.log_probability == distribution.log_probability(plan.states)
+        assert plan.score == plan.log_probability == distribution.scored(plan.states).log_probability
     assert [plan.score for plan in plans] == sorted((plan.score for plan in plans), reverse=True)
 
 
 def test_a_plan_outside_the_level_has_no_probability() -> None:
     distribution = PlanDistribution(3, make_scores(1, 3, 2), level=1)
-    assert distribution.log_probability(((0,), (1,), (2,))) is not None
-    assert distribution.log_probability(((0, 1), (2,))) is None
-    assert PlanDistribution(3, make_scores(1, 3, 2)).log_probability(((0, 1, 2),)) is None
+    assert distribution.scored(((0,), (1,), (2,))).log_probability is not None
+    assert distribution.scored(((0, 1), (2,))).log_probability is None
+    assert PlanDistribution(3, make_scores(1, 3, 2)).scored(((0, 1, 2),)).log_probability is None
 
 
 def test_completion_obeys_the_level_whatever_the_prefix() -> None:
@@ -77,7 +77,7 @@ def test_unknown_predicates_follow_alone() -> None:
     assert distribution.complete(((3,), (4,)))[-1] == (0,)
     nothing_known = PlanDistribution(2, None, known=())
     assert [plan.states for plan in nothing_known.k_best(5)[0]] == [((0,), (1,))]
-    assert nothing_known.log_probability(((0,), (1,))) is None
+    assert nothing_known.scored(((0,), (1,))).log_probability is None
     assert nothing_known.complete(((1,),)) == ((1,), (0,))
 
 

@@ -24,7 +24,6 @@ from agggen.planning import (
     orderings,
     plan_score,
     random_order,
-    rewarded,
     two_stage,
 )
 
@@ -80,7 +79,7 @@ def ranked(scored: list[tuple[float, IndexPlan]]) -> list[tuple[float, IndexPlan
     return sorted(scored, key=lambda entry: (-entry[0], entry[1]))
 
 
-def found(plans: list) -> list[IndexPlan]:
+def states_of(plans: list) -> list[IndexPlan]:
     return [plan.states for plan in plans]
 
 
@@ -93,30 +92,19 @@ def test_k_best_and_partition_equal_enumeration(n: int, largest: int, seed: int,
     for level in (None, *range(1, min(n, largest) + 1)):
         twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, level or largest)])
         plans = k_best(scores, k, level)
-        assert found(plans) == [plan for _, plan in twin[:k]]
+        assert states_of(plans) == [plan for _, plan in twin[:k]]
         assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-12)
         total = math.log(math.fsum(math.exp(score) for score, _ in twin))
         assert log_partition(scores, level) == pytest.approx(total, abs=1e-12)
 
 
 @small
-@settings(max_examples=30, deadline=None)
-def test_a_reward_counts_for_every_group(seed: int, n: int, largest: int, k: int) -> None:
-    scores, reward = make_scores(seed, n, largest), seed % 7 / 2 - 1.5
-    twin = ranked([(chain_score(scores, plan) + reward * len(plan), plan) for plan in all_plans(n, largest)])
-    plans = k_best(rewarded(scores, reward), k)
-    assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin[:k]], abs=1e-9)
-    total = math.log(math.fsum(math.exp(score) for score, _ in twin))
-    assert log_partition(rewarded(scores, reward)) == pytest.approx(total, abs=1e-9)
-
-
-@small
 @settings(max_examples=40, deadline=None)
 def test_ties_are_broken_lexicographically(seed: int, n: int, largest: int, k: int) -> None:
-    scores = make_scores(seed, n, largest, whole_numbers=True)
+    scores = make_scores(seed, n, largest, whole_numbers=True, weighted_last=bool(seed % 2))
     twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
     assert [(plan.score, plan.states) for plan in k_best(scores, k)] == twin
-    assert found(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
+    assert states_of(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
 
 
 @small
@@ -126,14 +114,6 @@ def test_plan_score_is_the_searchs_own(seed: int, n: int, largest: int, k: int) 
     for plan in k_best(scores, k):
         assert plan_score(scores, plan.states) == plan.score
         assert plan.score == pytest.approx(chain_score(scores, plan.states), abs=1e-12)
-
-
-@small
-@settings(max_examples=40, deadline=None)
-def test_a_wide_beam_equals_enumeration(seed: int, n: int, largest: int, k: int) -> None:
-    scores = make_scores(seed, n, largest, weighted_last=bool(seed % 2))
-    twin = ranked([(chain_score(scores, plan), plan) for plan in all_plans(n, largest)])[:k]
-    assert found(beam_plans(scores, k, width=10**6)) == [plan for _, plan in twin]
 
 
 def order_log_probability(scores: PlanScores, order: tuple[int, ...]) -> float:
@@ -170,7 +150,7 @@ def test_two_stage_equals_the_papers_procedure(seed: int, n: int, largest: int, 
             twin += [(order_log_probability(scores, order) + score, plan) for score, plan in patterns]
         plans = two_stage(scores, beam=beam, top=k)
         twin = ranked(twin)
-        assert found(plans) == [plan for _, plan in twin]
+        assert states_of(plans) == [plan for _, plan in twin]
         assert [plan.score for plan in plans] == pytest.approx([score for score, _ in twin], abs=1e-12)
 
 
@@ -180,10 +160,6 @@ def test_all_orders_together_have_probability_one() -> None:
     orders = orderings(normalised, beam=1000)
     assert len({order for order, _ in orders}) == 24
     assert math.fsum(math.exp(score) for _, score in orders) == pytest.approx(1, abs=1e-12)
-
-
-def test_two_stage_defaults_are_the_papers() -> None:
-    assert len(two_stage(make_scores(1, 7))) == 6
 
 
 def test_two_stage_copes_with_many_predicates() -> None:
@@ -233,7 +209,7 @@ def test_random_order_ablation_aggregates_one_shuffled_order() -> None:
     scores = make_scores(8, 5)
     plans = random_order(scores, np.random.default_rng(11), top=3)
     order = tuple(i for state in plans[0].states for i in state)
-    assert found(plans) == found(aggregations(scores, order, 3))
+    assert states_of(plans) == states_of(aggregations(scores, order, 3))
     assert plans[0].score == pytest.approx(boundary_score(scores, plans[0].states) - math.log(120))
     again = random_order(scores, np.random.default_rng(11), top=3)
     assert again == plans
@@ -275,11 +251,11 @@ def test_levels_and_counts_out_of_range_are_refused() -> None:
             search(4)
         with pytest.raises(PlanError, match="level 0 is not possible; 1 is the lowest"):
             search(0)
-    with pytest.raises(PlanError, match="0 plans were asked for"):
+    with pytest.raises(PlanError, match="0 plans were requested"):
         k_best(scores, 0)
-    with pytest.raises(PlanError, match="beam of 0"):
+    with pytest.raises(PlanError, match="the ordering beam must be at least 1, not 0"):
         two_stage(scores, beam=0)
-    with pytest.raises(PlanError, match="0 aggregations"):
+    with pytest.raises(PlanError, match="aggregations must be at least 1, not 0"):
         two_stage(scores, top=0)
 
 
@@ -293,8 +269,8 @@ def test_a_level_above_the_records_size_is_no_error() -> None:
     ("change", "message"),
     [
         ({"out": np.zeros((2, 3))}, r"out has shape \(2, 3\); for 3 predicates it must be \(3, 3\)"),
-        ({"start": np.array([0.0, np.nan, 0.0])}, "start holds a value that is not finite at index"),
-        ({"out": np.full((3, 3), -np.inf)}, "out holds a value that is not finite"),
+        ({"start": np.array([0.0, np.nan, 0.0])}, "start has a value that is not finite at index"),
+        ({"out": np.full((3, 3), -np.inf)}, "out has a value that is not finite"),
         ({"within": np.zeros(8)}, r"within has shape \(8,\); for 3 predicates it must be \(9,\)"),
         ({"within_last": np.zeros(8)}, r"within_last has shape \(8,\)"),
         ({"max_group_size": 0}, "at least one predicate"),

@@ -95,10 +95,3 @@ def test_an_omission_is_an_error_or_completed() -> None:
     assert sorted(index for state in completed for index in state) == [0, 1, 2, 3, 4]
     rivals = [((0,), (1, 3), *rest) for rest in (((2, 4),), ((4, 2),), ((2,), (4,)), ((4,), (2,)))]
     assert completed == max(rivals, key=lambda plan: plan_score(scores, plan) or 0.0)
-
-
-def test_an_invalid_prefix_is_refused() -> None:
-    with pytest.raises(PlanError, match="names predicate 1 twice"):
-        PlanDistribution(3, make_scores(0, 3)).complete(((1,), (1,)))
-    with pytest.raises(PlanError, match="names predicate 3"):
-        PlanDistribution(3, make_scores(0, 3)).complete(((3,),))

@@ -36,18 +36,18 @@ def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
     assert total == uncut.total_steps == len(whole.losses)
     stop_at = min(stop_at, total - 1)
 
-    first, second = Log(stop_at), Log()
-    stopped = trainer(stage, config, callbacks=[first])
+    before_stop, after_stop = Log(stop_at), Log()
+    stopped = trainer(stage, config, callbacks=[before_stop])
     assert not stopped.run().done
-    assert stopped.progress.step == stop_at == len(first.losses)
+    assert stopped.progress.step == stop_at == len(before_stop.losses)
     Snapshot.of(stopped).write(tmp_path / "checkpoint")
     torch.manual_seed(999)
     torch.rand(13)  # the state of the process that continues is another
-    resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[second])
+    resumed = trainer(stage, config, model=fresh_model(seed=1234), callbacks=[after_stop])
     load_checkpoint(tmp_path / "checkpoint", resumed)
     assert resumed.run() == uncut.progress
-    assert first.losses + second.losses == whole.losses
-    assert first.dev_losses + second.dev_losses == whole.dev_losses
+    assert before_stop.losses + after_stop.losses == whole.losses
+    assert before_stop.dev_losses + after_stop.dev_losses == whole.dev_losses
     assert same(weights(resumed.model), weights(uncut.model))
 
 
@@ -57,12 +57,12 @@ def test_the_resumed_runs_above_depend_on_the_position(tmp_path: Path) -> None:
     stopped.run()
     Snapshot.of(stopped).write(tmp_path / "checkpoint")
     trainer(callbacks=[whole]).run()
-    second = Log()
-    resumed = trainer(callbacks=[second])
+    after_stop = Log()
+    resumed = trainer(callbacks=[after_stop])
     load_checkpoint(tmp_path / "checkpoint", resumed)
     resumed.progress.step += 1
     resumed.run()
-    assert second.losses[0] != whole.losses[5]
+    assert after_stop.losses[0] != whole.losses[5]
 
 
 def test_callbacks_that_draw_random_numbers_change_nothing() -> None:
@@ -173,9 +173,11 @@ def test_checkpoints_are_saved_at_evaluations_and_after_the_interval(
             now[0] += 50
 
     config = replace(CONFIG, epochs=2)
-    one = trainer(config=config, callbacks=[Clock(), CheckpointEvery(Keeper(tmp_path), seconds=120)])
-    one.run()
-    assert one.total_steps == 10  # at 50 s an update, 150 s have gone by after 3; the evaluation after 5 starts anew
+    training = trainer(config=config, callbacks=[Clock(), CheckpointEvery(Keeper(tmp_path), seconds=120)])
+    training.run()
+    assert (
+        training.total_steps == 10
+    )  # at 50 s an update, 150 s have gone by after 3; the evaluation after 5 starts anew
     assert saved == [3, 5, 8, 10]
 
 
@@ -249,10 +251,10 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(checkpoint: Path) -> None:
 
 
 def test_without_a_checkpoint_nothing_is_restored(tmp_path: Path) -> None:
-    one = trainer()
-    before = weights(one.model)
-    assert not FileKeeper(tmp_path / "nowhere").restore(one)
-    assert same(before, weights(one.model)) and not (tmp_path / "nowhere").exists()
+    fresh = trainer()
+    before = weights(fresh.model)
+    assert not FileKeeper(tmp_path / "nowhere").restore(fresh)
+    assert same(before, weights(fresh.model)) and not (tmp_path / "nowhere").exists()
 
 
 def test_a_snapshot_is_a_copy(tmp_path: Path) -> None:

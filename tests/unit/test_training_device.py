@@ -49,27 +49,27 @@ def test_an_epoch_of_updates_does_not_wait_for_its_device(
     stage: ObjectiveName, history: Literal["shared", "masked"], penalty: float | None
 ) -> None:
     config = replace(CONFIG, alignment_penalty=penalty, log_every=1000)
-    one = trainer(stage, config, model=tiny_model(seed=3, history=history).to("meta"))
-    for update in one._updates([ALL, ALL[:4]]):
-        one._update(update)  # the lattices of these sizes, which are made once
+    training = trainer(stage, config, model=tiny_model(seed=3, history=history).to("meta"))
+    for update in training._updates([ALL, ALL[:4]]):
+        training._update(update)  # the lattices of these sizes, which are made once
         with OneDevice():
-            one._update(update)
+            training._update(update)
 
 
 def test_updates_prepared_in_the_background_are_those_of_a_cpu() -> None:
     batches = [ALL[:3], ALL[3:6], ALL[6:], ALL[:1], ALL[1:2]]
     config = replace(CONFIG, accumulate=2)
-    there, here = (trainer("joint", config, model=tiny_model().to(name)) for name in ("meta", "cpu"))
-    for one in (there, here):
-        one.progress.batch = 1
-    pairs = list(zip(there._updates(batches), here._updates(batches), strict=True))
-    assert [one.chosen for one, _ in pairs] == [[ALL[3:6], ALL[6:]], [ALL[:1], ALL[1:2]]]
-    for one, other in pairs:
-        assert one.positions == other.positions
-        for a, b in zip(one.shares, other.shares, strict=True):
+    on_meta, on_cpu = (trainer("joint", config, model=tiny_model().to(name)) for name in ("meta", "cpu"))
+    for training in (on_meta, on_cpu):
+        training.progress.batch = 1
+    pairs = list(zip(on_meta._updates(batches), on_cpu._updates(batches), strict=True))
+    assert [update.chosen for update, _ in pairs] == [[ALL[3:6], ALL[6:]], [ALL[:1], ALL[1:2]]]
+    for update, cpu_update in pairs:
+        assert update.positions == cpu_update.positions
+        for a, b in zip(update.shares, cpu_update.shares, strict=True):
             assert a.source.device.type == "meta" and torch.equal(a.on_cpu.targets, b.targets)
-    there.progress.batch = len(batches)
-    assert list(there._updates(batches)) == []
+    on_meta.progress.batch = len(batches)
+    assert list(on_meta._updates(batches)) == []
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_making_a_trainer_draws_nothing_from_the_process() -> None:
 def test_accumulated_gradients_equal_those_of_one_batch(stage: ObjectiveName, sizes: tuple[int, ...]) -> None:
     def gradients(groups: list[list[int]]) -> dict[str, Tensor]:
         model = tiny_model(seed=3, predicate_dropout=0.0)
-        one = trainer(stage, replace(CONFIG, clip=1e9), model=model)
-        one._update(one._prepare(groups, 0))
+        training = trainer(stage, replace(CONFIG, clip=1e9), model=model)
+        training._update(training._prepare(groups, 0))
         return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
@@ -63,13 +63,13 @@ def test_accumulated_gradients_equal_those_of_one_batch(stage: ObjectiveName, si
 def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> None:
     """The baseline once divided by one end mark a fact, though it scores one a text."""
     model = tiny_model(predicate_dropout=0.0)
-    one = trainer(stage, replace(CONFIG, clip=1e9), model=model)
+    training = trainer(stage, replace(CONFIG, clip=1e9), model=model)
     whole = stage == "baseline"
     batch = collate(TRAIN, whole=whole)
     log_probs = model.text_log_probs(batch) if whole else model.log_likelihood(batch)
     expected = torch.autograd.grad(-log_probs.sum() / (batch.targets != 0).sum(), [model.output_bias])[0]
-    update = one._prepare([ALL], 0)
-    total, norm = one._update(update)
+    update = training._prepare([ALL], 0)
+    total, norm = training._update(update)
     assert update.positions == int((batch.targets != 0).sum())
     assert float(total) == pytest.approx(-float(log_probs.detach().sum()))
     assert float(norm) == pytest.approx(
@@ -80,24 +80,24 @@ def test_a_gradient_is_the_mean_over_scored_positions(stage: ObjectiveName) -> N
 
 
 def test_each_group_of_weights_has_its_own_rate() -> None:
-    seen: list[list[float]] = []
+    rates: list[list[float]] = []
 
     class Rates(Silent):
         def on_log(self, trainer: Trainer, metrics: Metrics) -> None:
-            seen.append([group["lr"] for group in trainer.optimizer.param_groups])
-            assert metrics["learning_rate"] == seen[-1][0]
+            rates.append([group["lr"] for group in trainer.optimizer.param_groups])
+            assert metrics["learning_rate"] == rates[-1][0]
 
-    one = trainer("joint", replace(CONFIG, schedule="noam", warmup=4), callbacks=[Rates()])
-    one.run()
-    factors = [min(step**-0.5, step * 4**-1.5) for step in range(1, one.total_steps + 1)]
-    assert [rates[0] for rates in seen] == pytest.approx([3e-3 * factor for factor in factors])
-    assert [rates[1] for rates in seen] == pytest.approx([1e-2 * factor for factor in factors])
+    training = trainer("joint", replace(CONFIG, schedule="noam", warmup=4), callbacks=[Rates()])
+    training.run()
+    factors = [min(step**-0.5, step * 4**-1.5) for step in range(1, training.total_steps + 1)]
+    assert [pair[0] for pair in rates] == pytest.approx([3e-3 * factor for factor in factors])
+    assert [pair[1] for pair in rates] == pytest.approx([1e-2 * factor for factor in factors])
 
 
 def test_gradients_are_clipped() -> None:
-    one = trainer(model=tiny_model(), config=replace(CONFIG, clip=0.01))
-    _, norm = one._update(one._prepare([ALL], 0))
-    clipped = math.sqrt(sum(float((p.grad**2).sum()) for p in one.model.parameters() if p.grad is not None))
+    training = trainer(model=tiny_model(), config=replace(CONFIG, clip=0.01))
+    _, norm = training._update(training._prepare([ALL], 0))
+    clipped = math.sqrt(sum(float((p.grad**2).sum()) for p in training.model.parameters() if p.grad is not None))
     assert norm > 0.1 and clipped == pytest.approx(0.01, rel=1e-3)
 
 
@@ -135,9 +135,9 @@ def test_the_baseline_then_the_joint_model_learn_a_toy_task() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_development_loss_is_the_likelihood_a_scored_position(stage: ObjectiveName) -> None:
-    one = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=fresh_model())
-    loss = one.evaluate()["dev_loss"]
-    model = one.model.eval()
+    training = trainer(stage, replace(CONFIG, label_smoothing=0.2), model=fresh_model())
+    loss = training.evaluate()["dev_loss"]
+    model = training.model.eval()
     with torch.no_grad():
         if stage == "baseline":
             totals = [float(model.text_log_probs(collate([e], whole=True))) for e in DEV]
@@ -154,9 +154,9 @@ def test_training_of_the_baseline_is_smoothed() -> None:
     plain, smoothed = (
         trainer("baseline", replace(CONFIG, label_smoothing=share), fresh_model(config=steady)) for share in (0.0, 0.2)
     )
-    for one in (plain, smoothed):
-        one.model.train()
-    losses = [float(one._loss(collate(DEV, whole=True))) for one in (plain, smoothed)]
+    for training in (plain, smoothed):
+        training.model.train()
+    losses = [float(training._loss(collate(DEV, whole=True))) for training in (plain, smoothed)]
     assert losses[1] > losses[0] + 1e-3
 
 
@@ -191,13 +191,13 @@ def test_early_stopping_puts_the_best_weights_back(losses: list[float], patience
             assert isinstance(trainer, Script)
             ended.append(same(weights(trainer.model), trainer.seen[best]))
 
-    one = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [AtTheEnd()]).follow(losses)
-    progress = one.run()
+    training = Script(fresh_model(), TRAIN, DEV, "baseline", config, 5, [AtTheEnd()]).follow(losses)
+    progress = training.run()
     assert (progress.epoch, progress.best_dev_loss, progress.done) == (epochs, losses[best - 1], True)
-    assert progress.best_step == best * one.total_steps // len(losses)
+    assert progress.best_step == best * training.total_steps // len(losses)
     assert ended == [True]
-    others = [seen for number, seen in enumerate(one.seen) if number != best]
-    assert not any(same(weights(one.model), seen) for seen in others)
+    others = [seen for number, seen in enumerate(training.seen) if number != best]
+    assert not any(same(weights(training.model), seen) for seen in others)
 
 
 def test_callbacks_hear_in_order_and_each_event_once() -> None:
@@ -219,8 +219,8 @@ def test_callbacks_hear_in_order_and_each_event_once() -> None:
             order.append(f"{self.name} end")
 
     config = replace(CONFIG, epochs=2, max_records=7, log_every=2)
-    one = trainer(config=config, callbacks=[Named("a"), Named("b")])
-    assert one.run().step == 4
+    training = trainer(config=config, callbacks=[Named("a"), Named("b")])
+    assert training.run().step == 4
     expected = ["log 2 of epoch 0", "evaluation 1", "log 4 of epoch 1", "evaluation 2", "end"]
     assert order == [f"{name} {event}" for event in expected for name in "ab"]
 
@@ -250,10 +250,10 @@ def test_the_number_of_updates_is_known_beforehand() -> None:
     """It was once the first epoch's number times the epochs; batches of other epochs may be more or fewer."""
     config = replace(CONFIG, epochs=6, batch_positions=60, max_records=99)
     train = [replace(random_example(seed, 3, [2, 3]), max_size=1 + seed % 3) for seed in range(14)]
-    one = trainer("joint", config, train=train)
-    counts = {len(one._batches(epoch)) for epoch in range(6)}
+    training = trainer("joint", config, train=train)
+    counts = {len(training._batches(epoch)) for epoch in range(6)}
     assert len(counts) > 1, "the epochs of this test must differ"
-    assert one.run().step == one.total_steps
+    assert training.run().step == training.total_steps
 
 
 # --- what is refused ---
@@ -270,10 +270,10 @@ def test_a_loss_that_is_not_finite_names_the_update_and_records(stage: Objective
                 with torch.no_grad():
                     trainer.model.output_bias.fill_(math.nan)
 
-    one = trainer(stage, model=model, callbacks=[log, Poison()])
+    training = trainer(stage, model=model, callbacks=[log, Poison()])
     with pytest.raises(TrainingError, match=r"update 3: loss nan .*\(records r\d+, r\d+, .*smaller learning_rate"):
-        one.run()
-    assert one.progress.step == 2
+        training.run()
+    assert training.progress.step == 2
     assert TrainingError.exit_code == 4
 
 
@@ -283,9 +283,9 @@ def test_a_development_loss_that_is_not_finite_is_no_evaluation() -> None:
             with torch.no_grad():
                 trainer.model.output_bias.fill_(math.nan)
 
-    one = trainer(config=replace(CONFIG, max_records=99), callbacks=[Poison()])
+    training = trainer(config=replace(CONFIG, max_records=99), callbacks=[Poison()])
     with pytest.raises(TrainingError, match="the development loss after update 1 is nan"):
-        one.run()
+        training.run()
 
 
 @pytest.mark.parametrize(("train", "dev"), [([], DEV), (TRAIN, [])])
@@ -324,8 +324,8 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
     factors, rows = torch.randn(500, 4, 30, 64, generator=generator), torch.randint(2, (500,), generator=generator)
 
     def gradient() -> Tensor:
-        (found,) = torch.autograd.grad((values[rows] * factors).sum(), values)
-        return found
+        (result,) = torch.autograd.grad((values[rows] * factors).sum(), values)
+        return result
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -339,14 +339,14 @@ def test_gradients_are_summed_in_the_same_order_every_time(threads: int) -> None
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_updates_are_deterministic_and_the_setting_is_restored(stage: ObjectiveName) -> None:
-    found: list[bool] = []
+    deterministic: list[bool] = []
 
     class Order(Silent):
         def on_update(self, trainer: Trainer) -> None:
-            found.append(torch.are_deterministic_algorithms_enabled())
+            deterministic.append(torch.are_deterministic_algorithms_enabled())
 
     trainer(stage, callbacks=[Order()]).run()
-    assert found and all(found)
+    assert deterministic and all(deterministic)
     assert not torch.are_deterministic_algorithms_enabled()
     of_memory: Any = torch.utils.deterministic
     assert of_memory.fill_uninitialized_memory  # torch's own default

@@ -1,5 +1,4 @@
-"""A small semantic role tagger of our own: who did what to whom, for each verb of a sentence.
+"""A small semantic role tagger: two LSTM layers over words, affixes and shapes, trained on PropBank EWT (CC BY-SA 4.0).
 
-Two layers of LSTM over words, affixes and shapes, trained on PropBank EWT (CC BY-SA 4.0). The shipped weights lie
-in ``agggen/facts/tagger_model``, with how they were trained; `agggen.facts.embedded` makes a frame source of them.
+The weights are in ``agggen/facts/tagger_model``; `agggen.facts.embedded` is their frame source.
 """

@@ -40,7 +40,9 @@ def best_frames(
     open_frames = list(range(len(paths)))
     for _ in once:
         open_frames = [
-            frame for frame in open_frames if _forbid_doubles(paths[frame], predicates[frame], once, forbidden[frame])
+            frame
+            for frame in open_frames
+            if _forbid_duplicates(paths[frame], predicates[frame], once, forbidden[frame])
         ]
         if not open_frames:
             break
@@ -52,19 +54,19 @@ def best_frames(
     return paths
 
 
-def _forbid_doubles(path: Sequence[int], predicate: int, once: Sequence[int], forbidden: np.ndarray) -> bool:
+def _forbid_duplicates(path: Sequence[int], predicate: int, once: Sequence[int], forbidden: np.ndarray) -> bool:
     """Marks the duplicates of roles in `path` as `forbidden` (T, K); returns whether there are any."""
-    doubled = False
+    any_duplicate = False
     for begin in once:
         starts = [place for place, number in enumerate(path) if number == begin]
         if len(starts) < 2:
             continue
-        doubled = True
+        any_duplicate = True
         phrases = [(start, _end(path, start, begin + 1)) for start in starts]
         first, last = min(phrases, key=lambda phrase: max(phrase[0] - predicate, predicate - phrase[1] + 1))
         forbidden[:first, begin : begin + 2] = forbidden[last:, begin : begin + 2] = True
         forbidden[first + 1 : last, begin] = True
-    return doubled
+    return any_duplicate
 
 
 def _end(path: Sequence[int], start: int, inside: int) -> int:

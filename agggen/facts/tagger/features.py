@@ -1,6 +1,7 @@
-"""Words as numbers: a word is its lower-cased form, its edges and its shape, so that unknown names have features too.
+"""Features of words as numbers: lower-cased form, prefix, suffixes and shape, so that unknown names have some, too.
 
-Each feature is a table of the values that the training text holds; number 0 of each table is "not known".
+Each feature has a table of its values in the training text; number 0 is an unknown value. Sentences are batched by
+length to reduce padding.
 """
 
 from __future__ import annotations
@@ -8,48 +9,78 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
 
 TABLES = ("word", "prefix", "suffix2", "suffix3", "shape")
 _DIGITS = re.compile(r"\d+")
 
 
+@lru_cache(maxsize=1 << 16)
 def values(word: str) -> tuple[str, ...]:
-    """A word's value in each of ``TABLES``."""
+    """The values of a word, one per table of ``TABLES``."""
     low = _DIGITS.sub("0", unicodedata.normalize("NFC", word).lower())
     return low, low[:3], low[-2:], low[-3:], shape(word)
 
 
 def shape(word: str) -> str:
-    """Runs of capitals, small letters and digits as X, x and 0, everything else as it is: "Xx-X0"; at most 6 long."""
-    found: list[str] = []
+    """Runs of capitals, small letters and digits as X, x and 0, other characters unchanged: "Xx-X0"; at most 6 long."""
+    kinds: list[str] = []
     for character in word[:24]:
         kind = "0" if character.isdigit() else character
         if character.isalpha():
             kind = "x" if character.islower() else "X"
-        if not found or found[-1] != kind:
-            found.append(kind)
-    return "".join(found[:6])
+        if not kinds or kinds[-1] != kind:
+            kinds.append(kind)
+    return "".join(kinds[:6])
 
 
 class Features:
-    """The tables: value to number."""
+    """The tables of feature values."""
 
     def __init__(self, tables: Mapping[str, Sequence[str]]) -> None:
         self.tables = {name: tuple(tables[name]) for name in TABLES}
         self._numbers = [{value: i for i, value in enumerate(self.tables[name], start=1)} for name in TABLES]
-        self._cache: dict[str, tuple[int, ...]] = {}
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many numbers each table gives, "not known" among them."""
+        """The number of entries per table, the unknown value included."""
         return tuple(len(table) + 1 for table in self.tables.values())
 
     def numbers(self, word: str) -> tuple[int, ...]:
-        """The word's number in each table."""
-        found = self._cache.get(word)
-        if found is None:
-            pairs = zip(self._numbers, values(word), strict=True)
-            found = tuple(numbers.get(value, 0) for numbers, value in pairs)
-            if len(self._cache) < 200_000:
-                self._cache[word] = found
-        return found
+        """The numbers of a word, one per table."""
+        return tuple(numbers.get(value, 0) for numbers, value in zip(self._numbers, values(word), strict=True))
+
+
+class Words(NamedTuple):
+    """A batch of sentences, longest first."""
+
+    features: Tensor  # (B, T, E)
+    lengths: Tensor  # (B,)
+
+
+def groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Batches of sentence indices, longest first, with at most `budget` words including padding, or one sentence."""
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    batches: list[list[int]] = []
+    width = 0
+    for index in order:
+        if batches and (len(batches[-1]) + 1) * width <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+            width = lengths[index]
+    return batches
+
+
+def collate_words(sentences: Sequence[Sequence[str]], features: Features) -> Words:
+    """A batch of non-empty sentences, which must be ordered by descending length."""
+    lengths = [len(words) for words in sentences]
+    array = np.zeros((len(sentences), lengths[0], len(TABLES)), dtype=np.int64)
+    for row, words in enumerate(sentences):
+        array[row, : len(words)] = [features.numbers(word) for word in words]
+    return Words(torch.from_numpy(array), torch.tensor(lengths))

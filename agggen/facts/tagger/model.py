@@ -69,14 +69,14 @@ class TaggerModel(nn.Module):
 
     def roles(self, states: Tensor, lengths: Tensor, sentence: Tensor, predicate: Tensor) -> Tensor:
         """Tag logits (F, T, K) of frames, given their sentence and predicate word, each (F,)."""
-        of_words = self.word_side(states)[sentence]  # (F, T, role)
+        words = self.word_side(states)[sentence]  # (F, T, role)
         verbs = states[sentence, predicate]  # (F, 2H)
         # A low-rank bilinear term of word and predicate.
         offers = self.product_side(states)[sentence]
         asks = self.predicate_side(verbs).unsqueeze(1)
         places = torch.arange(states.shape[1], device=states.device)
         distance = (places.unsqueeze(0) - predicate.unsqueeze(1)).clamp(-FAR, FAR) + FAR
-        seen = torch.relu(of_words + asks + offers * asks + self.distance(distance))
+        seen = torch.relu(words + asks + offers * asks + self.distance(distance))
         read = self.frame(self.drop(seen), _turned(lengths[sentence], states.shape[1]))
         return self.tag(torch.cat((self.drop(read), seen), -1))
 
@@ -89,9 +89,9 @@ class TaggerModel(nn.Module):
 
 
 class Both(nn.Module):
-    """A bidirectional LSTM of two unidirectional ones.
+    """A bidirectional LSTM made of two unidirectional LSTMs.
 
-    PyTorch's bidirectional LSTM needs packed rows, whose gradients take twice as long on a CPU.
+    PyTorch's own needs packed rows, whose gradients take twice as long on a CPU.
     """
 
     def __init__(self, inputs: int, hidden: int) -> None:

@@ -1,4 +1,4 @@
-"""The learned critic: what any text says of a record, which words it invents, and whether it reads well."""
+"""The learned critic: what any text says of a record, and which words it invents."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TripleVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the critic finds in one text. All scores are in [0, 1]."""
+    """What the critic finds in one text. Both scores are in [0, 1]."""
 
     verdicts: tuple[TripleVerdict, ...]
     invented: tuple[Span, ...]
@@ -52,13 +52,6 @@ class Judgement:
     """How much of the record the text says: 1 says all."""
     correctness: float
     """How much of what the text says the record supports: 1 invents and changes nothing."""
-    fluency: float
-    """The probability that the text is well-formed."""
-
-    @property
-    def risk(self) -> float:
-        """One score for review: 1 for a text that is certainly at fault. The larger of the two semantic faults."""
-        return 1 - min(self.coverage, self.correctness)
 
 
 class Critic:
@@ -94,7 +87,7 @@ class Critic:
             inputs = collate([items[index][:2] for index in chosen], self.ids)
             logits = self.network(inputs)
             verdicts = (logits.verdicts / self.temperature).softmax(-1)
-            invented, fluent = logits.invented.sigmoid(), logits.fluent.sigmoid()
+            invented = logits.invented.sigmoid()
             for row, index in enumerate(chosen):
                 marks = (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]
                 places = ((inputs.roles[row] == Role.TEXT) & ~inputs.padding[row]).nonzero()[:, 0]
@@ -102,7 +95,6 @@ class Critic:
                     records[index].triples,
                     verdicts[row, marks],
                     invented[row, places[1:]],
-                    fluent[row, places[0]].item(),
                     items[index][1],
                     items[index][2],
                 )
@@ -128,7 +120,7 @@ class Critic:
 
 
 def _judgement(
-    triples: Sequence[Triple], verdicts: Tensor, invented: Tensor, fluency: float, words: list[str], spans: list[Span]
+    triples: Sequence[Triple], verdicts: Tensor, invented: Tensor, words: list[str], spans: list[Span]
 ) -> Judgement:
     """The scores of one text: `verdicts` (T, 4) and `invented` (words of the text) are probabilities."""
     said, part, contradicted, _ = verdicts.unbind(-1)
@@ -146,7 +138,6 @@ def _judgement(
         ),
         coverage=float((said + part / 2 + contradicted / 4).mean()),
         correctness=float((1 - contradicted).mean() * torch.exp(-hallucinated.sum() / 8)),
-        fluency=fluency,
     )
 
 

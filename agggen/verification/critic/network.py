@@ -40,11 +40,15 @@ class Logits(NamedTuple):
     invented: Tensor
     """(B, L) that a word of the text has no support in the triples, at words of the text."""
     fluent: Tensor
-    """(B, L) that the text is well-formed English, at the mark of the text."""
+    """(B, L) that no word was disturbed, at the mark of the text. Trained beside the others and not reported: it ranks
+    the texts of systems opposite to people's fluency."""
 
 
 class CriticNetwork(nn.Module):
     """Scores triples, words and text of each sequence together."""
+
+    projection: Tensor
+    """(BUCKETS, 64) fixed random vectors, whose sums compare n-grams."""
 
     def __init__(self, vocabulary_size: int, config: NetworkConfig) -> None:
         super().__init__()

@@ -4,8 +4,8 @@ from agggen.verification.e2e.matching import known as known
 from agggen.verification.e2e.matching import says as says
 from agggen.verification.e2e.patterns import Reading as Reading
 from agggen.verification.e2e.scores import SLOTS as SLOTS
+from agggen.verification.e2e.scores import VERSION as VERSION
 from agggen.verification.e2e.scores import SlotError as SlotError
 from agggen.verification.e2e.scores import SlotErrors as SlotErrors
-from agggen.verification.e2e.scores import slot_error_rate as slot_error_rate
 from agggen.verification.e2e.scores import slot_errors as slot_errors
 from agggen.verification.e2e.scores import slot_of as slot_of

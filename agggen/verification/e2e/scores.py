@@ -20,15 +20,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agggen.errors import RecordError
 from agggen.records import NO_SUBJECT, Record
-from agggen.scores import Score
 from agggen.verification.e2e.matching import Mention, canonical, mentions
 from agggen.verification.e2e.patterns import Reading
-from agggen.verification.results import check_paired
 
 SLOTS = ("name", "eatType", "food", "priceRange", "customerRating", "area", "familyFriendly", "near")
 """The slots of E2E in the order of the corpus, in the corpus reader's spelling."""
@@ -131,28 +128,3 @@ def _error(slot: str, text: str, value: str | None, mention: Mention | None) -> 
     if mention is None:
         return SlotError(slot, value, None, None, None)
     return SlotError(slot, value, mention.value, text[mention.start : mention.end], (mention.start, mention.end))
-
-
-def slot_error_rate(
-    records: Sequence[Record], texts: Sequence[str], reading: Reading = "published"
-) -> dict[str, Score]:
-    """The slot error rate and its parts, in percent of the records' values.
-
-    Returns:
-        ``ser.add``, ``ser.miss``, ``ser.wrong`` and their sum ``ser.ser``.
-
-    Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
-        RecordError: a record has a predicate that is not a slot of E2E.
-    """
-    check_paired(records, texts)
-    errors = [slot_errors(record, text, reading) for record, text in zip(records, texts, strict=True)]
-    total = sum(text.slots for text in errors)
-    counts = {
-        "add": sum(len(text.added) for text in errors),
-        "miss": sum(len(text.missed) for text in errors),
-        "wrong": sum(len(text.wrong) for text in errors),
-    }
-    counts["ser"] = sum(counts.values())
-    signature = f"patterns:{VERSION}|reading:{reading}|slots:{total}|texts:{len(texts)}"
-    return {f"ser.{part}": Score(100 * n / total, f"ser.{part}|{signature}") for part, n in counts.items()}

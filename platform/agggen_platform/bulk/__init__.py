@@ -12,7 +12,7 @@ SHA-256. Beside it lie
     texts/000000-JOB.parquet, ...   one row a text, in the order of the input (``rows.text_schema``); or .jsonl
     rejects/000000-JOB.jsonl, ...   file, line, id and reason of what got no text, of the parts that have any
     report.json                     what the run log gets too
-    .work/                          notes on shards; while the job goes on, copies of input that no worker can split
+    .work/                          notes on shards; while the job goes on, copies of input
 
 The parts are the result: workers write each once, under its final name, and the driver reads none of them. A job is
 known by its fingerprint JOB (input, bundle, inference, n_best, complete, unique, format). Run again it finds the shards

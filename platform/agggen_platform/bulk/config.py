@@ -11,13 +11,9 @@ from typing import Any, Literal
 from agggen.config import flatten
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
-from agggen_platform.sharded.config import JobError, ShardedConfig
+from agggen_platform.sharded.config import ShardedConfig
 
-FORMAT = 5  # of the output and of the rules behind it
-
-
-class BulkError(JobError):
-    """The generation cannot go on, or its result cannot be accepted; what is done is kept."""
+FORMAT = 6  # of the output and of the rules behind it
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from agggen.generation.config import InferenceConfig
 from agggen.generation.planner import Planner
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import ROWS_AT_ONCE, BulkWorker, WorkerSettings
 from agggen_platform.client import Client, EndpointError, GenerateOptions
 from agggen_platform.client.parallel import in_parallel
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
 
@@ -30,7 +30,7 @@ class EndpointWorker(BulkWorker):
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
         Raises:
-            BundleError, BulkError: as of `BulkWorker`.
+            BundleError, JobError: as of `BulkWorker`.
             ConfigError: a setting of the search cannot be sent to an endpoint.
         """
         super().__init__(settings)
@@ -61,7 +61,7 @@ class _Remote:
         """The texts; the options say how.
 
         Raises:
-            BulkError: the endpoint does not answer, or serves another bundle.
+            JobError: the endpoint does not answer, or serves another bundle.
             RuntimeError: it answered that a record cannot be worked on.
         """
         asked = [
@@ -73,15 +73,15 @@ class _Remote:
         except EndpointError as error:
             if error.problem is not None and error.problem.record is not None and not error.problem.retryable:
                 raise RuntimeError(error.problem.detail) from error
-            raise BulkError(f"{error}; what is done is kept, the same command goes on") from error
+            raise JobError(f"{error}; what is done is kept, the same command goes on") from error
         texts: list[list[Generation]] = []
         for record, answer in zip(records, answers, strict=True):
             if answer["status"] == "error":
                 if answer["error"]["retryable"]:
-                    raise BulkError(f"{self.client.url}: {answer['error']['detail']}; the same command goes on")
+                    raise JobError(f"{self.client.url}: {answer['error']['detail']}; the same command goes on")
                 raise RuntimeError(answer["error"]["detail"])
             if answer["model"] != self.fingerprint:
-                raise BulkError(
+                raise JobError(
                     f"{self.client.url} serves the bundle {answer['model'][:12]}, and the job's is "
                     f"{self.fingerprint[:12]}: name the bundle that it serves"
                 )

@@ -1,9 +1,9 @@
-"""Records from files of several kinds, as shards that workers read.
+"""Records from files of several kinds, as shards that workers read where the file lies.
 
-A Parquet file and a file of JSON lines are read where they lie; the driver reads JSON lines once, for their hash, their
-ids, and where each run of lines begins. Records of a CSV file, whose rows may lie anywhere in it, are copied to Parquet
-by the driver; so are those of a Parquet file whose row groups are too large to give each worker a few records. A line
-that is no record becomes a row that says why.
+The driver reads a text file once, for its hash, its ids, and where runs of its lines begin; of a Parquet file it reads
+the ids. A row of CSV may span lines, which the driver's reading settles. Only of a CSV with one triple a row whose
+records' rows are not consecutive does the driver make a copy, as Parquet. A line that is no record becomes a row that
+says why.
 """
 
 from __future__ import annotations
@@ -11,31 +11,41 @@ from __future__ import annotations
 import hashlib
 import io
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agggen.corpora.delimited import NEEDED, delimiter_in
+from agggen.corpora.delimited import NEEDED, delimiter_in, identifier_of
+from agggen.corpora.delimited import read_rows as read_csv_rows
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import read_lines
+from agggen.corpora.parquet import check_plain
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import id_of_row
 from agggen.errors import CorpusError, RecordError
-from agggen_platform.bulk.config import BulkError
-from agggen_platform.bulk.records import USERS, Stream, csv_rows, is_record, object_rows, record_schema, wide_rows
-from agggen_platform.sharded.config import SMALLEST_SHARD, ShardedConfig, check_unchanged
+from agggen_platform.bulk.records import (
+    USERS,
+    LineReader,
+    Stream,
+    brought_together,
+    is_record,
+    object_rows,
+    record_schema,
+    triple_rows,
+)
+from agggen_platform.sharded.config import SMALLEST_SHARD, check_unchanged
 from agggen_platform.sharded.output import REJECTS
 from agggen_platform.sharded.shards import (
-    PARTS_OF_A_GROUP,
     IdHashes,
     Shard,
     TextRange,
+    check_columns,
     cut,
     duplicates_in,
     file_at,
@@ -48,69 +58,55 @@ from agggen_platform.sharded.shards import (
 from agggen_platform.storage.folder import Folder
 
 KINDS = ("parquet", "jsonl", "csv")
-_NEEDED_COLUMNS = ("id", "triples")
 _BUFFER = 1 << 20  # bytes of a text file that are held at once
 _ROWS = 1024  # records that are held at once
 
 
-def _columns_to_read(address: str) -> Sequence[str]:
-    """Those of the file at `address`, or of its copy: a user's Parquet file may have a column ``error`` of its own."""
-    return USERS if _kind(address) == "parquet" else record_schema().names
-
-
 @dataclass(frozen=True)
 class Lines:
-    """Where the rows of a file of JSON lines stand: the byte and the line at which every `every`-th begins."""
+    """Where reading a text file may begin: the byte, the line, and the number of records before it."""
 
-    every: int
-    bytes: Sequence[int]
+    begins: Sequence[int]
     """With the end of the file at last."""
     numbers: Sequence[int]
-    rows: int
+    firsts: Sequence[int]
+    """With the number of all records at last."""
+    columns: tuple[str, ...]
+    """Of a CSV."""
+    delimiter: str
+    ids: IdHashes | None
+    """If they are to be unique."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of records, as the user names it."""
+    """A file of records."""
 
+    address: str
+    """As the user names it."""
     folder: Folder
     name: str
+    """Where it is read from: there, or a copy."""
     version: str
     """As `Folder.version` has it."""
     fingerprint: str
     """Of its content."""
     prefix: str
-    """Before the line number in the id of a record without one: there may be other files."""
+    """Before the line or row number in the id of a record without one: there may be other files."""
     groups: tuple[int, ...] = ()
     """The rows of each row group of a Parquet file."""
+    wide: bool = False
+    """Whether a Parquet file has a column for each predicate."""
     lines: Lines | None = None
-    ids: IdHashes | None = field(default=None, compare=False)
-    """Of JSON lines, if they are to be unique."""
-
-    @property
-    def address(self) -> str:
-        return self.folder.at(self.name)
+    """None too for a CSV that must be copied."""
 
     @property
     def kind(self) -> str:
-        return _kind(self.name)
-
-
-@dataclass(frozen=True)
-class ReadyFile:
-    """The file that an input's records are read from: the input itself, or a copy."""
-
-    input: InputFile
-    folder: Folder
-    name: str
-    groups: tuple[int, ...] = ()
-    """The rows of each row group of a Parquet file."""
-    version: str = ""
-    """Of a text file."""
+        return _kind(self.address)
 
     @property
     def rows(self) -> int:
-        return self.input.lines.rows if self.input.lines else sum(self.groups)
+        return self.lines.firsts[-1] if self.lines else sum(self.groups)
 
 
 def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[InputFile]:
@@ -142,88 +138,140 @@ def _kind(address: str) -> str:
 
 def _input(folder: Folder, name: str, prefix: str, shard_rows: int, unique: bool) -> InputFile:
     try:
-        version = folder.version(name)
+        file = InputFile(folder.at(name), folder, name, folder.version(name), "", prefix)
     except FileNotFoundError as error:
         raise CorpusError(f"{folder.at(name)} does not exist") from error
-    if _kind(name) == "parquet":
-        wanted = record_schema()
-        users = pa.schema([wanted.field(column) for column in USERS])
-        opened = open_parquet(folder, name, users, _NEEDED_COLUMNS)
-        return InputFile(folder, name, version, opened.fingerprint, prefix, opened.groups)
-    file = InputFile(folder, name, version, "", prefix, ids=IdHashes() if unique else None)
-    hashed = Stream(folder.chunks(name, version=version), hashlib.sha256())
-    lines = None
-    with io.BufferedReader(hashed, _BUFFER) as stream:
-        if file.kind == "csv":
-            while stream.read(_BUFFER):
-                pass
-        else:
-            lines = _find_lines(file, stream, shard_rows or SMALLEST_SHARD)
+    if file.kind == "parquet":
+        opened = open_parquet(folder, name, _check_parquet)
+        wide = "triples" not in opened.columns
+        return replace(file, fingerprint=opened.fingerprint, groups=opened.groups, wide=wide)
+    hashed = Stream(folder.chunks(name, version=file.version), hashlib.sha256())
+    with LineReader(hashed, _BUFFER) as stream:
+        lines = _find_lines(file, stream, shard_rows or SMALLEST_SHARD, unique)
     return replace(file, fingerprint=hashed.digest.hexdigest(), lines=lines)
 
 
-def _find_lines(file: InputFile, stream: io.BufferedReader[Any], every: int) -> Lines:
-    rows = _named_rows(file, stream) if file.ids else _unnamed_rows(file, stream)
-    begins, numbers = array("q"), array("q")
-    count, begin, number = 0, 0, 1
-    while block := list(islice(rows, every)):
-        begins.append(begin)
-        numbers.append(number)
-        count, begin, number = count + len(block), stream.tell(), block[-1][0] + 1
-        if file.ids:
-            file.ids.add(name for _, name in block)
-    begins.append(stream.tell())
-    return Lines(every, begins, numbers, count)
+def _check_parquet(schema: pa.Schema, where: str) -> None:
+    if "triples" in schema.names or set(schema.names) <= set(USERS):
+        expected = record_schema()
+        check_columns(schema, pa.schema([expected.field(name) for name in USERS]), ("id", "triples"), where)
+    elif _has_triples(schema.names):
+        raise CorpusError(f"{where} has one triple a row, which a CSV may have; Parquet needs one record a row")
+    else:
+        check_plain(schema, where)
 
 
-def _named_rows(file: InputFile, stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    """The line of each row, and the id of its record; "" if it certainly holds none."""
-    for item in read_values(stream, file.address, "reject"):
-        if isinstance(item, Reject):
-            yield item.line or 0, ""
-        else:
-            line, value = item
-            try:
-                yield line, id_of_row(value, f"{file.prefix}{line}") if isinstance(value, dict) else ""
-            except RecordError:
-                yield line, ""
+def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -> Lines | None:
+    """Reads the file, and finds about each `every`-th record; None if the rows of a record are not consecutive."""
+    delimiter, triples = _csv_form(stream) if file.kind == "csv" else ("", False)
+    columns: list[str] = []
+    items: Iterator[tuple[int, Any] | Reject] = (
+        _values(stream, file.address, delimiter, triples, columns)
+        if delimiter or unique
+        else _filled_lines(stream, file.address)
+    )
+    ids = IdHashes() if unique or triples else None
+    begins, numbers, firsts = array("q"), array("q"), array("q")
+    count, record, names = 0, "", list[str]()
+    while True:
+        begin, number = stream.place, stream.line
+        if (item := next(items, None)) is None:
+            break
+        rejected = isinstance(item, Reject)
+        name = _id_of(item, file.prefix, triples) if ids else ""
+        if triples and not rejected:
+            if name and name == record:
+                continue
+            record = name
+        # A reject can be a line inside a row: then both are read from the same bytes.
+        if not firsts or (count - firsts[-1] >= every and stream.place > begin and not (triples and rejected)):
+            begins.append(begin)
+            numbers.append(number)
+            firsts.append(count)
+            if ids:
+                ids.add(names)
+                names.clear()
+        count += 1
+        names.append(name)
+    if ids:
+        ids.add(names)
+    begins.append(stream.place)
+    firsts.append(count)
+    if triples and ids and len(IdHashes.repeated([ids])):
+        return None
+    return Lines(begins, numbers, firsts, tuple(columns), delimiter, ids)
 
 
-def _unnamed_rows(file: InputFile, stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    """The same rows without their ids."""
-    for item in read_lines(stream, file.address, undecodable="reject"):
-        if isinstance(item, Reject):
-            yield item.line or 0, ""
-        elif item[1].strip():
-            yield item[0], ""
+def _csv_form(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
+    """What separates the columns of a CSV, and whether it has one triple a row."""
+    header = stream.peek().partition(b"\n")[0]
+    delimiter = delimiter_in(header)
+    return delimiter, _has_triples(
+        name.strip(' "\r') for name in header.decode("utf-8-sig", "replace").split(delimiter)
+    )
 
 
-def ready(inputs: list[InputFile], work: Folder, config: ShardedConfig) -> list[ReadyFile]:
-    """Makes the copies that are needed and not yet there.
+def _has_triples(columns: Iterable[str]) -> bool:
+    """Whether columns of these names are those of one triple a row; one may be missing, which is an error."""
+    return len({name.lower() for name in columns} & set(NEEDED)) > 1
+
+
+def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
+    """The id of an item's record; "" if it certainly holds none."""
+    if isinstance(item, Reject):
+        return ""
+    line, value = item
+    if triples:
+        return identifier_of(value)
+    try:
+        return id_of_row(value, f"{prefix}{line}") if isinstance(value, dict) else ""
+    except RecordError:
+        return ""
+
+
+def _filled_lines(stream: BinaryIO, address: str) -> Iterator[tuple[int, str] | Reject]:
+    for item in read_lines(stream, address, undecodable="reject"):
+        if isinstance(item, Reject) or item[1].strip():
+            yield item
+
+
+def _values(
+    stream: BinaryIO, address: str, delimiter: str, triples: bool, columns: list[str], line: int = 1
+) -> Iterator[tuple[int, Any] | Reject]:
+    """The rows of a CSV, or the values of JSON lines, which have no `delimiter`.
+
+    Args:
+        columns: of a CSV whose header is not in the stream; empty, it receives those of the header.
+        line: the number of the first.
+    """
+    if not delimiter:
+        return read_values(stream, address, "reject", line)
+    needed = NEEDED if triples else ()
+    return read_csv_rows(stream, address, needed, delimiter, not triples, "keep", columns, line)
+
+
+def ready(inputs: list[InputFile], work: Folder) -> list[InputFile]:
+    """The files to read records from: makes the copies that are needed and not yet there.
 
     Args:
         work: a folder for the copies, which belongs to the job.
 
     Raises:
-        CorpusError: a file as a whole cannot be read.
         DamagedError: a file changed since `find_inputs`.
     """
-    files: list[ReadyFile] = []
+    files: list[InputFile] = []
     for number, file in enumerate(inputs):
-        folder, name, groups = file.folder, file.name, file.groups
-        if file.lines:
-            if folder.local is not None and work.local is None:  # other machines see the work folder alone
-                folder, name = work, f"{number:05d}.jsonl"
-                if work.size(name) != file.lines.bytes[-1]:
-                    work.upload(name, file.folder.local / file.name)  # type: ignore[operator]
-            files.append(ReadyFile(file, folder, name, version=folder.version(name)))
-            continue
-        if file.kind == "csv" or max(groups, default=0) > PARTS_OF_A_GROUP * config.rows_a_shard(sum(groups)):
-            folder, name = work, f"{number:05d}.parquet"
+        if file.lines and file.folder.local is not None and work.local is None:  # other machines see `work` alone
+            name = f"{number:05d}.{file.kind}"
+            if work.size(name) != file.lines.begins[-1]:
+                work.upload(name, file.folder.local / file.name)
+            file = replace(file, folder=work, name=name, version=work.version(name))
+        elif file.kind == "csv" and not file.lines:
+            name = f"{number:05d}.parquet"
             if work.size(name) is None:
-                _copy(file, work, name, min(_ROWS, PARTS_OF_A_GROUP * config.rows_a_shard(0)))
-            groups = open_parquet(work, name, pa.schema([]), _NEEDED_COLUMNS).groups
-        files.append(ReadyFile(file, folder, name, groups))
+                _copy(file, work, name)
+            file = replace(file, folder=work, name=name, groups=open_parquet(work, name).groups)
+        files.append(file)
     return files
 
 
@@ -231,17 +279,17 @@ def check_in_place(inputs: list[InputFile]) -> None:
     """Passes if no file was written since `find_inputs`.
 
     Raises:
-        BulkError: one was.
+        JobError: one was.
     """
     for file in inputs:
         try:
             now = file.folder.version(file.name)
         except FileNotFoundError:
             now = "gone"
-        check_unchanged(file.address, file.version, now, BulkError)
+        check_unchanged(file.address, file.version, now)
 
 
-def plan_shards(files: list[ReadyFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
+def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool = True) -> list[Shard]:
     """The shards of all files in order, numbered through; the same files and number always give the same shards.
 
     Args:
@@ -252,48 +300,50 @@ def plan_shards(files: list[ReadyFile], shard_rows: int, part: str, unique: bool
     shards: list[Shard] = []
     rows_before = 0
     for file, own in zip(files, duplicates, strict=True):
-        address, number = file.input.address, len(shards)
-        if file.input.lines:
+        number = len(shards)
+        if file.lines:
             pairs = sorted(own.items())
-            for shard in _cut_lines(file, file.input.lines, shard_rows, part, number, rows_before):
+            for shard in _cut_lines(file, file.lines, shard_rows, part, number, rows_before):
                 shards.append(replace(shard, duplicates=tuple(duplicates_in(pairs, shard.first, shard.rows))))
         else:
-            shards += cut(file.folder, file.name, file.groups, shard_rows, part, own, address, number, rows_before)
+            parts = cut(file.folder, file.name, file.groups, shard_rows, part, own, file.address, number, rows_before)
+            shards += [replace(shard, prefix=file.prefix) for shard in parts] if file.wide else parts
         rows_before += file.rows
     return shards
 
 
 def _cut_lines(
-    file: ReadyFile, lines: Lines, shard_rows: int, part: str, first_index: int, rows_before: int
+    file: InputFile, lines: Lines, shard_rows: int, part: str, first_index: int, rows_before: int
 ) -> Iterator[Shard]:
-    blocks = max(1, shard_rows // lines.every)
-    for number, block in enumerate(range(0, len(lines.numbers), blocks), start=first_index):
-        first, after = block * lines.every, min(block + blocks, len(lines.numbers))
-        rows = min(after * lines.every, lines.rows) - first
-        begin, end = lines.bytes[block], lines.bytes[after]
-        text = TextRange(begin, end, lines.numbers[block], file.input.prefix, file.version)
-        name, address = part.format(f"{number:06d}"), file.input.address
-        yield Shard(number, file.folder.address, file.name, name, (), 0, first, rows, address, (), rows_before, text)
+    block, index = 0, first_index
+    while block < len(lines.numbers):
+        first = lines.firsts[block]
+        after = max(block + 1, bisect_right(lines.firsts, first + shard_rows) - 1)
+        begin, end, rows = lines.begins[block], lines.begins[after], lines.firsts[after] - first
+        text = TextRange(begin, end, lines.numbers[block], file.version, lines.delimiter, lines.columns)
+        where, name = (file.folder.address, file.name), part.format(f"{index:06d}")
+        yield Shard(index, *where, name, (), 0, first, rows, file.address, (), rows_before, text, file.prefix)
+        block, index = after, index + 1
 
 
-def _find_duplicates(files: list[ReadyFile]) -> list[dict[int, str]]:
-    columns = record_schema().names
-
-    def rows(number: int, wanted: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
-        file, lines = files[number], files[number].input.lines
+def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
+    def rows(number: int, repeated: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
+        file, lines = files[number], files[number].lines
         if not lines:
-            yield from rows_at(file.folder, file.name, columns, wanted)
+            for row, data in rows_at(file.folder, file.name, _columns(file.address, file.wide), repeated):
+                yield row, next(object_rows(iter([(row, data)]), file.prefix)) if file.wide else data
             return
-        blocks, numbers = list(_cut_lines(file, lines, lines.every, "", 0, 0)), set(wanted.tolist())
-        for block in np.unique(wanted // lines.every).tolist():
-            for first, some in read_records(blocks[block], lines.every):
-                yield from ((row, data) for row, data in enumerate(some, start=first) if row in numbers)
+        blocks, numbers = list(_cut_lines(file, lines, 1, "", 0, 0)), set(repeated.tolist())
+        for block in np.unique(np.searchsorted(lines.firsts, repeated, "right") - 1).tolist():
+            for first, batch in read_records(blocks[block], _ROWS):
+                yield from ((row, data) for row, data in enumerate(batch, start=first) if row in numbers)
 
     def where(number: int, row: int, data: dict[str, Any]) -> str:
-        place = f"row {row}" if data.get("line") is None else f"line {data['line']}"
-        return f"{files[number].input.address}, {place}"
+        file = files[number]
+        place = f"row {row}" if file.kind == "parquet" else f"line {data['line']}"
+        return f"{file.address}, {place}"
 
-    ids = [(file.input.ids if file.input.lines else None) or hash_ids(file.folder, file.name) for file in files]
+    ids = [(file.lines and file.lines.ids) or hash_ids(file.folder, file.name) for file in files]
     return find_repeated(ids, rows, is_record, where)
 
 
@@ -304,50 +354,38 @@ def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[di
         CorpusError: a Parquet file has values that could run code.
         DamagedError: a text file was replaced since the shard was cut.
     """
-    if shard.text is None:
-        yield from read_rows(shard, rows_at_once, _columns_to_read(shard.address))
+    if (text := shard.text) is None:
+        for first, batch in read_rows(shard, rows_at_once, _columns(shard.address, shard.prefix is not None)):
+            yield first, batch if shard.prefix is None else list(object_rows(enumerate(batch, first), shard.prefix))
         return
-    where, number = shard.text, shard.first
-    chunks = Folder(shard.folder).chunks(shard.name, where.begin, where.end, where.version)
+    number, triples = shard.first, _has_triples(text.columns)
+    chunks = Folder(shard.folder).chunks(shard.name, text.begin, text.end, text.version)
     with io.BufferedReader(Stream(chunks), _BUFFER) as stream:
-        rows = object_rows(read_values(stream, shard.address, "reject", where.line), where.prefix)
-        while some := list(islice(rows, rows_at_once)):
-            yield number, some
-            number += len(some)
+        columns = list(text.columns) if text.begin else []
+        values = _values(stream, shard.address, text.delimiter, triples, columns, text.line)
+        rows = triple_rows(values) if triples else object_rows(values, shard.prefix or "")
+        while batch := list(islice(rows, rows_at_once)):
+            yield number, batch
+            number += len(batch)
 
 
-# --- copies ----------------------------------------------------------------------------------------------------------
+def _columns(address: str, wide: bool) -> Sequence[str] | None:
+    """Those to read of a Parquet file that the user calls `address`, or of its copy; None for all.
+
+    A user's Parquet file may have a column ``error`` of its own.
+    """
+    return None if wide else USERS if _kind(address) == "parquet" else record_schema().names
 
 
-def _copy(file: InputFile, work: Folder, name: str, rows_a_group: int) -> None:
-    with work.new(name) as path:
-        if file.kind == "parquet":
-            _regroup(file, path, rows_a_group)
-            return
-        chunks = file.folder.chunks(file.name, version=file.version)
-        with io.BufferedReader(Stream(chunks), _BUFFER) as stream:
-            if delimiter := _wide_columns(file):
-                rows = object_rows(wide_rows(stream, file.address, delimiter), file.prefix)
-            else:
-                rows = csv_rows(stream, file.address)
-            with pq.ParquetWriter(path, record_schema(), compression="zstd") as writer:
-                while some := list(islice(rows, rows_a_group)):
-                    writer.write_table(pa.Table.from_pylist(some, record_schema()))
-
-
-def _regroup(file: InputFile, path: Path, rows_a_group: int) -> None:
-    with file.folder.open(file.name) as raw, pq.ParquetFile(raw, pre_buffer=False) as parquet:
-        there = [name for name in USERS if name in parquet.schema_arrow.names]
-        schema = pa.schema([parquet.schema_arrow.field(name) for name in there])
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-            for batch in parquet.iter_batches(rows_a_group, columns=there):
-                writer.write_table(pa.Table.from_batches([batch.select(there)], schema))
-
-
-def _wide_columns(file: InputFile) -> str | None:
-    """What separates the columns of a CSV that has one record a row; None where it has one triple a row."""
-    with io.BufferedReader(Stream(file.folder.chunks(file.name, version=file.version)), _BUFFER) as stream:
-        header = stream.readline(1 << 20)
-    delimiter = delimiter_in(header)
-    columns = header.decode("utf-8-sig", "replace").lower().split(delimiter)
-    return None if len({column.strip(' "\r\n') for column in columns} & set(NEEDED)) > 1 else delimiter
+def _copy(file: InputFile, work: Folder, name: str) -> None:
+    """Writes the records of a CSV whose records' rows are not consecutive."""
+    chunks = file.folder.chunks(file.name, version=file.version)
+    with (
+        work.new(name) as path,
+        io.BufferedReader(Stream(chunks), _BUFFER) as stream,
+        pq.ParquetWriter(path, record_schema(), compression="zstd") as writer,
+    ):
+        values = _values(stream, file.address, *_csv_form(stream), [])
+        rows = triple_rows(brought_together(values))
+        while batch := list(islice(rows, _ROWS)):
+            writer.write_table(pa.Table.from_pylist(batch, record_schema()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
-from agggen_platform.bulk.config import BulkConfig, BulkError, described, fingerprint
+from agggen_platform.bulk.config import BulkConfig, described, fingerprint
 from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
@@ -51,7 +51,7 @@ class BulkReport:
     def as_dict(self) -> dict[str, Any]:
         """``report.json``."""
         now = self.progress
-        shards = {"total": now.total, "found": now.found, "redone": self.redone} if now else {}
+        shards = {"total": now.total, "reused": now.reused, "redone": self.redone} if now else {}
         return {
             "job": self.job,
             **self.summary.as_dict(),
@@ -89,7 +89,7 @@ def generate(
 
     Raises:
         CorpusError: the input is not there or cannot be read, or `out` holds something else.
-        BulkError: the input changed while it was read.
+        JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
         JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
             kept for the next run.
@@ -115,7 +115,7 @@ def generate(
             log.log_params(flatten(config) | _named(model, inputs))
             log.set_tags({"config_hash": config_hash(config)})
         try:
-            files = ready(inputs, Folder(target.at(INPUT)), config)
+            files = ready(inputs, Folder(target.at(INPUT)))
             rows = sum(file.rows for file in files)
             if not rows:
                 raise CorpusError(f"{source} holds no record")
@@ -140,7 +140,7 @@ def generate(
         check_in_place(inputs)
         counts = work.counts
         total, why = counts.records + counts.rejects, target.at("rejects")
-        check_rejects(counts.rejects, total, config.max_reject_share, "records", why, BulkError)
+        check_rejects(counts.rejects, total, config.max_reject_share, "records", why)
         now, seconds = work.progress(), time.monotonic() - begin
         report = BulkReport(out, output.job, counts, False, now, work.retries, seconds)
         decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}

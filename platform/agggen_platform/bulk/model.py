@@ -11,8 +11,9 @@ from agggen.config import load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
-from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.registry import is_model_address, resolve
+from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 
@@ -51,12 +52,12 @@ def load_generator(address: str, expected: str, device: str) -> Generator:
     """The generator of the bundle at `address`, whose fingerprint must be `wanted`.
 
     Raises:
-        BulkError: another bundle lies there now.
+        JobError: another bundle lies there now.
         BundleError: none does.
     """
     path = get_bundle(address)
     if (actual := fingerprint(path)) != expected:
-        raise BulkError(
+        raise JobError(
             f"the bundle at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
             "see different folders; give an address that is the same everywhere and never changes"
         )

@@ -28,9 +28,8 @@ class Output(JobFolder):
     def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
         return name in (MANIFEST, REPORT, *_SINGLE) or name.startswith((f"{TEXTS}/", "rejects/", f"{WORK}/"))
 
-    def is_whole(self, manifest: dict[str, Any]) -> bool:
-        sizes = self.folder.sizes()
-        return all(sizes.get(file["name"]) == file["bytes"] for file in (*manifest["texts"], *manifest["rejects"]))
+    def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*manifest["texts"], *manifest["rejects"]]
 
     def tidy(self) -> None:
         """Removes the copies of input. For an output that is whole."""
@@ -47,13 +46,9 @@ class Output(JobFolder):
         Raises:
             DamagedError: a part did not arrive as it was sent.
         """
-        names = {file.name for file in files}
-        for name in self.folder.names():
-            if name.startswith((f"{TEXTS}/", "rejects/")) and name not in names:  # of a run with other shards
-                self.folder.delete(name)
         self.folder.write(REPORT, as_json(report))
         texts, rejects = ([asdict(f) for f in files if f.name.startswith(f"{kind}/")] for kind in (TEXTS, "rejects"))
-        self.publish({"job": self.job, "texts": texts, "rejects": rejects} | about)
+        self.publish({"job": self.job, "texts": texts, "rejects": rejects} | about, (TEXTS, "rejects"))
         self.tidy()
 
     def join(self) -> None:

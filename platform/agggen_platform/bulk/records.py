@@ -1,20 +1,19 @@
-"""Records as rows with the columns of `record_schema`, read from lines of text; a line that is none says why."""
+"""Records as rows with the columns of `record_schema`, of objects or of rows; what is no record says why."""
 
 from __future__ import annotations
 
 import io
 import json
-import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
-from itertools import groupby
-from pathlib import Path
-from typing import Any, BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import chain
+from sqlite3 import connect
+from typing import Any
 
 import pyarrow as pa
 
-from agggen.corpora import delimited
-from agggen.corpora.delimited import NEEDED, RowGroup, identifier_of
+from agggen.corpora.delimited import Row, RowGroup, identifier_of
 from agggen.corpora.prepared import schema
 from agggen.corpora.rejects import Reject
 from agggen.corpora.tables import record_of_row
@@ -70,13 +69,10 @@ class Stream(io.RawIOBase):
 
     def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
         """`digest`: is told all that is read."""
-        self._chunks, self._left, self._place, self.digest = chunks, memoryview(b""), 0, digest
+        self._chunks, self._left, self.digest = chunks, memoryview(b""), digest
 
     def readable(self) -> bool:
         return True
-
-    def tell(self) -> int:
-        return self._place
 
     def readinto(self, buffer: Any) -> int:
         if not self._left:
@@ -85,8 +81,20 @@ class Stream(io.RawIOBase):
                 self.digest.update(self._left)
         size = min(len(buffer), len(self._left))
         buffer[:size], self._left = self._left[:size], self._left[size:]
-        self._place += size
         return size
+
+
+class LineReader(io.BufferedReader):
+    """A file that is read line by line and knows where it is."""
+
+    place, line = 0, 1
+    """The byte and the line that come next."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        content = super().readline(size)
+        self.place += len(content)
+        self.line += content.endswith(b"\n")
+        return content
 
 
 def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
@@ -100,7 +108,7 @@ def _bad_row(line: int | None, identifier: str | None, reason: str) -> dict[str,
 
 
 def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Iterator[dict[str, Any]]:
-    """One record an object: of JSON lines, or of a CSV with a column for each predicate. A record without an id is
+    """One record an object: of JSON lines, or of a table with a column for each predicate. A record without an id is
     called by `prefix` and its line.
     """
     for item in items:
@@ -117,60 +125,60 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
             identifier = value.get("id") if isinstance(value, dict) else None
             yield _bad_row(line, identifier if isinstance(identifier, str) else None, str(error))
         else:
-            yield _row(record, line, plan)
+            yield _row(record, line, (plan or "").strip() or None)
 
 
-def wide_rows(stream: BinaryIO, address: str, delimiter: str) -> Iterator[tuple[int, Any] | Reject]:
-    """The rows of a CSV with one record a row, as objects."""
-    for item in delimited.read_rows(stream, address, (), delimiter, exact=True, undecodable="keep"):
-        if not isinstance(item, Reject) and not item[1].get("plan", "-").strip():
-            del item[1]["plan"]
-        yield item
+def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
+    """One record for consecutive rows of one id, each row a triple; then what could not be read among them.
+
+    A row without an id is rejected by itself.
+    """
+    rows: list[Row] = []
+    rejects: list[Reject] = []
+    for item in chain(items, (None,)):
+        if isinstance(item, Reject):
+            rejects.append(item)
+        elif item and rows and identifier_of(item[1]) == identifier_of(rows[0][1]) != "":
+            rows.append(item)
+        else:
+            if rows:
+                yield _record_of(rows)
+            yield from (_bad_row(reject.line, reject.id, reject.reason) for reject in rejects)
+            rows, rejects = [item] if item else [], []
 
 
-def csv_rows(stream: BinaryIO, address: str) -> Iterator[dict[str, Any]]:
-    """Brings the rows of each record together, in the order of the records' first rows, on the disk."""
-    with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
-        database = sqlite3.connect(Path(scratch) / "rows.sqlite")
+def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
+    group, errors = RowGroup(identifier_of(rows[0][1])), list[tuple[int, str]]()
+    for line, row in rows:
         try:
-            database.execute("PRAGMA journal_mode=OFF")  # it goes with this pass
-            database.execute("CREATE TABLE rows (id TEXT, line INTEGER, content TEXT)")
-            for item in delimited.read_rows(stream, address, NEEDED, undecodable="keep"):
-                if isinstance(item, Reject):
-                    yield _bad_row(item.line, item.id, item.reason)
-                    continue
-                line, row = item
-                name = identifier_of(row)
-                try:
-                    "".join(row.values()).encode()
-                except UnicodeEncodeError as error:
-                    byte = ord(error.object[error.start]) & 0xFF
-                    yield _bad_row(line, name, f"not UTF-8 (byte 0x{byte:02x})")
-                    name, row = name.encode(errors="replace").decode(), {}
-                database.execute("INSERT INTO rows VALUES (?, ?, ?)", (name, line, json.dumps(row)))
-            ordered = database.execute(
-                "SELECT rows.id, rows.line, content FROM rows "
-                "JOIN (SELECT id, MIN(line) AS first FROM rows GROUP BY id) AS firsts ON firsts.id = rows.id "
-                "ORDER BY first, rows.line"
-            )
-            for identifier, rows in groupby(ordered, key=lambda found: found[0]):
-                yield from _record_rows(identifier, rows)
-        finally:
-            database.close()
-
-
-def _record_rows(identifier: str, rows: Iterator[tuple[str, int, str]]) -> Iterator[dict[str, Any]]:
-    group = RowGroup(identifier)
-    for _, line, content in rows:
-        if content == "{}":  # it has been rejected
-            group.bad = True
-            continue
-        try:
-            group.take(line, json.loads(content))
+            "".join(row.values()).encode()
+            group.take(line, row)
+        except UnicodeEncodeError as error:
+            errors.append((line, f"not UTF-8 (byte 0x{ord(error.object[error.start]) & 0xFF:02x})"))
         except RecordError as error:
-            yield _bad_row(line, identifier or None, str(error))
-    if group.triples:
+            errors.append((line, str(error)))
+    if not errors:
         try:
-            yield _row(group.record(), group.line, group.plan)
+            return _row(group.record(), group.line, group.plan)
         except AggGenError as error:
-            yield _bad_row(group.line, identifier, str(error))
+            errors.append((group.line, str(error)))
+    reason = "; ".join([errors[0][1], *(f"line {line}: {error}" for line, error in errors[1:])])
+    return _bad_row(errors[0][0], group.identifier or None, reason)
+
+
+def brought_together(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
+    """The rejects, then the rows of each record together, in the order of the records' first rows; uses the disk."""
+    with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
+        rows.execute("PRAGMA journal_mode=OFF")  # it goes with this pass
+        rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")
+        for item in items:
+            if isinstance(item, Reject):
+                yield item
+            else:
+                key = identifier_of(item[1]).encode(errors="surrogateescape")
+                rows.execute("INSERT INTO rows VALUES (?, ?, ?)", (key, item[0], json.dumps(item[1])))
+        ordered = rows.execute(
+            "SELECT line, content FROM rows NATURAL JOIN (SELECT id, MIN(line) AS first FROM rows GROUP BY id) "
+            "ORDER BY first, line"
+        )
+        yield from ((line, json.loads(content)) for line, content in ordered)

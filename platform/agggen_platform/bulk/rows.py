@@ -13,8 +13,9 @@ from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
 from agggen.generation.results import Generation
 from agggen.records import Plan, Record
-from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.records import read_record
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 
@@ -103,7 +104,7 @@ class _Task:
     row: Mapping[str, Any]
     record: Record
     plan: Plan | None
-    found: list[Generation] = field(default_factory=list)
+    texts: list[Generation] = field(default_factory=list)
     error: str | None = None
 
 
@@ -124,7 +125,7 @@ class RowWriter:
         self._write(tasks)
         failed = sum(task.error is not None for task in tasks)
         if failed == len(tasks) >= _HOPELESS:
-            raise BulkError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
+            raise JobError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
         self.counts.failed += failed
         for task in tasks:
             if task.error is not None:
@@ -165,8 +166,8 @@ class RowWriter:
         records, plans = [task.record for task in tasks], [task.plan for task in tasks]
         config = self.config
         try:
-            found = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
-        except BulkError:  # no record is at fault
+            generated = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
+        except JobError:  # no record is at fault
             raise
         except Exception as error:
             if len(tasks) == 1:
@@ -176,36 +177,36 @@ class RowWriter:
             self._write(tasks[:half])
             self._write(tasks[half:])
             return
-        for task, texts in zip(tasks, found, strict=True):
-            task.found = texts
+        for task, texts in zip(tasks, generated, strict=True):
+            task.texts = texts
 
     def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
-        best = task.found[0]
+        best = task.texts[0]
         length = str(len(best.plan.states))
         self.counts.add(
             Counts(
                 records=1,
-                texts=len(task.found),
+                texts=len(task.texts),
                 fulfilled=int(best.fulfilled),
                 plan_lengths={length: 1},
                 unknown_predicates=dict.fromkeys(best.unknown_predicates, 1),
             )
         )
-        for rank, one in enumerate(task.found, start=1):
+        for rank, text in enumerate(task.texts, start=1):
             yield {
                 "row": self.shard.rows_before + task.number,
-                "id": one.id,
+                "id": text.id,
                 "rank": rank,
-                "text": one.text,
-                "plan": str(one.plan),
-                "plan_log_probability": one.plan_log_probability,
-                "plan_search": one.plan_search,
-                "text_log_probability": one.text_log_probability,
-                "score": one.score,
-                "fulfilled": one.fulfilled,
-                "faults": one.faults,
-                "unknown_predicates": one.unknown_predicates,
-                "facts": [asdict(fact) for fact in one.facts],
+                "text": text.text,
+                "plan": str(text.plan),
+                "plan_log_probability": text.plan_log_probability,
+                "plan_search": text.plan_search,
+                "text_log_probability": text.text_log_probability,
+                "score": text.score,
+                "fulfilled": text.fulfilled,
+                "faults": text.faults,
+                "unknown_predicates": text.unknown_predicates,
+                "facts": [asdict(fact) for fact in text.facts],
                 "bundle": self.bundle,
             }
 

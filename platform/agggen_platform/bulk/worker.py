@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import torch
 
 from agggen.corpora.rejects import Reject
-from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.inputs import read_records
 from agggen_platform.bulk.model import load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
@@ -44,7 +45,7 @@ class BulkWorker(Worker[Counts]):
     def __init__(self, settings: WorkerSettings) -> None:
         """
         Raises:
-            BulkError: the bundle here is another than the driver's, or there is no GPU.
+            JobError: the bundle here is another than the driver's, or there is no GPU.
             BundleError: there is none here.
         """
         super().__init__(settings.out, settings.job)
@@ -53,7 +54,7 @@ class BulkWorker(Worker[Counts]):
         torch.set_num_threads(1)
         on_gpu = settings.config.gpus_per_actor > 0
         if on_gpu and not torch.cuda.is_available():
-            raise BulkError("gpus_per_actor is set, but torch finds no GPU here; set it to 0 to work on CPUs")
+            raise JobError("gpus_per_actor is set, but torch finds no GPU here; set it to 0 to work on CPUs")
         self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
@@ -80,8 +81,8 @@ class BulkWorker(Worker[Counts]):
     def is_final(self, counts: Counts) -> bool:
         return not counts.failed
 
-    def broken(self, shard: Shard) -> BulkError:
-        return BulkError(
+    def broken(self, shard: Shard) -> JobError:
+        return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller inference.rows), or a "
             "record that breaks the generator; what is done is kept"
         )

@@ -1,4 +1,4 @@
-"""`agggen adapt`: a bundle and new data in, a bundle of both out."""
+"""`agggen adapt`: continues training of a bundle on new data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.train import Runs, carry_out
+from agggen_platform.cli.options import Fresh, Overrides, Runs
+from agggen_platform.cli.train import carry_out
 
 
 def adapt(
@@ -16,16 +17,17 @@ def adapt(
         str, typer.Argument(metavar="BUNDLE", help="A folder, s3://bucket/prefix, or models:/NAME@ALIAS.")
     ],
     source: Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or a corpus of the catalogue.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say training.joint.epochs=12")
-    ] = None,
+    overrides: Overrides = None,
     replay: Annotated[
         str | None,
-        typer.Option(metavar="CORPUS", help="Old texts. [default: those that BUNDLE names, if they are here]"),
+        typer.Option(
+            metavar="CORPUS",
+            help="The corpus of replayed texts. [default: the one BUNDLE was trained on, if it is on this machine]",
+        ),
     ] = None,
     runs: Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,
-    fresh: Annotated[bool, typer.Option(help="Start over, whatever lies under the run's name.")] = False,
+    fresh: Fresh = False,
     id_: own_data.IdColumn = None,
     subject: own_data.SubjectColumn = None,
     text: own_data.TextColumns = None,
@@ -35,12 +37,11 @@ def adapt(
     rename: own_data.Renamed = None,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
-    """Continue a trained model on new data, and write another bundle; BUNDLE stays as it is.
+    """Continue training a model on new data and write a new bundle; BUNDLE is not changed.
 
-    Words and predicates that the model lacks are added to those it has. Its sizes and its settings of search stay.
-    Old texts are mixed in (replay), so that it forgets less: as many as new ones, or 100 if these are fewer;
-    training.replay=0.2 makes them a fifth of all, 0 leaves them out. The same command continues a run that was cut
-    off, and finds a finished one.
+    New words and predicates are added to the model; its sizes and inference settings stay. Texts of the old corpus are
+    replayed, so that the model forgets less: as many as new texts, at least 100; training.replay=0.2 makes them a fifth
+    of all texts, 0 turns replay off. The same command resumes an interrupted run.
 
     \b
         agggen adapt runs/elements-1f2e/bundle films.csv

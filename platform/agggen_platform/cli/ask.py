@@ -1,4 +1,4 @@
-"""`agggen ask`: texts from an endpoint, for as many records as there are."""
+"""`agggen ask`: texts for records from an endpoint."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def ask(
     ignore: own_data.Ignored = None,
     rename: own_data.Renamed = None,
 ) -> None:
-    """Write texts for records by an endpoint (`agggen serve`).
+    """Have an endpoint (`agggen serve`) write texts for records.
 
-    Lines and rejects are those of `agggen generate`. What breaks on the way is repeated: each record has one text. The
-    endpoint's key, where it asks for one, is taken from AGGGEN_API_KEY.
+    Output and rejects are those of `agggen generate`. Failed requests are retried. AGGGEN_API_KEY holds the API key, if
+    the endpoint requires one.
 
     \b
         agggen ask http://127.0.0.1:8000 -i records.jsonl -o texts.jsonl

@@ -1,4 +1,4 @@
-"""`agggen bulk`: texts for records by the million, on this machine or a Ray cluster."""
+"""`agggen bulk`: texts for millions of records, on this machine or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
+from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs
 from agggen_platform.cli.records import BundleAddress, name_unknown
-from agggen_platform.cli.shards import Actors, Fresh, Preset, RunLog, Runs, reused, shard_progress
+from agggen_platform.cli.shards import Actors, Preset, RunLog, reused, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.bulk.job import Progress
@@ -21,26 +22,24 @@ def bulk(
         str, typer.Argument(metavar="INPUT", help="Records: .parquet, .jsonl or .csv, or a folder of such; or s3://")
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Where the texts go; or s3://")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say n_best=3 inference.plans=10")
-    ] = None,
+    overrides: Overrides = None,
     actors: Actors = None,
     fresh: Fresh = False,
     preset: Preset = None,
-    print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
+    print_config: PrintConfig = False,
     single_file: Annotated[
         bool, typer.Option("--single-file", help="Join the parts into DIR/texts.parquet (or .jsonl) too.")
     ] = False,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Have the texts written by an endpoint that serves BUNDLE.")
+        str | None, typer.Option(metavar="URL", help="An endpoint that serves BUNDLE and writes the texts.")
     ] = None,
     runs: Runs = Path("runs"),
 ) -> None:
     """Write texts for many records, each exactly once.
 
-    The texts are the files of DIR/texts, in the order of their names; DIR/manifest.json, written last, says that all
-    are there. The same command continues a job that was cut off and finds a finished one. Records that get no text go
-    to DIR/rejects. A record may carry its own plan, in a column or key `plan`.
+    The texts are in the files of DIR/texts, ordered by name; DIR/manifest.json is written last and marks them complete.
+    The same command resumes an interrupted job. Records without a text go to DIR/rejects. A record may have its own
+    plan, in a column or key `plan`.
 
     \b
         agggen bulk BUNDLE records.jsonl --out texts
@@ -74,10 +73,10 @@ def bulk(
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
     name_unknown(counts.unknown_predicates)
     if report.finished_before:
-        console.note(f"{out} has the texts of this job already: nothing was done; --fresh does it anew")
+        console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return
     if (done := report.progress) is not None:
-        retries = f"; {report.redone:,} were begun before and done again" if report.redone else ""
+        retries = f"; {report.redone:,} were retried" if report.redone else ""
         console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused(done)}{retries})")
     log.finish(out, counts.rejects, "rejects")
 

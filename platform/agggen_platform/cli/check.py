@@ -48,8 +48,8 @@ def check(
     """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
 
     Two checks stand side by side: by words (strict about values, blind to relations), and by a learned critic, which
-    also sees wrong relations, subjects and negations, and gives each text coverage, correctness and fluency (0 to 1)
-    and a risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
+    also sees wrong relations, subjects and negations. Each text gets coverage, correctness and fluency (0 to 1), and a
+    risk. Without TEXTS, the texts are those of RECORDS: "text" beside "triples", references, or text columns.
 
     \b
         agggen check records.jsonl texts.txt
@@ -134,6 +134,8 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
 
 def _print(checked: Sequence[CheckedText], worst: int) -> None:
     """Means over all texts on stderr, the riskiest texts on stdout."""
+    from agggen.checks import RISKY
+
     riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
     rows = [
         (
@@ -153,15 +155,15 @@ def _print(checked: Sequence[CheckedText], worst: int) -> None:
     faultless = sum(not one.faults for one in checked)
     means = {name: sum(one.scores[name] for one in checked) / count for name in checked[0].scores}
     console.note(
-        f"{count:,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; by the critic "
+        f"{count:,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; "
         + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
-        + f"; {sum(one.risk > 0.5 for one in checked):,} have a risk over .5"
+        + f"; {sum(one.risk > RISKY for one in checked):,} have a risk over {RISKY}"
     )
 
 
 def _meta_evaluate(path: Path, critic: Critic) -> None:
     """A table of how scores agree with people's ratings, and what passes although people call it incorrect."""
-    from agggen.checks import check_all
+    from agggen.checks import RISKY, check_all
     from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings
     from agggen.verification.lenient import verify
 
@@ -174,8 +176,10 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
             1 - len(verify(text.record, text.text).missing) / size for text, size in zip(rated, sizes, strict=True)
         ],
         "no fault by words": [float(not one.faults) for one in checked],
-        **{f"critic: {name}": [one.scores[name] for one in checked] for name in checked[0].scores},
-        "critic: 1 - risk": [1 - one.risk for one in checked],
+        "critic: coverage": [one.judgement.coverage for one in checked],
+        "critic: correctness": [one.judgement.correctness for one in checked],
+        **{name: [one.scores[name] for one in checked] for name in checked[0].scores},
+        "1 - risk": [1 - one.risk for one in checked],
     }
     rows = []
     for name, values in scores.items():
@@ -191,8 +195,7 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     if "Correctness" in rated[0].ratings:
         for name, passes in (
             ("no fault by words", [not one.faults for one in checked]),
-            ("risk of at most .5", [one.risk <= 0.5 for one in checked]),
-            ("both", [not one.faults and one.risk <= 0.5 for one in checked]),
+            (f"risk of at most {RISKY}", [one.risk <= RISKY for one in checked]),
         ):
             share, wrong = passed_but_incorrect(rated, passes)
             console.note(f"{name}: {share:.1%} of the texts pass; people call {wrong:.1%} of these incorrect")

@@ -1,8 +1,7 @@
-"""What commands say, and where: results on stdout, everything else on stderr.
+"""Output of commands: results on stdout, messages on stderr.
 
-On a terminal tables have frames and long work shows a bar; elsewhere tables are tab-separated lines and progress is a
-plain line now and then, so that output can be piped and logs stay readable. Text is printed as it is: square brackets
-are plans here, not markup.
+On a terminal tables have frames and progress is a bar; elsewhere tables are tab-separated and progress is a line every
+few seconds, for pipes and logs. Markup is off, because square brackets are plans.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 @cache
 def console() -> Console:
-    """Where results go."""
+    """Standard output."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
@@ -30,29 +29,29 @@ def console() -> Console:
 
 @cache
 def stderr() -> Console:
-    """Where messages go."""
+    """Standard error."""
     from rich.console import Console
 
     return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """A line of the result."""
+    """Prints a line of the result."""
     print(text)  # rich would expand tabs
 
 
 def note(text: str) -> None:
-    """A line about what is going on; not part of the result."""
+    """Prints a message, which is not part of the result."""
     print(text, file=sys.stderr)
 
 
 def fail(text: str) -> None:
-    """What went wrong."""
+    """Prints an error."""
     stderr().print(f"error: {text}", style="bold red" if stderr().is_terminal else None)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table on stdout; without a terminal one tab-separated line a row, the columns' names first."""
+    """Prints a table; without a terminal as tab-separated lines, the header first."""
     if not console().is_terminal:
         for row in [columns, *rows]:
             say("\t".join(str(cell) for cell in row))
@@ -70,12 +69,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 
 Advance = Callable[[str, int, int | None], None]
-"""Told of (what, done bytes, total bytes or None if not known) as often as one likes."""
+"""Is called with (file, bytes done, total bytes or None)."""
 
 
 @contextmanager
 def byte_progress() -> Iterator[Advance]:
-    """Shows how far downloads are: a bar each on a terminal, else a line every ten seconds and at each end."""
+    """Shows downloads: a bar for each on a terminal, else a line every ten seconds and at the end of each."""
     if not stderr().is_terminal:
         yield _line_progress()
         return
@@ -85,10 +84,10 @@ def byte_progress() -> Iterator[Advance]:
     with Progress(*columns, console=stderr()) as progress:
         tasks = {}
 
-        def advance(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
+        def advance(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=done, total=total)
 
         yield advance
 
@@ -97,16 +96,16 @@ def _line_progress() -> Advance:
     last: dict[str, float] = {}
     finished: set[str] = set()
 
-    def advance(what: str, done: int, total: int | None) -> None:
+    def advance(file: str, done: int, total: int | None) -> None:
         now = time.monotonic()
         complete = total is not None and done >= total
-        if what in finished or not (
-            complete or now - last.get(what, -_SECONDS_BETWEEN_LINES) >= _SECONDS_BETWEEN_LINES
+        if file in finished or not (
+            complete or now - last.get(file, -_SECONDS_BETWEEN_LINES) >= _SECONDS_BETWEEN_LINES
         ):
             return
-        last[what] = now
+        last[file] = now
         if complete:
-            finished.add(what)
-        note(f"{what}: {done:,} of {total:,} bytes" if total is not None else f"{what}: {done:,} bytes")
+            finished.add(file)
+        note(f"{file}: {done:,} of {total:,} bytes" if total is not None else f"{file}: {done:,} bytes")
 
     return advance

@@ -16,7 +16,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A corpus that `agggen
 
 @app.command("list")
 def list_() -> None:
-    """Name the corpora and say which are on this machine."""
+    """List the corpora and whether they are on this machine."""
     from agggen.corpora.catalogue import data_home, list_corpora
 
     home = data_home()
@@ -24,7 +24,7 @@ def list_() -> None:
     for corpus in list_corpora():
         present = "shipped" if corpus.folder is None else "yes" if (home / corpus.folder).is_dir() else "no"
         rows.append((corpus.name, present, ", ".join(corpus.splits), corpus.licence, corpus.title))
-    console.print_table(("name", "here", "splits", "licence", "what it is"), rows)
+    console.print_table(("name", "present", "splits", "licence", "title"), rows)
     console.note(f"Corpora lie in {home} (AGGGEN_DATA_HOME)")
 
 
@@ -32,7 +32,7 @@ def list_() -> None:
 def fetch(name: Name) -> None:
     """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
 
-    A download that was cut off is continued; files that are there already are kept.
+    Files that are there already are kept, so the same command continues an interrupted download.
 
     \b
         agggen corpora fetch webnlg
@@ -41,15 +41,15 @@ def fetch(name: Name) -> None:
 
     with console.byte_progress() as progress:
         report = fetch_corpus(name, progress=progress)
-    console.note(f"{report.downloaded} files downloaded, {report.present} were there")
+    console.note(f"{report.downloaded} files downloaded, {report.present} already present")
     console.say(str(report.folder))
 
 
 @app.command()
 def prepare(
     name: Name,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the Parquet files go.")],
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the Parquet files.")],
+    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated. [default: all]")] = None,
     facts: Annotated[
         str | None, typer.Option(metavar="release", help="Attach the facts published with the AggGen paper.")
     ] = None,
@@ -57,9 +57,9 @@ def prepare(
         float, typer.Option(min=0.0, max=1.0, help="Fail if more than this share of a split cannot be read.")
     ] = 1.0,
 ) -> None:
-    """Read a corpus and write it as Parquet, one file a split.
+    """Read a corpus and write it as Parquet, one file per split.
 
-    What cannot be read goes to DIR/rejects.jsonl with file, line, id and reason, and is counted.
+    Records that cannot be read go to DIR/rejects.jsonl with file, line, id and reason.
 
     \b
         agggen corpora prepare elements --out prepared/elements

@@ -1,8 +1,8 @@
-"""`agggen demo`: the whole of it on the shipped corpus, in minutes."""
+"""`agggen demo`: trains, evaluates and generates on the shipped corpus, in minutes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
@@ -11,78 +11,71 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.train import Runs
+from agggen_platform.cli.options import Overrides, Runs
 
 if TYPE_CHECKING:
     from agggen.bundle import Bundle
-    from agggen.evaluation import Score
     from agggen.records import Record
 
-_SHOWN = 3  # records that the demo writes about under three plans
+_SHOWN = 3  # records with texts under three plans
 
 
 def demo(
     runs: Runs = Path("runs"),
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings over the preset `elements`.")
-    ] = None,
-    fresh: Annotated[bool, typer.Option(help="Train anew where an earlier demo left a model.")] = False,
+    overrides: Overrides = None,
+    fresh: Annotated[bool, typer.Option(help="Train again, although an earlier demo has trained a model.")] = False,
 ) -> None:
-    """Train on the chemical elements, score what is written about unseen ones, and show plans and texts.
+    """Train on the chemical elements, evaluate on unseen ones, and show plans and texts.
 
     Prepares the shipped corpus, aligns its facts by rules, trains the plain Transformer and the joint model, evaluates
-    on twelve elements that training never saw, and logs everything to a local MLflow.
+    on twelve elements that are not in the training data, and logs everything to a local MLflow.
     """
+    from agggen.api import Model
     from agggen.config import load_config
-    from agggen.evaluation.held_out import evaluate, write
+    from agggen.datasets import Dataset
+    from agggen.scoring import evaluate
     from agggen_platform.cli.progress import training_progress
     from agggen_platform.extras import installed
     from agggen_platform.job_config import JobConfig
     from agggen_platform.local import records_of
     from agggen_platform.tracking import Tracker
-    from agggen_platform.training.data import data_of, default_name
-    from agggen_platform.training.job import train_job
+    from agggen_platform.training.job import data_of, default_name, train_job
 
-    console.note("Takes 4 to 8 minutes on two cores, unless an earlier demo left its model; then writes and scores.")
+    console.note(
+        "Takes 4 to 8 minutes on two cores; if an earlier demo has trained the model, it only generates and evaluates."
+    )
     config = load_config(JobConfig, "elements", overrides or ())
     data = data_of(config)
     name = default_name("elements", config, data)
     test = records_of(config.corpus.name, config.corpus.test)
     with training_progress() as show:
         finished = train_job(config, name, runs_dir=runs, fresh=fresh, show=show, say=console.note, data=data)
-    took = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
-    console.note(f"{took}; writing about {len(test)} records of elements that training never saw")
+    training = f"trained in {finished.seconds / 60:.1f} minutes" if finished.trained else "trained by an earlier demo"
+    console.note(f"{training}; generating for {len(test)} unseen elements")
     with Tracker(config.tracking.uri, config.tracking.experiment, name, runs_dir=runs) as tracker:
-        generator = finished.bundle.generator()
-        written = write(generator, test)
-        scores = evaluate(generator, written)
-        tracker.log_metrics({f"test/{name}": float(value) for name, value in scores.items()})
-        _print_scores(scores)
+        report = evaluate(Model(finished.bundle, finished.path), Dataset(config.corpus.name, {"test": test}))
+        tracker.log_metrics({f"test/{name}": value for name, value in report.measures().items()})
+        console.say(repr(report))
         shown = _show(finished.bundle, test)
         tracker.log_text(shown, "samples.txt")
         console.say(shown)
-    right = sum(generation.fulfilled for generation in written.generations)
+    right = round(len(test) * report.measures()["faithfulness/fulfilled"])
     console.say(f"{right} of {len(test)} texts say every value whole, and the strict check finds no fault in them.")
     facts = '[["Xium", "symbol", "Xi"], ["Xium", "period", "6"], ["Xium", "block", "d-block"]]'
     console.say(f"The model: {finished.path}. Three things to try:")
-    console.say("  # Your own facts, by your own plan: exchange values, move brackets")
+    console.say("  # Your own facts and plan: change values, move brackets")
     console.say(
         f"""  echo '{{"triples": {facts}}}' | agggen generate {finished.path} --plan '[block] [symbol period]'"""
     )
     console.say("  # A report with every text and score: open report/report.html")
     console.say(f"  agggen evaluate {finished.path} --corpus elements --split test --out report")
     needed = "" if installed("mlflow") else "; needs pip install 'agggen[ray]'"
-    console.say(f"  # The course of training, in MLflow's pages{needed}")
+    console.say(f"  # Training curves in MLflow{needed}")
     console.say(f"  agggen runs ui --runs {runs}")
 
 
-def _print_scores(scores: Mapping[str, Score]) -> None:
-    rows = [(name, f"{score.value:.4f}", score.signature) for name, score in scores.items()]
-    console.print_table(("score", "value", "signature"), rows)
-
-
 def _show(bundle: Bundle, records: Sequence[Record]) -> str:
-    """A few records, each written under the learned plan, a human plan, and without aggregation."""
+    """Texts of a few records under the learned plan, a human plan, and without aggregation."""
     from agggen.records import Plan
 
     generator = bundle.generator()

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.train import Runs
+from agggen_platform.cli.options import Overrides, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def doctor(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="The job's settings, such as cluster.workers=4")
-    ] = None,
+    overrides: Overrides = None,
     preset: Annotated[
         str | None, typer.Option(metavar="PRESET", help="The job's preset; its cluster, stores and corpus are checked.")
     ] = None,

@@ -1,4 +1,4 @@
-"""`agggen evaluate`: a bundle on the records of a split, with a report."""
+"""`agggen evaluate`: evaluates a bundle on a split and writes a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.folders import on_this_machine, warn_if_temporary
+from agggen_platform.cli.options import Overrides, on_this_machine, warn_if_temporary
 from agggen_platform.cli.records import BundleAddress, Device, RunArchives, is_elsewhere
 
 if TYPE_CHECKING:
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
 def evaluate(
     bundle: BundleAddress,
     corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or data: a file or a folder.")],
-    split: Annotated[str, typer.Option(help="The split to write about; all is the whole of a file.")] = "dev",
+    split: Annotated[str, typer.Option(help="The split; all is a whole file.")] = "dev",
     out: Annotated[
         str | None,
         typer.Option(
             "--out",
             "-o",
             metavar="DIR",
-            help="Where the report goes; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
+            help="The folder of the report; or s3://. [default: in evaluation/ beside the folder BUNDLE, or here]",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only the first so many records; 0 takes all.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="Only the first records, this many; 0: all.")] = 0,
     protocol: Annotated[
         str | None,
-        typer.Option(metavar="plain|e2e|webnlg-2017", help="Whose scorer. [default: as the corpus is scored in print]"),
+        typer.Option(
+            metavar="plain|e2e|webnlg-2017", help="The scorer. [default: that of published results on the corpus]"
+        ),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Some of the protocol's, say bleu,ter. [default: all]")
+        str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, say bleu,ter. [default: all]")
     ] = None,
     meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="Compute METEOR, which needs Java.")] = True,
-    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="How plans are searched.")] = None,
+    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="The plan search.")] = None,
     ablation: Annotated[
         str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the samples shown, the intervals and random orders. [default: 0]")
+        int | None, typer.Option(min=0, help="Seed of the samples, intervals and random orders. [default: 0]")
     ] = None,
     runs: Annotated[
         Path | None,
@@ -50,7 +52,7 @@ def evaluate(
             "--runs",
             metavar="DIR",
             callback=on_this_machine,
-            help="Where the run log lives. [default: the bundle's own]",
+            help="The folder of the run log. [default: the bundle's]",
         ),
     ] = None,
     run_archives: RunArchives = False,
@@ -63,14 +65,12 @@ def evaluate(
     ignore: own_data.Ignored = None,
     rename: own_data.Renamed = None,
     division_seed: own_data.DivisionSeed = 1,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Inference settings, say plans=1 beam.beam=3")
-    ] = None,
+    overrides: Overrides = None,
 ) -> None:
-    """Write about the records of a split, score texts, plans and alignments, and write a report.
+    """Generate texts for a split, score texts, plans and alignments, and write a report.
 
-    The report is a folder with report.html, report.json and records.jsonl; the scores are printed too and
-    go to the run log. A folder that holds another evaluation's report is never overwritten.
+    The report is a folder with report.html, report.json and records.jsonl; the scores are also printed and logged. The
+    report of another evaluation is never overwritten.
 
     \b
         agggen evaluate BUNDLE --corpus webnlg --split dev

@@ -1,4 +1,4 @@
-"""`agggen facts`: look at how texts are cut, with the trees behind the facts where the segmenter has any."""
+"""`agggen facts`: shows the facts of texts, and the trees of semantic roles that they come from."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from agggen.facts.tree import Level, Node
     from agggen.records import Record
 
-app = typer.Typer(no_args_is_help=True, help="Look at the facts of texts.", rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, help="Show the facts of texts.", rich_markup_mode=None)
 
-Said = tuple[str, tuple[str, ...] | None]
-"""A fact, and the predicates of its record that it says, where there is a record."""
+AlignedFact = tuple[str, tuple[str, ...] | None]
+"""A fact and the predicates that it states; None without a record."""
 
 _SETTING = re.compile(r"facts\.[\w.]+=")
 
 
 @app.callback()
 def _facts() -> None:
-    """Look at the facts of texts."""
+    """Show the facts of texts."""
 
 
 @app.command()
@@ -39,15 +39,15 @@ def inspect(
         str | None, typer.Option(metavar="full|paper", help="How trees become facts. [default: full]")
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Take texts of this corpus: a name, or a prepared folder.")
+        str | None, typer.Option(metavar="NAME", help="Show texts of this corpus: a name, or a prepared folder.")
     ] = None,
     split: Annotated[str, typer.Option(help="The split of the corpus.")] = "dev",
-    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this record; again for more.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many texts.")] = 5,
+    record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this record; can be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The largest number of texts.")] = 5,
 ) -> None:
     """Show the facts of texts, and the tree of semantic roles that they come from.
 
-    A text of a corpus shows too which triples the rule-based aligner finds in each fact.
+    Texts of a corpus also show the triples that the rule-based aligner finds in each fact.
 
     \b
         agggen facts inspect "Bolt, who was drawn by Gary Cohn, is a comic character."
@@ -78,10 +78,10 @@ def inspect(
         for sentence in sentences:
             console.say(f"    {bracketed(sentence, frames.level if frames else 'full')}")
         for number, (fact, predicates) in enumerate(_aligned(source, facts_of_text), start=1):
-            says = "" if predicates is None else f"   [{' '.join(predicates)}]"
-            console.say(f"  {number}. {fact.strip()}{says}")
+            stated = "" if predicates is None else f"   [{' '.join(predicates)}]"
+            console.say(f"  {number}. {fact.strip()}{stated}")
     if not frames:
-        console.note(f"The segmenter {cut.name!r} works without semantic roles: there are no trees to show")
+        console.note(f"The segmenter {cut.name!r} uses no semantic roles, so there are no trees")
 
 
 def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -> Iterator[tuple[str, Record]]:
@@ -99,7 +99,7 @@ def _of_corpus(corpus: str, split: str, ids: Sequence[str] | None, limit: int) -
     yield from (pair for _, pair in zip(range(limit), pairs, strict=False))
 
 
-def _aligned(record: Record | None, facts: Sequence[str]) -> list[Said]:
+def _aligned(record: Record | None, facts: Sequence[str]) -> list[AlignedFact]:
     if record is None or not facts:
         return [(fact, None) for fact in facts]
     from agggen.alignment import align
@@ -113,8 +113,8 @@ def _aligned(record: Record | None, facts: Sequence[str]) -> list[Said]:
 def bracketed(sentence: Sentence, level: Level = "full") -> str:
     """The tree of a sentence on one line: ``(S (is (ARG1 Bolt) (V is) (ARG2 a comic (by (V by) (ARG1 Cohn)))) .)``.
 
-    A frame is named by its predicate; a frame inside an argument stands where it stands in the text. Brackets of the
-    text are written ``-LRB-`` and ``-RRB-``.
+    A frame is named by its predicate and stands at its place in the text. Brackets of the text become ``-LRB-`` and
+    ``-RRB-``.
     """
     from agggen.facts.tree import build_tree
 
@@ -124,7 +124,7 @@ def bracketed(sentence: Sentence, level: Level = "full") -> str:
 
 
 def _between(words: Sequence[str], nodes: Sequence[Node], start: int, end: int) -> Iterator[str]:
-    """The words [start, end) with the frames that stand among them."""
+    """The words [start, end) and the frames among them."""
     for node in nodes:
         yield from _plain(words[start : node.start])
         yield f"({' '.join(_inside(words, node))})"

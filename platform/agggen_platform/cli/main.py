@@ -1,11 +1,10 @@
-"""The `agggen` command: its subcommands, and what a user sees when something goes wrong.
+"""The `agggen` command: its subcommands, errors and exit codes.
 
-Exit codes: 0 done; 1 a fault of ours (with a traceback), or the reader of our output went away; 2 wrong input, option
-or configuration, or an extra that is not installed; 3 a bundle that cannot be used; 4 training or a job cannot go on; 5
-the operating system or the store refused (disk full, permission); 6 no cluster, another job in the way, or MLflow has
-not got everything; 7 no Python that AllenNLP runs on; 8 no such version, alias or registry; 9 a promotion refused; 10
-an endpoint that does not answer, or not as it should; 11 `agggen doctor` found an error; 130 and 143 interrupted by
-SIGINT and SIGTERM.
+Exit codes: 0 success; 1 an internal error (with a traceback), or a closed output pipe; 2 invalid input, option or
+configuration, or an extra that is not installed; 3 an unusable bundle; 4 training or a job failed; 5 the operating
+system or the store refused (disk full, permission); 6 no cluster, another job is running, or entries that MLflow lacks;
+7 no Python for AllenNLP; 8 no such version, alias or registry; 9 a promotion was refused; 10 an endpoint that does not
+answer, or not correctly; 11 `agggen doctor` found an error; 130 and 143 interrupted by SIGINT and SIGTERM.
 ``AGGGEN_DEBUG=1`` shows the traceback of every error.
 """
 
@@ -43,6 +42,7 @@ from agggen_platform.cli import (
     serve,
     serve_key,
     srl,
+    studio,
     sweep,
     train,
     write,
@@ -50,13 +50,13 @@ from agggen_platform.cli import (
 
 OPERATING_SYSTEM_REFUSED = 5
 INTERRUPTED = 130
-FIRST = ("demo", "prepare", "train", "generate", "evaluate")
+FIRST = ("demo", "studio", "prepare", "train", "generate", "evaluate")
 """The commands that a newcomer needs; the help lists them before the others."""
 
 
 class _Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands that a newcomer needs, then the others."""
+        """Lists the commands for beginners, then the others."""
         width = formatter.width - 6 - max(map(len, self.commands))
         others = [name for name in self.commands if name not in FIRST]
         for title, names in (("Commands to begin with", FIRST), ("More commands", others)):
@@ -74,28 +74,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# --- the commands, in the order in which one needs them. A command's module imports heavily only inside functions. ---
-app.command("doctor", short_help="Check this machine, and the servers that a job would use.")(doctor.doctor)
-app.command("demo", short_help="Train and show it all on the shipped corpus, in minutes.")(demo.demo)
+# --- the commands, in the order of their use; their modules import heavy packages inside functions only -----------
+app.command("doctor", short_help="Check this machine, and the servers that a job uses.")(doctor.doctor)
+app.command("demo", short_help="Train, evaluate and generate on the shipped corpus, in minutes.")(demo.demo)
 app.add_typer(corpora.app, name="corpora")
-app.command("prepare", short_help="Read your own data, and look at it before training.")(own_data.prepare)
-app.command("segment", short_help="Cut the texts of a corpus into facts.")(segment.segment)
+app.command("prepare", short_help="Read your own data, and check it before training.")(own_data.prepare)
+app.command("segment", short_help="Segment the texts of a corpus into facts.")(segment.segment)
 app.add_typer(facts.app, name="facts")
 app.add_typer(srl.app, name="srl")
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
-app.command("adapt", short_help="Continue a trained model on new data of your own.")(adapt.adapt)
+app.command("adapt", short_help="Continue training a model on new data.")(adapt.adapt)
 app.command("sweep", short_help="Search a space of settings: many trainings, the best bundle.")(sweep.sweep)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
-app.command("reproduce", short_help="Make the paper's tables again, ours beside the published.")(reproduce.reproduce)
+app.command("reproduce", short_help="Show the paper's tables with our numbers.")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.command("generate")(write.generate)
-app.command("bulk", short_help="Write texts for records by the million.")(bulk.bulk)
+app.command("bulk", short_help="Write texts for millions of records.")(bulk.bulk)
 app.command("plan", short_help="Find the most likely plans of records.")(write.plan)
-app.command("align", short_help="Find which triples each fact of a text says.")(write.align)
+app.command("align", short_help="Find which triples each fact of a text states.")(write.align)
 app.command("inspect")(write.inspect)
-app.command("adjust", short_help="Write a bundle that searches and chooses otherwise.")(write.adjust)
+app.command("adjust", short_help="Write a bundle with other inference settings.")(write.adjust)
 app.add_typer(models.app, name="models")
 app.command("serve", short_help="Answer over HTTP.")(serve.serve)
+app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(studio.studio)
 app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
 app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
 app.command("check", short_help="Check any system's texts against their records.")(check.check)
@@ -130,17 +131,17 @@ def _agggen(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line (the process's by default) and exits; a user's error is one line, without a traceback."""
+    """Runs a command line (by default that of the process) and exits; an `AggGenError` is printed in one line."""
     try:
         folder = os.getcwd()
     except FileNotFoundError:
-        _fail("the folder in which this command was started is gone; run it in another one", OPERATING_SYSTEM_REFUSED)
+        _fail("the working directory of this command was deleted; start it in another one", OPERATING_SYSTEM_REFUSED)
     try:
         try:
             app(args=arguments, prog_name="agggen")
         finally:
-            sys.excepthook = _show_fault  # now: Typer sets its own as it begins
-            sys.stdout.flush()  # here, where a reader that went away can still be handled quietly
+            sys.excepthook = _show_fault  # after Typer has set its own
+            sys.stdout.flush()  # raises BrokenPipeError here
     except AggGenError as error:
         _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # What is still buffered goes nowhere, or the interpreter complains about it when it ends.
+        # Discards buffered output, for which the interpreter would print an error at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -161,11 +162,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _object_of(error: OSError, folder: str) -> str:
-    """What the operating system refused: a path, or where in the code it was."""
+    """The path that the operating system refused, or the place in the code."""
     if error.filename:
         return str(error.filename)
     if not os.path.isdir(folder):
-        return f"the folder {folder}, in which this command works, is gone"
+        return f"the working directory {folder} was deleted"
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{place.filename}, line {place.lineno}: {place.line} (AGGGEN_DEBUG=1 shows all)"
 
@@ -178,7 +179,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints a traceback without secrets: messages of other libraries may quote an address with its password."""
+    """Prints a traceback without passwords, which messages of libraries may quote."""
     from agggen_platform.tracking.origin import masked
 
     sys.stderr.write(masked("".join(traceback.format_exception(kind, error, trace))))

@@ -1,4 +1,4 @@
-"""`agggen models`: versions of trained models, their evaluations, and the aliases that others use them by."""
+"""`agggen models`: versions of trained models, their evaluations and their aliases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agggen_platform.cli.records import is_elsewhere
 if TYPE_CHECKING:
     from agggen_platform.registry import Version
 
-app = typer.Typer(no_args_is_help=True, help="Keep versions of trained models, and say which one is in use.")
+app = typer.Typer(no_args_is_help=True, help="Register versions of trained models and promote one to champion.")
 
 RegistryUri = Annotated[
     str | None,
@@ -30,10 +30,10 @@ Alias = Annotated[str, typer.Option(help="The alias to move.")]
 
 @app.command("list", short_help="Show all versions.")
 def list_models(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this model's.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only versions of this model.")] = None,
     registry: RegistryUri = None,
 ) -> None:
-    """Show the registered models with their versions, aliases, and where their bundles lie."""
+    """List the registered models with their versions, aliases and bundle addresses."""
     from agggen_platform.registry import Registry
     from agggen_platform.registry.store import RUN
 
@@ -53,9 +53,9 @@ def list_models(
     console.print_table(("version", "aliases", "bundle", "run", "registered", "address"), rows)
 
 
-@app.command("show", short_help="Show all about a version.")
+@app.command("show", short_help="Show a version.")
 def show(model: Model, registry: RegistryUri = None) -> None:
-    """Show a version: where its bundle lies, what it was made from, its metrics and evaluations, and its aliases.
+    """Show a version: its bundle, configuration, data, metrics, evaluations, aliases and their history.
 
     \b
         agggen models show agggen@champion
@@ -77,29 +77,29 @@ def show(model: Model, registry: RegistryUri = None) -> None:
         rows += [(f"{name} on {evaluation}", f"{value:.4f}") for name, (value, _) in evaluation.scores.items()]
     for alias in version.aliases:
         for move in models.moves(version.name, alias):
-            rows.append((f"{alias}, {move.at or 'by other means'}", str(move)))
-    console.print_table(("what", "value"), rows)
+            rows.append((f"{alias}, {move.at or 'not by agggen'}", str(move)))
+    console.print_table(("field", "value"), rows)
 
 
-@app.command("register", short_help="Make a bundle a version of a model.")
+@app.command("register", short_help="Register a bundle as a version of a model.")
 def register(
     bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="A trained model: its folder or s3://...")],
     name: Annotated[str, typer.Option(help="The model's name.")] = "agggen",
     to: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Copy it below this folder or s3:// prefix first, by its fingerprint."),
+        typer.Option(metavar="ADDRESS", help="First copy it below this folder or s3:// prefix, under its fingerprint."),
     ] = None,
     evaluation: Annotated[
         list[str] | None,
         typer.Option(
             "--evaluation",
             metavar="REPORT",
-            help="A report to keep with it, as `agggen models record` takes it; repeatable.",
+            help="A report for `agggen models record`; can be repeated.",
         ),
     ] = None,
     registry: RegistryUri = None,
 ) -> None:
-    """Make a bundle a version of a model and its candidate; one that is a version already moves nothing.
+    """Register a bundle as a version of a model and make it the candidate, unless it is registered already.
 
     \b
         agggen models register runs/elements-0123456789ab/bundle --evaluation report
@@ -117,21 +117,23 @@ def register(
     version = models.register(bundle, name, evaluations=evaluation or (), uri=registry)
     message = f"{version} is {bundle}"
     if not version.new:
-        message = f"{bundle} is version {version.number} of {name} already, and the candidate stays what it is"
-    console.note(f"{message}; make it the one in use with: agggen models promote {version}")
+        message = f"{bundle} is already version {version.number} of {name}; the candidate did not change"
+    console.note(f"{message}; promote it with: agggen models promote {version}")
     console.say(f"models:/{version}")
 
 
-@app.command("record", short_help="Keep an evaluation with a version.")
+@app.command("record", short_help="Record an evaluation of a version.")
 def record(
     model: Model,
     report: Annotated[
         str,
-        typer.Argument(metavar="REPORT", help="Of `agggen evaluate`: a folder, s3://..., or MLflow's runs:/RUN_ID."),
+        typer.Argument(
+            metavar="REPORT", help="A report of `agggen evaluate`: a folder, s3://..., or MLflow's runs:/RUN_ID."
+        ),
     ],
     registry: RegistryUri = None,
 ) -> None:
-    """Keep the scores of a report with the version that it is about; promotion compares them.
+    """Record the scores of a report with its version; promotion compares them.
 
     \b
         agggen evaluate models:/agggen@candidate --corpus webnlg --split dev -o report
@@ -144,21 +146,25 @@ def record(
     console.say(f"{len(evaluation.scores)} scores on {evaluation}")
 
 
-@app.command("promote", short_help="Give a version an alias, after checks.")
+@app.command("promote", short_help="Check a version and give it an alias.")
 def promote(
     model: Model,
     alias: Alias = "champion",
-    metric: Annotated[str, typer.Option(help="Decides, on each evaluation that both versions have.")] = "plain/bleu",
-    tolerance: Annotated[float, typer.Option(help="So many points worse than the present one is accepted.")] = 0.0,
+    metric: Annotated[
+        str, typer.Option(help="The metric that is compared, on each evaluation that both versions have.")
+    ] = "plain/bleu",
+    tolerance: Annotated[
+        float, typer.Option(help="By how many points it may be worse than the present version.")
+    ] = 0.0,
     corpus: Annotated[str | None, typer.Option(help="Compare only on this corpus. [default: all]")] = None,
     split: Annotated[str | None, typer.Option(help="Compare only on this split. [default: all]")] = None,
-    force: Annotated[bool, typer.Option(help="Ignore what the comparison says; the other checks stay.")] = False,
+    force: Annotated[bool, typer.Option(help="Skip the comparison; the other checks stay.")] = False,
     registry: RegistryUri = None,
 ) -> None:
     """Give a version the alias, champion by default, if it passes all checks.
 
-    Its bundle is where it was registered with right hashes; it is not worse than the present one on the same
-    evaluation; it writes texts by valid plans. A version that fails is refused with every reason.
+    Its bundle must be unchanged; it must not be worse than the present version on the same evaluation; it must generate
+    texts with valid plans. A refusal lists every failed check.
 
     \b
         agggen models promote agggen@candidate
@@ -173,13 +179,13 @@ def promote(
     console.say(f"models:/{version.name}@{alias} is version {version.number}{_before(done.before)}")
 
 
-@app.command("rollback", short_help="Give an alias back to the version before.")
+@app.command("rollback", short_help="Give an alias back to its previous version.")
 def rollback(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")],
     alias: Alias = "champion",
     registry: RegistryUri = None,
 ) -> None:
-    """Give an alias back to the version that had it before; once more, to the one before that."""
+    """Give an alias back to its previous version; a second call goes one version further back."""
     from agggen_platform import registry as models
 
     done = models.rollback(name, alias, uri=registry)

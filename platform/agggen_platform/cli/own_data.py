@@ -1,4 +1,4 @@
-"""Anybody's data on the command line: the options that name columns, and `agggen prepare`."""
+"""Data of users: the options that name columns, and `agggen prepare`."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from agggen_platform.cli import console
 
 _SHOWN = 30  # predicates
 
-IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Names the record. [default: id]")]
+IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The record's id. [default: id]")]
 SubjectColumn = Annotated[
-    str | None, typer.Option("--subject", metavar="COLUMN", help="What a row is about. [default: name, title]")
+    str | None,
+    typer.Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
 ]
 TextColumns = Annotated[
     list[str] | None,
-    typer.Option("--text", metavar="COLUMN", help="Holds a text; may be given again. [default: text, text2, ...]"),
+    typer.Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
 ]
 SplitColumn = Annotated[
-    str | None, typer.Option("--split-column", metavar="COLUMN", help="Says train, dev or test. [default: split]")
+    str | None, typer.Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]")
 ]
 CategoryColumn = Annotated[
     str | None, typer.Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
 ]
 Ignored = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="Is no predicate; may be given again.")
+    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
 ]
 Renamed = Annotated[
-    list[str] | None, typer.Option("--rename", metavar="COLUMN=PREDICATE", help="Another name; may be given again.")
+    list[str] | None,
+    typer.Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
 ]
-DivisionSeed = Annotated[int, typer.Option(help="Of the division 80/10/10, where the data name no splits.")]
+DivisionSeed = Annotated[int, typer.Option(help="Seed of the 80/10/10 division of data without splits.")]
 
 
 def columns(
@@ -43,7 +45,7 @@ def columns(
     ignore: list[str] | None,
     rename: list[str] | None,
 ) -> Columns:
-    """The columns of a table as the options name them; raises ConfigError where `rename` is not COLUMN=PREDICATE."""
+    """The column options of a command; raises ConfigError if `rename` is not COLUMN=PREDICATE."""
     return Columns(id=id_, subject=subject, text=tuple(text or ()), ignore=tuple(ignore or ()), rename=_renamed(rename))
 
 
@@ -64,7 +66,7 @@ def reading(
     rename: list[str] | None,
     seed: int,
 ) -> dict[str, Any]:
-    """The arguments of `load_dataset` that the options stand for.
+    """The column options as arguments of `load_dataset`.
 
     Raises:
         ConfigError: `rename` is not COLUMN=PREDICATE.
@@ -85,7 +87,9 @@ def prepare(
     source: Annotated[
         str, typer.Argument(metavar="DATA", help="A file (.csv .tsv .jsonl .json .parquet), or a folder of them.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the corpus goes, a file a split.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
+    ],
     id_: IdColumn = None,
     subject: SubjectColumn = None,
     text: TextColumns = None,
@@ -95,9 +99,9 @@ def prepare(
     rename: Renamed = None,
     seed: DivisionSeed = 1,
 ) -> None:
-    """Read your own data, say what to know before training on it, and write it as a corpus.
+    """Read your own data, report what matters for training, and write it as a corpus.
 
-    A CSV has one triple a row (columns subject, predicate, object) or one record a row (every other column is a
+    A CSV has one triple per row (columns subject, predicate, object) or one record per row (every other column is a
     predicate). Data without splits are divided 80/10/10 by record. Rows that cannot be read go to DIR/rejects.jsonl
     with line and reason.
 
@@ -111,25 +115,27 @@ def prepare(
     from agggen.training.choice import minutes_for, preset_for
 
     data = load_dataset(source, **reading(id_, subject, text, split_column, category, ignore, rename, seed))
-    found = examine(data)
+    statistics = examine(data)
     data.save(out)
     rows = [
-        (split, len(records), sum(len(one.references) for one in records), sum(len(one.triples) for one in records))
+        (split, len(records), sum(len(r.references) for r in records), sum(len(r.triples) for r in records))
         for split, records in data.splits.items()
     ]
     console.print_table(("split", "records", "texts", "triples"), rows)
-    uses = [
-        (name, use.texts, len(use.values), f"{use.unsaid / use.checked:.0%}" if use.checked else "-")
-        for name, use in list(found.predicates.items())[:_SHOWN]
+    usage = [
+        (name, use.texts, len(use.values), f"{use.missing / use.checked:.0%}" if use.checked else "-")
+        for name, use in list(statistics.predicates.items())[:_SHOWN]
     ]
-    console.print_table(("predicate", "training texts", "values", "not said"), uses)
-    if len(found.predicates) > _SHOWN:
-        console.say(f"and {len(found.predicates) - _SHOWN:,} more predicates")
-    for finding in found.findings:
+    console.print_table(("predicate", "training texts", "values", "not mentioned"), usage)
+    if len(statistics.predicates) > _SHOWN:
+        console.say(f"and {len(statistics.predicates) - _SHOWN:,} more predicates")
+    for finding in statistics.findings:
         console.say(f"- {finding}")
-    console.note(f"{found.checked:,} training texts were read; not said: texts without a word of the value")
+    console.note(
+        f"{statistics.checked:,} training texts were checked; not mentioned: texts without a word of the value"
+    )
     low, high = minutes_for(data)
     console.note(
-        f"Training by its preset, {preset_for(data)}, takes about {low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
+        f"Training with the preset {preset_for(data)} takes about {low:.0f} to {max(high, 1):.0f} minutes of a CPU core"
     )
     console.note(f"Written to {out}; train with: agggen train {out}")

@@ -1,4 +1,4 @@
-"""How training looks: a live bar with the numbers that matter on a terminal, plain lines elsewhere; and writing."""
+"""Progress of training: bars with losses on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Bars:
 
 @contextmanager
 def training_progress() -> Iterator[Callable[[TrainingEvent], None]]:
-    """Yields what shows the events of a run."""
+    """Yields a callback that shows the events of a run."""
     if not console.stderr().is_terminal:
         yield ProgressLines(console.note)
         return

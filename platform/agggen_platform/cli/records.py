@@ -1,4 +1,4 @@
-"""Records in and lines out, for the commands that work on a bundle: any of the formats, files or `-`."""
+"""Input records and output lines of commands that use a bundle."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from agggen_platform.cli import console
 if TYPE_CHECKING:
     from agggen.facts import FactSegmenter
 
+SHIPPED_BUNDLE = "elements"
 BundleAddress = Annotated[
     str,
     typer.Argument(
-        metavar="BUNDLE", help="A trained model: its folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."
+        metavar="BUNDLE",
+        help="A trained model: its folder, s3://..., models:/NAME@ALIAS, models:/NAME/VERSION, or elements (shipped).",
     ),
 ]
 RunArchives = Annotated[
@@ -36,31 +38,31 @@ RunArchives = Annotated[
     typer.Option("--run-archives", help="Load the AllenNLP archive that the bundle names. It can run any code."),
 ]
 Device = Annotated[
-    str, typer.Option(metavar="cpu|cuda|auto", help="What computes; auto is a GPU if there is one, cuda:1 the second.")
+    str, typer.Option(metavar="cpu|cuda|auto", help="The device; auto: a GPU if there is one; cuda:1: the second.")
 ]
 Input = Annotated[
     str,
     typer.Option("--input", "-i", metavar="FILE", help="Records: a .jsonl, .csv, .json or .parquet file, or -."),
 ]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where JSON lines go, or -.")]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file for JSON lines, or -.")]
 
 _USUAL = Columns()
-_BLOCK = 256  # records that are worked on together
+_BLOCK = 256  # records per batch
 _NAMED = 20  # unknown predicates that one message names
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def is_elsewhere(address: str) -> bool:
-    """Whether a bundle is named by its address in a store or in the registry, not by its folder."""
+    """Whether `address` is in a store or in the registry, and not a local folder."""
     return "://" in address or address.startswith("models:")
 
 
 def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Reject]:
-    """The records of a file by its ending, or of standard input.
+    """The records of a file, whose suffix gives the format, or of standard input.
 
     Raises:
         CorpusError: the file as a whole cannot be read.
-        ConfigError: `columns` are named, and the source is not a table.
+        ConfigError: `columns` are set, and the source is not a table.
     """
     suffix, path = Path(source).suffix.lower(), Path(source)
     if source != "-" and (suffix in (".csv", ".tsv", ".json", ".parquet") or _holds_objects(path)):
@@ -82,7 +84,7 @@ def read_records(source: str, columns: Columns = _USUAL) -> Iterator[Record | Re
 
 
 def _holds_objects(path: Path) -> bool:
-    """Whether JSON lines are objects of other keys than records have, by the first line."""
+    """Whether a file of JSON lines holds table rows instead of records, by its first line."""
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(1 << 20))
@@ -92,18 +94,17 @@ def _holds_objects(path: Path) -> bool:
 
 
 class Rejected:
-    """Collects what could not be used, and what training never saw; a run that used nothing fails with a reason."""
+    """Collects rejected records and predicates that are not in the training data."""
 
     def __init__(self, columns: Columns = _USUAL) -> None:
-        """`columns`: of a table of records."""
         self._columns = columns
         self.rejects: list[Reject] = []
         self.used = 0
         self.unknown: Counter[str] = Counter()
-        """In how many records each predicate is that training never saw."""
+        """Number of records by unknown predicate."""
 
     def blocks(self, source: str, check: Callable[[Record], None]) -> Iterator[list[Record]]:
-        """The records of `source` that `check` passes, in blocks; all others are set aside with the reason."""
+        """The records of `source` that pass `check`, in batches; all others are rejected with the reason."""
         block: list[Record] = []
         for item in read_records(source, self._columns):
             if isinstance(item, Reject):
@@ -123,32 +124,32 @@ class Rejected:
             yield block
 
     def refuse(self, source: str, record: str, reason: str) -> None:
-        """Sets aside a record that a block held after all; whoever was asked about it refused it."""
+        """Rejects a record that was already in a batch: the endpoint refused it."""
         self.used -= 1
         self.rejects.append(Reject(source, None, record, reason))
 
     def note_unknown(self, predicates: Iterable[str]) -> None:
-        """Counts a record's predicates that training never saw."""
+        """Counts the unknown predicates of a record."""
         self.unknown.update(set(predicates))
 
     def report(self, output: str) -> None:
-        """Says what training never saw, and how many were rejected and where they are written.
+        """Prints unknown predicates and the number of rejects, and writes the rejects.
 
         Raises:
-            CorpusError: nothing was used at all; gives the first reason.
+            CorpusError: all records were rejected; gives the first reason.
         """
         name_unknown(self.unknown)
-        beside = _rejects_file(output)
+        file = _rejects_file(output)
         if not self.rejects:
             if not self.used:
                 raise CorpusError("the input holds no record")
-            if beside:
-                beside.unlink(missing_ok=True)  # what an earlier run left would be read as this one's
+            if file:
+                file.unlink(missing_ok=True)  # rejects of an earlier run
             return
-        if beside:
-            write_rejects(beside, self.rejects)
-        where = f"; see {beside}" if beside else "; --output FILE lists all in FILE.rejects.jsonl"
-        where = where if beside or len(self.rejects) > 1 else ""
+        if file:
+            write_rejects(file, self.rejects)
+        where = f"; see {file}" if file else "; --output FILE lists all in FILE.rejects.jsonl"
+        where = where if file or len(self.rejects) > 1 else ""
         first = self.rejects[0]
         place = first.file + (f", line {first.line}" if first.line else "")
         if first.id and repr(first.id) not in first.reason:
@@ -160,35 +161,35 @@ class Rejected:
 
 
 def name_unknown(predicates: Mapping[str, int]) -> None:
-    """Names the predicates that training never saw, each with how many records have it; the most frequent of many."""
+    """Prints the most frequent unknown predicates, each with its number of records."""
     if not predicates:
         return
-    often = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
-    named = ", ".join(f"{name} ({count:,})" for name, count in often[:_NAMED])
-    more = f" and {len(often) - _NAMED:,} more" if len(often) > _NAMED else ""
-    console.note(f"Predicates that training never saw, and how many records have each: {named}{more}")
+    by_count = sorted(predicates.items(), key=lambda item: (-item[1], item[0]))
+    named = ", ".join(f"{name} ({count:,})" for name, count in by_count[:_NAMED])
+    more = f" and {len(by_count) - _NAMED:,} more" if len(by_count) > _NAMED else ""
+    console.note(f"Predicates that are not in the training data, with their number of records: {named}{more}")
 
 
 def _rejects_file(output: str) -> Path | None:
-    """Where the rejects of a run that writes to `output` go; None beside a stream."""
+    """The file of rejects for an output; None for a stream."""
     return None if output == "-" or _is_stream(Path(output)) else Path(output + ".rejects.jsonl")
 
 
 def _is_stream(target: Path) -> bool:
-    """Whether `target` is a device or pipe, which is written to and never replaced."""
+    """Whether `target` is a device or pipe, which must not be replaced."""
     return target.exists() and not target.is_file() and not target.is_dir()
 
 
 @contextmanager
 def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
-    """Standard output, a device or pipe, or a file that appears under its name only when it is whole.
+    """Standard output, a device or pipe, or a file that gets its name only when it is complete.
 
     Raises:
-        ConfigError: `path` is a folder, lies below a file, or is the file `source` that is being read.
+        ConfigError: `path` is a folder, lies below a file, or is the input `source`.
     """
     if path == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # JSON lines are UTF-8, whatever the terminal is
+            sys.stdout.reconfigure(encoding="utf-8")  # whatever the terminal's encoding
         yield sys.stdout
         return
     target = Path(path)
@@ -197,7 +198,7 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
             with target.open("w", encoding="utf-8") as file:
                 yield file
             return
-        target = target.resolve()  # a link keeps pointing at what is written
+        target = target.resolve()  # write to the target of a link
         with _whole_file(target, path, source) as file:
             yield file
     except OSError as error:
@@ -208,7 +209,7 @@ def output_lines(path: str, source: str = "-") -> Iterator[TextIO]:
 
 @contextmanager
 def _whole_file(target: Path, path: str, source: str) -> Iterator[TextIO]:
-    """A file beside `target` that takes its name at the end; `path` is what the user calls it."""
+    """A temporary file that is renamed to `target` at the end; `path` is the name for messages."""
     if target.is_dir():
         raise ConfigError(f"cannot write {path}: it is a folder; name a file in it")
     if source != "-" and target == Path(source).resolve():
@@ -217,26 +218,26 @@ def _whole_file(target: Path, path: str, source: str) -> Iterator[TextIO]:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise ConfigError(f"cannot write {path}: {error.filename} is a file, no folder") from error
-    beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         try:
-            file = beside.open("w", encoding="utf-8")
+            file = temporary.open("w", encoding="utf-8")
         except OSError as error:
             raise OSError(error.errno, f"cannot write: {error.strerror}", path) from error
         with file:
             yield file
-        beside.replace(target)
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_line(file: TextIO, value: Any) -> None:
-    """One JSON object a line."""
+    """Writes a line of JSON."""
     file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def texts_with_facts(records: Sequence[Record], cut: FactSegmenter) -> list[tuple[Record, int, tuple[str, ...]]]:
-    """Every reference of every record with its number and its facts: its own, or what `cut` makes of it."""
+    """(record, number, facts) of every reference; `cut` segments references without facts."""
     texts = [(record, number, text) for record in records for number, text in enumerate(record.references)]
     new = iter(cut.segment([reference.text for _, _, reference in texts if reference.facts is None]))
     return [

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.folders import on_this_machine
+from agggen_platform.cli.options import on_this_machine
 
 
 def reproduce(
@@ -23,21 +23,21 @@ def reproduce(
             "--runs",
             metavar="DIR",
             callback=on_this_machine,
-            help="Take the records made here instead of those that ship, and make them here.",
+            help="Use the records in this folder of runs, and write new ones there. [default: the shipped records]",
         ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="SEED,...", help="Train and evaluate what is missing of these seeds first.")
+        str | None,
+        typer.Option(metavar="SEED,...", help="First make the missing records of these seeds."),
     ] = None,
     fresh: Annotated[
-        bool, typer.Option(help="Evaluate again and replace the records; finished trainings stay.")
+        bool, typer.Option(help="Evaluate again and replace the records; finished trainings are kept.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a README.")] = False,
 ) -> None:
     """Show a table of the paper with our numbers beside the published ones.
 
-    Our numbers come from run records, which ship with agggen. With --runs and --seeds they are made: a Transformer and
+    Our numbers come from run records that ship with agggen. --runs and --seeds make new records: a Transformer and
     AggGen are trained for each seed, and each system is evaluated once on the table's test split. The same command
     resumes after a kill and repeats nothing.
 
@@ -47,8 +47,6 @@ def reproduce(
         agggen reproduce webnlg --runs runs --seeds 1,2,3 training.threads=1
         agggen reproduce webnlg --markdown
     """
-    import json
-
     from agggen.errors import ConfigError
     from agggen.training.progress import writing_lines
     from agggen_platform.cli.progress import training_progress
@@ -56,11 +54,7 @@ def reproduce(
     from agggen_platform.reproduction.records import records_of
     from agggen_platform.reproduction.tables import table_called
 
-    if as_json and markdown:
-        raise ConfigError("--json and --markdown exclude each other")
     if table is None:
-        if as_json or markdown:
-            raise ConfigError("--json and --markdown need the name of a table")
         _list_tables(runs)
         return
     chosen = table_called(table)
@@ -68,13 +62,11 @@ def reproduce(
         watch = work.Watch(console.note, training_progress, lambda total: writing_lines(total, console.note))
         work.reproduce(chosen, runs, _seeds(seeds), overrides or (), fresh, watch)
     elif seeds is not None:
-        raise ConfigError("--seeds trains and evaluates; say where runs and records go with --runs DIR")
+        raise ConfigError("--seeds needs --runs DIR, the folder for runs and records")
     elif fresh or overrides:
         raise ConfigError("nothing is trained or evaluated without --runs DIR and --seeds SEED,...")
     compared = comparison.compare(chosen, records_of(chosen, runs))
-    if as_json:
-        console.say(json.dumps(comparison.to_json(compared), indent=2, ensure_ascii=False))
-    elif markdown:
+    if markdown:
         console.say(comparison.to_markdown(compared, _where(runs)))
     else:
         header, *rows = comparison.rows_of(compared)

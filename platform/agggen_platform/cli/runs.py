@@ -1,4 +1,4 @@
-"""`agggen runs`: what the run logs hold, and carrying to MLflow what it missed."""
+"""`agggen runs`: lists, compares and opens runs, and sends unsent entries to MLflow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.train import Runs
+from agggen_platform.cli.options import Runs
 
 if TYPE_CHECKING:
     from agggen_platform.tracking.runs import Run
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List and compare runs, and send to MLflow what it missed of them.",
+    help="List and compare runs, and send unsent entries to MLflow.",
 )
-Uri = Annotated[str | None, typer.Option(help="An MLflow's address. [default: each run's own]")]
+Uri = Annotated[str | None, typer.Option(help="The address of an MLflow. [default: that of each run]")]
 _SHOWN = 3  # metrics in the list
 
 
 @app.command("list")
 def list_runs(runs: Runs = Path("runs")) -> None:
-    """List the runs of a folder from their logs: state, last metrics, and how much of each MLflow has.
+    """List the runs of a folder from their logs: state, last metrics, and entries that MLflow has and lacks.
 
-    CUT OFF is a run that ended without saying so: killed, or its machine went down. The same command that began it
-    continues it.
+    CUT OFF is a run that was killed or whose machine went down. The command that started it resumes it.
     """
     import time
 
@@ -55,12 +54,12 @@ def sync(
     names: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs. [default: all]")] = None,
     runs: Runs = Path("runs"),
     uri: Uri = None,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for MLflow to answer.")] = 60.0,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for an answer of MLflow.")] = 60.0,
 ) -> None:
-    """Send to MLflow what it missed of runs, each entry once. Exit code 6 where something stays unsent.
+    """Send unsent entries of runs to MLflow, each once. Exit code 6 if entries remain unsent.
 
-    With --uri the runs go to another MLflow, whole. Credentials are taken from it, from MLFLOW_TRACKING_URI where that
-    is the run's own, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs hold none.
+    With --uri whole runs go to another MLflow. Credentials come from --uri, from MLFLOW_TRACKING_URI if it is the
+    run's address, or from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD; run logs contain none.
     """
     from agggen_platform.extras import require
     from agggen_platform.tracking.runs import find_runs
@@ -70,7 +69,7 @@ def sync(
     sent = send(list(find_runs(runs, names or ())), console.note, uri, patience)
     console.print_table(("run", "entries sent"), list(sent.items()))
     if not sent:
-        console.note("MLflow has all of them already")
+        console.note("MLflow has all entries")
 
 
 @app.command()
@@ -78,23 +77,19 @@ def ui(
     runs: Runs = Path("runs"),
     uri: Uri = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Of a server on this machine.")] = 5000,
-    print_only: Annotated[bool, typer.Option("--print", help="Print the command that would be run.")] = False,
 ) -> None:
-    """Open MLflow's pages: a server on loopback for the runs of a folder, or the browser for --uri http://..."""
+    """Open MLflow: a server on loopback for a folder of runs, or the browser for --uri http://..."""
     import os
 
     from agggen_platform.extras import require
-    from agggen_platform.tracking.tracker import default_uri, ui_command, ui_program
+    from agggen_platform.tracking.tracker import default_uri, ui_program
 
     store = uri or default_uri(runs)
     if not store.startswith(("http://", "https://")):
         require("mlflow")
-    if print_only:
-        console.say(ui_command(store, port))
-        return
     words, variables = ui_program(store, port)
     pages = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
-    console.note(f"Opening {words[-1]}" if len(words) == 4 else f"In some seconds MLflow's pages are at {pages}")
+    console.note(f"Opening {words[-1]}" if len(words) == 4 else f"MLflow starts at {pages}")
     os.execve(words[0], words, {**os.environ, **variables})
 
 
@@ -102,12 +97,12 @@ def ui(
 def compare(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs, or sweeps, for their trials. [default: all]"),
+        typer.Argument(metavar="[RUN]...", help="Runs, or sweeps for all their trials. [default: all]"),
     ] = None,
     runs: Runs = Path("runs"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where `agggen runs ui` serves a folder's runs.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of `agggen runs ui`.")] = 5000,
 ) -> None:
-    """Print the address at which MLflow's pages compare runs.
+    """Print the address at which MLflow's pages compare runs, and that of their curves if all were trained.
 
     \b
         agggen runs compare sweep-1a2b3c
@@ -115,14 +110,17 @@ def compare(
     """
     from agggen_platform.tracking.runs import compare_address, find_runs
 
-    every = list(find_runs(runs))
-    asked = {run.name for run in find_runs(runs, names or ())}
-    chosen = [run for run in every if run.name in asked or run.parent in asked]
+    all_runs = list(find_runs(runs))
+    selected = {run.name for run in find_runs(runs, names or ())}
+    chosen = [run for run in all_runs if run.name in selected or run.parent in selected]
     console.say(compare_address(chosen, port))
+    parents = {run.parent for run in chosen}
+    if all("dev_loss" in run.metrics for run in chosen if run.name not in parents):
+        console.note(f"Curves of dev_loss: {compare_address(chosen, port, 'dev_loss')}")
 
 
 def _shown(run: Run) -> str:
-    """The last values of a few metrics: those of a test before those of development, before others."""
+    """The last values of a few metrics: test metrics first, then development metrics."""
     kinds = ("test", "dev", "")
 
     def rank(name: str) -> int:

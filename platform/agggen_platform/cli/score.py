@@ -1,9 +1,8 @@
-"""`agggen score`, `score-plans` and `score-alignments`: files of a system, ours or another, against gold ones."""
+"""`agggen score`, `score-plans` and `score-alignments`: score files of any system against gold files."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,33 +18,33 @@ if TYPE_CHECKING:
     from agggen.records import Record
 
 Entry = dict[str, Any]
-"""A score as it is written: "score" (None where it is undefined), "signature", and what belongs to it."""
+"""A score in JSON: "score" (None if undefined), "signature", and its interval or comparison."""
 
-Gold = Annotated[Path, typer.Option(metavar="FILE", help="The gold, as JSON lines.")]
+Gold = Annotated[Path, typer.Option(metavar="FILE", help="The gold data, as JSON lines.")]
 Json = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Also write the scores as JSON, with full precision.")
 ]
 
 
 def score(
-    records: Annotated[
-        Path, typer.Option(metavar="FILE", help="Records with references: .jsonl, or .csv or .parquet by its ending.")
-    ],
+    records: Annotated[Path, typer.Option(metavar="FILE", help="Records with references: .jsonl, .csv or .parquet.")],
     hypotheses: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="One text a line in the records' order, or .jsonl with id and text, say a report's."
+            metavar="FILE",
+            help="One text per line in the records' order, or .jsonl with id and text, such as a report's.",
         ),
     ],
     protocol: Annotated[
-        str, typer.Option(metavar="plain|e2e|webnlg-2017", help="Whose scorer: numbers compare within one.")
+        str,
+        typer.Option(
+            metavar="plain|e2e|webnlg-2017", help="The scorer; scores of different protocols are not comparable."
+        ),
     ] = "plain",
     metrics: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Some of the protocol's, say bleu,ter. [default: all]")
+        str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, say bleu,ter. [default: all]")
     ] = None,
-    tokenised: Annotated[
-        bool, typer.Option("--tokenised", help="Texts and references are tokenised; leave their tokens as they are.")
-    ] = False,
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="Texts and references are already tokenised.")] = False,
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Another system's texts, for a paired comparison.")
     ] = None,
@@ -54,13 +53,13 @@ def score(
     ] = False,
     json: Json = None,
 ) -> None:
-    """Score any system's texts against references, as published numbers were computed.
+    """Score any system's texts against references with the scorers of published results.
 
-    plain is sacreBLEU's BLEU, chrF and TER. e2e has bleu, nist, meteor, rouge_l, cider and, for records with E2E's
-    predicates, ser (slot errors). webnlg-2017 has bleu, meteor and ter. All have values_whole (strict: triples whose
-    value the text says whole), values_lenient (triples of whose value at least 60 % of the words are there),
-    texts_without_faults (strict) and invented (values that no triple has, per 100 texts). Percent, but for nist, cider
-    and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics leaves them out.
+    plain: BLEU, chrF and TER of sacreBLEU. e2e: bleu, nist, meteor, rouge_l, cider and, for records with E2E's
+    predicates, ser (slot error rate). webnlg-2017: bleu, meteor and ter. All have values_whole (strict: triples whose
+    value is stated in full), values_lenient (triples with at least 60 % of the value's words in the text),
+    texts_without_faults (strict) and invented (hallucinated values per 100 texts). Scores are percentages, except nist,
+    cider and invented. METEOR, ROUGE-L and CIDEr need Java; --metrics can leave them out.
 
     \b
         agggen score --records records.jsonl --hypotheses REPORT/records.jsonl --metrics bleu,values_whole,invented
@@ -72,7 +71,7 @@ def score(
 
     check_json(json, [records, hypotheses, *([against] if against else [])])
     names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
-    metrics_of(protocol, names, [])  # before the files are read, which may take long
+    metrics_of(protocol, names, [])  # fails before the files are read
     read = _scored_records(records)
     chosen = metrics_of(protocol, names, read)
     if names is None and protocol == "e2e" and (foreign := foreign_predicate(read)):
@@ -86,13 +85,13 @@ def score(
 
 def score_plans(
     gold: Gold,
-    plans: Annotated[Path, typer.Option(metavar="FILE", help="The system's plans as JSON lines, one an id.")],
+    plans: Annotated[Path, typer.Option(metavar="FILE", help="The system's plans as JSON lines, one per id.")],
     json: Json = None,
 ) -> None:
-    """Score plans against human plans: who shares a fact, in which order, how many groups.
+    """Score plans against human plans: grouping, order and number of groups.
 
-    Lines are {"id": "7", "plan": "[leader capital] [currency]"}; the gold may have several of one id, which are then
-    also compared with each other (human_...). [] is a fact that says no triple.
+    Lines are {"id": "7", "plan": "[leader capital] [currency]"}; several gold plans of one id are also compared with
+    each other (human_...). [] is a fact without triples.
 
     \b
         agggen score-plans --gold gold.jsonl --plans plans.jsonl
@@ -103,7 +102,7 @@ def score_plans(
     check_json(json, [gold, plans])
     read = read_plans(gold, plans)
     if alone := sum(len(names) == 1 for names in read.predicates):
-        console.note(f"{alone:,} inputs have a single predicate; there all plans agree")
+        console.note(f"{alone:,} inputs have a single predicate, so all their plans agree")
     report(_entries(plan_scores(read.plans, read.references, read.predicates)), json)
 
 
@@ -115,7 +114,7 @@ def score_alignments(
     """Score alignments of triples to facts against human ones, in percent.
 
     Lines are {"id": "7", "plan": "[leader capital] [currency]", "facts": ["Rome, led by Ann, and", "it has euros."]},
-    one group a fact. "recall" is the paper's: triples that were given any fact at all; "accuracy" counts right ones.
+    one group per fact. "recall" is the paper's: triples with any fact; "accuracy" counts correct ones.
 
     \b
         agggen score-alignments --gold gold.jsonl --predicted aligned.jsonl
@@ -127,18 +126,20 @@ def score_alignments(
     read = read_alignments(gold, predicted)
     if read.rephrased:
         first = f"first: id {read.rephrased[0]!r}"
-        console.note(f"The facts of {len(read.rephrased):,} texts read otherwise than the gold's ({first})")
+        console.note(f"The facts of {len(read.rephrased):,} texts differ from the gold facts ({first})")
     if read.repeated:
         first = f"first: id {read.repeated[0]!r}"
-        console.note(f"In {len(read.repeated):,} texts two facts say one predicate; the last counts ({first})")
+        console.note(
+            f"In {len(read.repeated):,} texts two facts state the same predicate; the last one counts ({first})"
+        )
     report(_entries(alignment_scores(read.predicted, read.gold)), json)
 
 
 def check_json(path: str | None, inputs: Sequence[Path]) -> None:
-    """Refuses a file for the scores that could not be written, before anything is scored.
+    """Checks the file for the scores before anything is scored.
 
     Raises:
-        ConfigError: its folder does not exist or may not be written to, it is a folder, or it is one of the inputs.
+        ConfigError: its folder does not exist, or it is one of the inputs.
     """
     from agggen.errors import ConfigError
 
@@ -146,17 +147,13 @@ def check_json(path: str | None, inputs: Sequence[Path]) -> None:
         return
     target = Path(path)
     if not target.parent.is_dir():
-        raise ConfigError(f"cannot write {path}: there is no folder {target.parent}; make it first")
-    if target.is_dir():
-        raise ConfigError(f"cannot write {path}: it is a folder; name a file in it")
+        raise ConfigError(f"cannot write {path}: there is no folder {target.parent}")
     if any(target.resolve() == source.resolve() for source in inputs):
-        raise ConfigError(f"--json {path} is one of the inputs, which would be lost; name another file")
-    if not os.access(target if target.exists() and not target.is_file() else target.resolve().parent, os.W_OK):
-        raise ConfigError(f"cannot write {path}: no permission to write there")
+        raise ConfigError(f"--json {path} is one of the inputs; name another file")
 
 
 def report(scores: Mapping[str, Entry], json: str | None) -> None:
-    """A table of the scores with their signatures; JSON to the file `json`, or for "-" in place of the table."""
+    """Prints a table of the scores, and writes them as JSON to the file `json`; "-": JSON instead of the table."""
     if json is not None:
         with output_lines(json) as file:
             write_line(file, scores)
@@ -179,7 +176,7 @@ def report(scores: Mapping[str, Entry], json: str | None) -> None:
 
 
 def _entries(scores: Mapping[str, Score]) -> dict[str, Entry]:
-    """In JSON there is no NaN: a score that no input allows is null."""
+    """The scores for JSON, which has no NaN: undefined scores are null."""
     return {
         name: {"score": None if math.isnan(score.value) else score.value, "signature": score.signature}
         for name, score in scores.items()
@@ -204,10 +201,10 @@ def _measured_entries(scores: Mapping[str, Measured]) -> dict[str, Entry]:
 
 
 def _scored_records(path: Path) -> list[Record]:
-    """The records of a file by its ending, each with a reference.
+    """The records of a file, each with a reference.
 
     Raises:
-        CorpusError: something in the file is no record, or has no reference.
+        CorpusError: a record is invalid or has no reference.
     """
     from agggen.corpora.rejects import Reject
     from agggen.errors import CorpusError

@@ -1,4 +1,4 @@
-"""`agggen segment`: reference texts into facts, on this machine or a Ray cluster."""
+"""`agggen segment`: segments reference texts into facts, on this machine or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.shards import Actors, Fresh, Preset, RunLog, Runs, reused, shard_progress
+from agggen_platform.cli.options import Fresh, Overrides, Runs
+from agggen_platform.cli.shards import Actors, Preset, RunLog, reused, shard_progress
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.job import Progress
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 def segment(
     source: Annotated[str, typer.Argument(metavar="CORPUS", help="A prepared corpus: its folder or a file; or s3://")],
     out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Where the result goes; or s3://")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say alignment=surface shard_rows=64")
-    ] = None,
+    overrides: Overrides = None,
     facts: Annotated[str | None, typer.Option(metavar="NAME", help="The fact segmenter. [default: embedded]")] = None,
     split: Annotated[list[str] | None, typer.Option(help="Only this split; may be given again. [default: all]")] = None,
     actors: Actors = None,
@@ -27,11 +26,11 @@ def segment(
     preset: Preset = None,
     runs: Runs = Path("runs"),
 ) -> None:
-    """Cut the reference texts of a corpus into facts and align each fact to the triples that it says.
+    """Segment the reference texts of a corpus into facts and align each fact with the triples that it states.
 
-    The result is a corpus to train on (facts.source=corpus): the files of DIR/SPLIT, in the order of their names, and
-    DIR/manifest.json, written last. The same command continues a job that was cut off and finds a finished one. Texts
-    that have no facts go to DIR/rejects.
+    The result is a corpus to train on (facts.source=corpus): the files of DIR/SPLIT, ordered by name, and
+    DIR/manifest.json, written last. The same command resumes an interrupted job. Texts that cannot be segmented go to
+    DIR/rejects.
 
     \b
         agggen corpora prepare e2e --out prepared/e2e
@@ -61,7 +60,7 @@ def segment(
     ]
     console.print_table(("split", "records", "texts", "facts", "rejects"), rows)
     if report.finished_before:
-        console.note(f"{out} has the facts of this job already: nothing was done; --fresh does it anew")
+        console.note(f"{out} already has the facts of this job; --fresh segments again")
         return
     if (done := report.progress) is not None:
         counts = done.counts
@@ -69,7 +68,7 @@ def segment(
         console.note(f"Segmented in {report.seconds:.0f} s ({_speed(done)} at work{known}{reused(done)})")
         if counts.cache_errors:
             console.note(
-                f"The cache in {config.cache_folder} failed (a warning in the workers' logs says why); "
+                f"The cache in {config.cache_folder} failed (the workers' logs have the reason); "
                 "texts were segmented without it"
             )
     log.finish(out, sum(counts.rejects for counts in report.splits.values()), "rejects")

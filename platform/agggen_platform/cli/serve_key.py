@@ -1,4 +1,4 @@
-"""`agggen serve-key`: a new API key of the endpoint."""
+"""`agggen serve-key`: creates an API key for the endpoint."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from agggen_platform.cli import console
 
 
 def serve_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; logs and limits go by it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Add the key's line to this file, made with mode 0600 where it is not."),
+        typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600."),
     ] = None,
     until: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The key's last day (UTC). [default: none]")
     ] = None,
 ) -> None:
-    """Make a random key and print it, this once: only its hash is kept.
+    """Create a random key and print it. Only its hash is stored.
 
     \b
         agggen serve-key alice                             # prints the key, and its line for the file of keys
         agggen serve-key alice --file keys.txt             # adds the line to the file and prints the key
-        agggen serve BUNDLE security.keys_file=keys.txt    # asks for keys; new ones are read within a second
+        agggen serve BUNDLE security.keys_file=keys.txt    # requires keys; new ones are read within a second
     """
     from agggen_platform.serving.keys import add_key, new_key
 

@@ -1,4 +1,4 @@
-"""What `agggen bulk` and `agggen segment` share: options, progress (a bar, or a line now and then), last messages."""
+"""Options, progress and last messages of `agggen bulk` and `agggen segment`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.folders import warn_if_temporary
+from agggen_platform.cli.options import warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen_platform.sharded.driver import Progress
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_LINES = 10.0
 Say = Callable[["Progress[Any]"], str]
 
-Actors = Annotated[int | None, typer.Option(help="Workers at most; 0 does without Ray. [default: one for each CPU]")]
-Fresh = Annotated[bool, typer.Option(help="Remove what an earlier job of this kind left in the output folder.")]
+Actors = Annotated[
+    int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
+]
 Preset = Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")]
-Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where the run log lives.")]
 
 
 class RunLog:
-    """Makes the run log of a job that has work to do, in the folder `runs`."""
+    """Creates the run log of a job in the folder `runs`, once the job has work to do."""
 
     def __init__(self, runs: Path) -> None:
         warn_if_temporary(runs, "--runs")
@@ -42,7 +42,7 @@ class RunLog:
         return self._tracker
 
     def finish(self, out: str, rejects: int, where: str) -> None:
-        """The last messages of a job; `where` in `out` the rejects are."""
+        """Prints the last messages of a job; `where` is the folder of rejects in `out`."""
         if rejects:
             console.note(f"Rejected: {rejects:,}, see {out}/{where}")
         if self._tracker is not None and (command := self._tracker.ui_command()):
@@ -52,12 +52,12 @@ class RunLog:
 
 def reused(progress: Progress[Any]) -> str:
     """How many shards an earlier run had finished; empty for none."""
-    return f"; {progress.found:,} of {progress.total:,} shards were there" if progress.found else ""
+    return f"; {progress.reused:,} of {progress.total:,} shards were there" if progress.reused else ""
 
 
 @contextmanager
 def shard_progress(speed: Say, counts: Say) -> Iterator[Callable[[Progress[Any]], None]]:
-    """Yields a callback that shows the progress of the job. What Ray prints meanwhile goes to stderr.
+    """Yields a callback that shows the progress of the job. Ray's output is redirected to stderr.
 
     Args:
         speed: the speed of this run, as text.
@@ -91,7 +91,7 @@ def _lines(speed: Say, counts: Say) -> Callable[[Progress[Any]], None]:
 
 def _time_left(now: Progress[Any]) -> list[str]:
     """By the speed of this run: shards that an earlier run did took no time."""
-    fresh = now.shards - now.found
+    fresh = now.shards - now.reused
     if not fresh:
         return []
     seconds = round((now.total - now.shards) * now.seconds / fresh)

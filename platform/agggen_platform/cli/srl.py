@@ -1,4 +1,4 @@
-"""`agggen srl check`: whether AllenNLP's own models run here."""
+"""`agggen srl check`: whether AllenNLP's models run on this machine."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ def check(
     device: Annotated[str, typer.Option(help="cpu, or cuda:0 and so on.")] = "cpu",
     sentence: Annotated[str, typer.Option(help="Words to label, with spaces between.")] = _SENTENCE,
 ) -> None:
-    """Look whether AllenNLP works here, and with an archive whether it finds frames.
+    """Check that AllenNLP's environment works and, with an archive, that the model finds frames.
 
-    Loading an archive runs code that is in it: take archives only from those you trust.
+    Loading an archive runs its author's code: use archives of authors you trust only.
 
     \b
         agggen srl check --archive srl.tar.gz --sha256 6f1c...
     """
     from agggen.facts.config import AllenNLPConfig
     from agggen.facts.frames import Words
-    from agggen_platform.srl.archives import get_archive
     from agggen_platform.srl.environment import find_environment, worker_versions
-    from agggen_platform.srl.source import AllenNLPFrames
+    from agggen_platform.srl.source import AllenNLPFrames, get_archive
 
     environment = find_environment(folder)
     _ok("environment", str(environment.folder))
@@ -57,7 +56,7 @@ def check(
     names = ("python", "allennlp", "allennlp-models", "torch", "transformers", "spacy")
     _ok("worker", f"{', '.join(f'{name} {versions[name]}' for name in names)} ({time.monotonic() - begin:.0f} s)")
     if archive is None:
-        console.note("no archive was given (--archive), so no model was loaded")
+        console.note("without --archive no model was loaded")
         return
     local = get_archive(archive, sha256)
     _ok("archive", f"{local.path}, sha256 {local.sha256}")
@@ -81,8 +80,8 @@ def check(
         phrases = (f"{phrase.role}: {' '.join(words[phrase.start : phrase.end])}" for phrase in frame.phrases)
         _ok("frame", "  ".join(f"[{phrase}]" for phrase in phrases))
     if not frames:
-        console.note("no frames in the sentence: no word of it is a predicate, or the model says so")
+        console.note("no frames: neither the tagger nor the model found a predicate in the sentence")
 
 
-def _ok(what: str, detail: str) -> None:
-    console.say(f"ok\t{what}\t{detail}")
+def _ok(subject: str, detail: str) -> None:
+    console.say(f"ok\t{subject}\t{detail}")

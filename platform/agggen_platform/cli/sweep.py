@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console
-from agggen_platform.cli.folders import warn_if_temporary
-from agggen_platform.cli.train import Runs
+from agggen_platform.cli.options import Overrides, Runs, warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen_platform.sweep.job import Progress, SweepReport
@@ -21,9 +20,7 @@ _TERMINATED = 143
 
 def sweep(
     preset: Annotated[str, typer.Argument(metavar="PRESET", help="A preset's name, or the path of a YAML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings that all trials share")
-    ] = None,
+    overrides: Overrides = None,
     space: Annotated[
         str, typer.Option(metavar="SPACE", help="A space's name (predicate-sizes, rates), or a YAML file.")
     ] = "predicate-sizes",
@@ -33,16 +30,13 @@ def sweep(
     concurrent: Annotated[
         int | None, typer.Option(help="Trials at once; 0: as many as there is room for. [default: the space's]")
     ] = None,
-    database: Annotated[
-        str | None, typer.Option(metavar="URL", help="Keep the study there. [default: a journal in the sweep's folder]")
-    ] = None,
     model: Annotated[str, typer.Option(help="Register the best bundle as a version of this model.")] = "agggen",
     no_register: Annotated[bool, typer.Option("--no-register", help="Do not register the best bundle.")] = False,
 ) -> None:
-    """Search a space of settings: train many times, stop what falls behind, register the best bundle as candidate.
+    """Search a space of settings: train many times, stop weak trials early, register the best bundle as candidate.
 
-    The same command continues a sweep that was cut off, and with more --trials one that is done. Trials that were
-    running go on from their checkpoints.
+    The same command resumes an interrupted sweep, and with a larger --trials it extends a finished one. Trials that
+    were running resume from their checkpoints.
 
     \b
         agggen sweep elements --space predicate-sizes
@@ -67,13 +61,12 @@ def sweep(
             name,
             runs_dir=runs,
             overrides=overrides or (),
-            database=database,
             model=None if no_register else model,
             show=_show,
-            begin=lambda found: console.note(f"Sweep {found}"),
+            begin=lambda sweep_name: console.note(f"Sweep {sweep_name}"),
         )
     except KeyboardInterrupt as interrupt:
-        console.note("Interrupted; the same command goes on with the trials that are left")
+        console.note("Interrupted; the same command resumes with the remaining trials")
         if isinstance(interrupt, Terminated):
             sys.exit(_TERMINATED)
         raise
@@ -81,7 +74,7 @@ def sweep(
     if report.ran:
         console.note(f"{report.ran} trials in {report.seconds / 60:.1f} minutes")
     else:
-        console.note("This sweep is finished already; more --trials go on with it")
+        console.note("This sweep is finished; a larger --trials extends it")
     console.note(f"Compare trials: {report.ui_command}")
     console.say(report.bundle)
     if report.version or report.refused:
@@ -89,7 +82,7 @@ def sweep(
 
 
 def _say_registered(report: SweepReport, model: str) -> None:
-    """Which version the best bundle is; raises what the registry said against it."""
+    """Prints the version of the best bundle; raises the registry's error if there is none."""
     from agggen_platform.registry.address import CANDIDATE
     from agggen_platform.registry.client import registry_uri
     from agggen_platform.tracking.origin import masked
@@ -101,18 +94,18 @@ def _say_registered(report: SweepReport, model: str) -> None:
         console.note(f"{trial} is not registered; later: {command} (with --to s3://... it is copied to a store first)")
         raise report.refused
     assert report.version is not None
-    how = "registered as" if report.version.new else "already"
+    state = "registered as" if report.version.new else "already"
     alias = ", alias candidate" if CANDIDATE in report.version.aliases else ""
-    console.note(f"{trial} is {how} {report.version}{alias}; see: agggen models show {report.version}{where}")
+    console.note(f"{trial} is {state} {report.version}{alias}; see: agggen models show {report.version}{where}")
 
 
 def _show(progress: Progress) -> None:
     trial, best = progress.trial, progress.best
     if reason := trial.user_attrs.get("reason"):
-        what = f"failed: {reason}"
+        result = f"failed: {reason}"
     elif trial.state.name == "PRUNED":
-        what = f"stopped after {max(trial.intermediate_values, default=0)} epochs"
+        result = f"stopped after {max(trial.intermediate_values, default=0)} epochs"
     else:
-        what = f"{trial.value:.4f}"
+        result = f"{trial.value:.4f}"
     leader = f"  (best {best.value:.4f}, trial {best.number})" if best else ""
-    console.note(f"{progress.ended} of {progress.total}  trial {trial.number}: {what}{leader}")
+    console.note(f"{progress.ended} of {progress.total}  trial {trial.number}: {result}{leader}")

@@ -1,4 +1,4 @@
-"""`agggen train`: a preset and overrides in, a bundle out."""
+"""`agggen train`: trains a model by a preset or on data, and writes a bundle."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agggen_platform.cli import console, own_data
-from agggen_platform.cli.folders import on_this_machine, warn_if_temporary
+from agggen_platform.cli.options import Fresh, Overrides, PrintConfig, Runs, warn_if_temporary
 
 if TYPE_CHECKING:
     from agggen.training.data import Data
     from agggen_platform.job_config import JobConfig
-
-Runs = Annotated[
-    Path,
-    typer.Option("--runs", metavar="DIR", help="Where runs and the run log live.", callback=on_this_machine),
-]
 
 
 def train(
@@ -25,18 +20,16 @@ def train(
         str,
         typer.Argument(metavar="PRESET|DATA", help="A preset (its name or a YAML file), or data: a file or a folder."),
     ],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, say model.width=128")
-    ] = None,
+    overrides: Overrides = None,
     runs: Runs = Path("runs"),
     name: Annotated[
         str | None, typer.Option(help="The run's name. [default: PRESET-HASH of configuration and data]")
     ] = None,
-    print_config: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
-    fresh: Annotated[bool, typer.Option(help="Start over, whatever lies under the run's name.")] = False,
+    print_config: PrintConfig = False,
+    fresh: Fresh = False,
     preset: Annotated[
         str | None,
-        typer.Option(help="For DATA; it may then also be a corpus of the catalogue. [default: auto, by size]"),
+        typer.Option(help="The preset for DATA, which may then also be a corpus of the catalogue. [default: by size]"),
     ] = None,
     id_: own_data.IdColumn = None,
     subject: own_data.SubjectColumn = None,
@@ -49,9 +42,9 @@ def train(
 ) -> None:
     """Train the plain Transformer, then the joint model, and write a bundle.
 
-    The same command continues a run that was cut off, and finds a finished one. A key that does not exist is refused,
-    with the nearest that does. Ctrl-C and SIGTERM save first. With cluster.workers, workers of a Ray cluster divide
-    each batch, and the model is that of one.
+    The same command resumes an interrupted run. Unknown settings are refused, with the nearest valid one. Ctrl-C and
+    SIGTERM save a checkpoint first. With cluster.workers, workers of a Ray cluster divide each batch, and the model is
+    the same as with one.
 
     \b
         agggen train elements
@@ -66,7 +59,7 @@ def train(
     from agggen.errors import ConfigError
     from agggen.training.choice import AUTO, config_for
     from agggen_platform.job_config import JobConfig, result_of
-    from agggen_platform.training.data import data_of
+    from agggen_platform.training.job import data_of
 
     dataset = None
     columns = (id_, subject, text, split_column, category, ignore, rename)
@@ -85,10 +78,9 @@ def train(
 
 
 def carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs: Path, fresh: bool) -> None:
-    """Trains with progress, and prints where the bundle is. Without a `name`, the run is called ``LABEL-HASH``."""
+    """Trains with progress and prints the bundle's address. The default `name` of the run is ``LABEL-HASH``."""
     from agggen_platform.cli.progress import training_progress
-    from agggen_platform.training.data import default_name
-    from agggen_platform.training.job import train_job
+    from agggen_platform.training.job import default_name, train_job
 
     if not config.storage.url:
         warn_if_temporary(runs, "storage.url or --runs")
@@ -100,12 +92,12 @@ def carry_out(config: JobConfig, data: Data, label: str, name: str | None, runs:
         compare = f"; compare runs: {done.ui_command}" if done.ui_command else ""
         console.note(f"Trained in {done.seconds / 60:.1f} minutes{compare}")
     else:
-        console.note("This run is finished already; --fresh trains it anew")
+        console.note("This run is finished; --fresh trains it again")
     console.say(done.address)
 
 
 def _is_data(source: str) -> bool:
-    """Whether a file, folder or pattern of data is named, and no preset."""
+    """Whether `source` is a file, folder or pattern of data, and not a preset."""
     from agggen.config import preset_names
     from agggen.datasets import SUFFIXES
 

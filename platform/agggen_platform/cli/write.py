@@ -1,4 +1,4 @@
-"""`agggen generate`, `plan`, `align`, `inspect` and `adjust`: what one does with a bundle."""
+"""`agggen generate`, `plan`, `align`, `inspect` and `adjust`: commands that use a bundle."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from agggen_platform.cli import console, own_data
 from agggen_platform.cli.records import (
+    SHIPPED_BUNDLE,
     BundleAddress,
     Device,
     Input,
@@ -26,20 +27,18 @@ if TYPE_CHECKING:
 
 Level = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="The largest number of triples in one fact: 1 does not aggregate at all. [default: the model's]"
-    ),
+    typer.Option(min=1, help="The largest number of triples in one fact; 1: no aggregation. [default: the model's]"),
 ]
 
 TopP = Annotated[
     float | None,
-    typer.Option(help="Of sampling: draw among the most probable groups, whose probabilities sum to this."),
+    typer.Option(help="Nucleus sampling: draw among the most probable groups, whose probabilities sum to this."),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of sampling and random-order.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of sampling and random-order.")]
 
 
 def generate(
-    bundle: BundleAddress,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002 - the option's name
     output: Output = "-",
     plan: Annotated[
@@ -47,18 +46,20 @@ def generate(
     ] = None,
     complete: Annotated[bool, typer.Option(help="Let the model add the predicates that --plan omits.")] = False,
     level: Level = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Texts a record at most, best first; each has its rank.")] = 1,
-    plans: Annotated[int | None, typer.Option(min=1, help="Plans to write out before choosing.")] = None,
-    planner: Annotated[
-        str | None, typer.Option(metavar="exact|two-stage|sample", help="How plans are searched.")
+    n_best: Annotated[
+        int, typer.Option(min=1, help="The largest number of texts per record, best first; each has its rank.")
+    ] = 1,
+    plans: Annotated[
+        int | None, typer.Option(min=1, help="Plans per record that are realised before choosing.")
     ] = None,
+    planner: Annotated[str | None, typer.Option(metavar="exact|two-stage|sample", help="The plan search.")] = None,
     ablation: Annotated[
         str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a plan.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam size: hypotheses per plan.")] = None,
     verify: Annotated[
         str | None,
-        typer.Option(metavar="strict|off", help="Whether texts must say their values whole, and no others."),
+        typer.Option(metavar="strict|off", help="strict: texts state all values in full and no others; off: free."),
     ] = None,
     top_p: TopP = None,
     seed: Seed = None,
@@ -71,9 +72,9 @@ def generate(
 ) -> None:
     """Write texts for records.
 
-    Each output line has text, plan, log-probabilities, the span and predicates of each fact, whether every value is
-    said whole and nothing else (fulfilled), what is at fault (faults), and predicates that training never saw
-    (unknown_predicates). Records that cannot be used go to OUTPUT.rejects.jsonl.
+    Each output line has text, plan, log-probabilities, the span and predicates of each fact, whether exactly the
+    record's values are stated (fulfilled), its faults, and predicates that are not in the training data
+    (unknown_predicates). Invalid records go to OUTPUT.rejects.jsonl.
 
     \b
         agggen generate BUNDLE -i records.jsonl -o texts.jsonl
@@ -90,11 +91,11 @@ def generate(
         raise ConfigError("--complete goes with --plan")
     choices: dict[str, object] = {"plans": plans, "planner": planner, "ablation": ablation, "level": level}
     choices |= {"top_p": top_p, "seed": seed}
-    if human is not None and (idle := [name for name, value in choices.items() if value is not None]):
-        raise ConfigError(f"--{idle[0]} does not go with --plan, which leaves nothing to choose")
+    if human is not None and (unused := [name for name, value in choices.items() if value is not None]):
+        raise ConfigError(f"--{unused[0]} does not go with --plan, which leaves nothing to choose")
     model = load_model(bundle, device)
-    wanted = choices | {"beam.beam": beam, "verify": verify}
-    config = model.settings([f"{key}={value}" for key, value in wanted.items() if value is not None])
+    options = choices | {"beam.beam": beam, "verify": verify}
+    config = model.settings([f"{key}={value}" for key, value in options.items() if value is not None])
     generator = model.generator
     rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
     with output_lines(output, input) as file:
@@ -107,12 +108,12 @@ def generate(
 
 
 def plan(
-    bundle: BundleAddress,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
-    k: Annotated[int, typer.Option("-k", min=1, help="Plans a record, best first.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Plans per record, best first.")] = 5,
     level: Level = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw the plans by their probabilities instead.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample plans by their probabilities instead.")] = False,
     top_p: TopP = None,
     seed: Seed = None,
     id_: own_data.IdColumn = None,
@@ -122,10 +123,10 @@ def plan(
     rename: own_data.Renamed = None,
     device: Device = "cpu",
 ) -> None:
-    """Find the most probable plans of records under the bundle's settings; or draw plans, for varied texts.
+    """Find the most probable plans of records under the bundle's settings, or sample plans.
 
-    Each output line says how its plans were found: exact are certainly the most probable ones; beam are the best that a
-    beam search found, where a record has too many plans to be certain, and their probabilities are not known.
+    "search" says how plans were found: "exact" plans are the most probable ones; "beam" plans are the best of a beam
+    search, for records with too many plans, and their probabilities are unknown.
 
     \b
         agggen plan BUNDLE -i records.jsonl -k 3
@@ -149,7 +150,7 @@ def plan(
 
 
 def align(
-    bundle: BundleAddress,
+    bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     run_archives: RunArchives = False,
@@ -160,10 +161,10 @@ def align(
     rename: own_data.Renamed = None,
     device: Device = "cpu",
 ) -> None:
-    """Find which triples each fact of a text says (Viterbi); the records' references are the texts.
+    """Find which triples each fact of a text states (Viterbi); the texts are the records' references.
 
-    A reference may carry its own facts; others are cut as the model's training texts were, or, where those came with
-    facts (corpus, precomputed), by the shipped tagger.
+    A reference may have its own facts; other texts are segmented as the model's training texts were, or, if those came
+    with facts (corpus, precomputed), by the shipped tagger.
 
     \b
         agggen align BUNDLE -i records.jsonl
@@ -184,14 +185,13 @@ def align(
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
             aligned = generator.align([record for record, _, _ in texts], [facts for _, _, facts in texts])
-            for (_, number, _), found in zip(texts, aligned, strict=True):
-                own = found.as_dict()
-                line = {"id": own.pop("id"), "reference": number} | own
-                write_line(file, line)
+            for (_, number, _), alignment in zip(texts, aligned, strict=True):
+                fields = alignment.as_dict()
+                write_line(file, {"id": fields.pop("id"), "reference": number} | fields)
         rejected.report(output)
 
 
-def inspect(bundle: BundleAddress) -> None:
+def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
     """Check a bundle's hashes and say what is in it."""
     from agggen.bundle import describe_bundle, fingerprint, load_bundle
     from agggen.config import flatten
@@ -205,20 +205,20 @@ def inspect(bundle: BundleAddress) -> None:
     rows = [
         ("fingerprint", fingerprint(folder)),
         ("parameters", f"{parameters:,}"),
-        ("vocabulary", f"{len(vocabulary):,} words, {vocabulary.n_output:,} of them writable"),
+        ("vocabulary", f"{len(vocabulary):,} words, {vocabulary.n_output:,} of them in the output vocabulary"),
         ("predicates", f"{len(loaded.encoder.predicates) - 1:,}"),
         ("predicate names", ", ".join(loaded.encoder.predicates[1:])),
         ("wordings of values", f"{sum(map(len, lexicon.variants.values())):,} of {len(lexicon.variants):,} values"),
         ("truth values of", ", ".join(lexicon.booleans)),
         ("templates", f"{len(lexicon.templates):,}"),
         ("facts", loaded.facts),
-        ("new texts are cut by", loaded.segmenter.source),
+        ("new texts are segmented by", loaded.segmenter.source),
     ]
     rows += [(f"model.{key}", value) for key, value in described["model"].items()]
     rows += [(f"inference.{key}", str(value)) for key, value in flatten(loaded.inference).items()]
     rows += [(key, f"{value:.4f}") for key, value in described["metrics"].items()]
     rows += [(f"source {key}", value) for key, value in described["sources"].items()]
-    console.print_table(("what", "value"), rows)
+    console.print_table(("field", "value"), rows)
 
 
 def adjust(
@@ -233,10 +233,10 @@ def adjust(
         typer.Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.'),
     ] = None,
 ) -> None:
-    """Write a bundle with the same weights that searches and chooses otherwise, wherever it is used or served.
+    """Write a bundle with the same weights and other inference settings.
 
-    With --wordings its strict check takes these wordings for the values, too, and it may write them. It is another
-    bundle, to be evaluated and registered as such; the old one's fingerprint stands among its sources.
+    With --wordings the strict check also accepts these wordings of values, and the model may write them. The new bundle
+    has its own fingerprint, and that of BUNDLE among its sources.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded

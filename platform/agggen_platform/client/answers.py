@@ -92,7 +92,7 @@ class TextDict(TypedDict):
     `plan_log_probability` is over the plans of the settings, null where it is not known; `plan_search` is how the plan
     was found (exact, beam, given, ...). `fulfilled`: each fact says the values of its triples whole, and the strict
     check finds no fault; `faults` are what it finds. `unknown_predicates`: training never saw them; plain clauses say
-    them.
+    them. `copied`: the spans of words that the model copied from the record because its vocabulary lacks them.
     """
 
     text: str
@@ -104,6 +104,7 @@ class TextDict(TypedDict):
     fulfilled: bool
     faults: NotRequired[list[str]]
     unknown_predicates: NotRequired[list[str]]
+    copied: NotRequired[list[list[int]]]
     facts: list[FactDict]
 
 
@@ -123,6 +124,20 @@ class AlignedFactDict(TypedDict):
     predicates: list[str]
     triples: list[list[str]]
     posterior: float
+
+
+class ValueDict(TypedDict):
+    """How a text says the object of a triple, and its first mention text[start:end], in Unicode code points.
+
+    `how`: `literal`, `rule` (a spelling derived by rule), `lexicon` or `phrase` (a wording of the training texts) say
+    it whole; `part`: only words of it occur; `missing`: none.
+    """
+
+    predicate: str
+    triple: list[str]
+    how: Literal["literal", "rule", "lexicon", "phrase", "part", "missing"]
+    start: NotRequired[int]
+    end: NotRequired[int]
 
 
 class ErrorAnswer(TypedDict):
@@ -165,6 +180,27 @@ class AlignedAnswer(TypedDict):
     log_likelihood: float
 
 
+class CheckedAnswer(TypedDict):
+    """What the strict check finds in a text; `faults` has a sentence for each fault, and is empty without one.
+
+    `unnamed`: subjects that are never named whole. `invented`: numbers, names and value words that no triple has.
+    `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are in each other's place.
+    `misplaced`: triples whose values are only in wordings of other predicates.
+    """
+
+    index: int
+    id: str
+    status: Literal["ok"]
+    model: str
+    values: list[ValueDict]
+    unnamed: list[str]
+    invented: list[str]
+    repeated: list[str]
+    swapped: list[list[str]]
+    misplaced: list[list[str]]
+    faults: list[str]
+
+
 class TextsResponse(TypedDict):
     """An answer for each record, in the order of the request."""
 
@@ -181,6 +217,28 @@ class AlignedResponse(TypedDict):
     """An answer for each record, in the order of the request."""
 
     answers: list[AlignedAnswer | ErrorAnswer]
+
+
+class CheckedResponse(TypedDict):
+    """An answer for each record, in the order of the request."""
+
+    answers: list[CheckedAnswer | ErrorAnswer]
+
+
+class ExampleDict(TypedDict):
+    """A record and its reference texts."""
+
+    id: str
+    triples: list[list[str]]
+    texts: list[str]
+
+
+class ExamplesDict(TypedDict):
+    """Records of the corpus of the served bundle; none, and empty names, if it is not where the endpoint runs."""
+
+    corpus: str
+    split: str
+    records: list[ExampleDict]
 
 
 class ModelDict(TypedDict):

@@ -12,6 +12,7 @@ import httpx
 
 from agggen_platform.client.answers import (
     AlignedAnswer,
+    CheckedAnswer,
     ErrorAnswer,
     GenerateOptions,
     ModelDict,
@@ -110,6 +111,12 @@ class Client:
     ) -> list[AlignedAnswer | ErrorAnswer]:
         """The triples behind each fact of the ``text`` that each record carries."""
         return self._calls.batch("/v1/align", records, {}, deadline)
+
+    def check(
+        self, records: Iterable[RecordLike], *, deadline: float | None = None
+    ) -> list[CheckedAnswer | ErrorAnswer]:
+        """What the strict check finds in the ``text`` that each record carries."""
+        return self._calls.batch("/v1/check", records, {}, deadline)
 
     def stream(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]

@@ -1,20 +1,10 @@
-"""Our runs beside published systems: means and spread over seeds, of records that compare with each other.
-
-`to_json` has the shape ::
-
-    {"schema": "agggen.reproduce/2", "table": "webnlg", "corpus": "webnlg", "split": "test-seen",
-     "published": "how they were computed", "columns": ["bleu", ...], "missing": ["..."],
-     "rows": [{"system": "AggGen", "source": "...", "scores": {"bleu": 58.74}},
-              {"system": "AggGen", "runs": [{"seed": 1, "bundle": "...", "scores": {"bleu":
-               {"value": 58.9, "interval": [57.1, 60.6], "signature": "..."}, ...}}, ...]}]}
-"""
+"""Our runs beside published systems: means and spread over seeds, of comparable records only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
 
 from agggen.errors import ConfigError
 from agggen.report.build import source_of
@@ -22,7 +12,6 @@ from agggen.scores import method
 from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Line, Table
 
-SCHEMA = "agggen.reproduce/2"
 _ABSENT = Score(reason="its evaluation has no such score")
 
 
@@ -32,7 +21,7 @@ class Row:
 
     system: str
     scores: Mapping[str, tuple[float, ...]]
-    """By column: a number for each run, or the published one."""
+    """By column: a number per run, or the published number."""
     source: str = ""
     """Of published numbers; empty for ours."""
     runs: tuple[RunRecord, ...] = ()
@@ -40,17 +29,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: the published systems, each followed by ours of the same name; our other systems come last."""
+    """A table: published systems, each followed by our system of the same name; our other systems come last."""
 
     table: Table
     records: tuple[RunRecord, ...]
     rows: tuple[Row, ...]
     missing: tuple[str, ...]
-    """Why some of our numbers are missing."""
+    """The reasons for missing numbers of ours."""
 
     @property
     def signatures(self) -> dict[str, str]:
-        """How ours are computed, by score."""
+        """The signature of each score of ours."""
         shown = ((name, score.signature) for _, name, _, score in _scores(self.table, self.records))
         return {name: method(signature) for name, signature in shown if signature}
 
@@ -59,8 +48,8 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
     """Builds the table.
 
     Raises:
-        ConfigError: records that do not compare (other test records, recipe, inference settings within a row, or
-            signature of a score), or that are of other test records than the published numbers. Names the records.
+        ConfigError: records that are not comparable: other test records, recipe, inference settings within a row, or
+            signature of a score. Names the records.
     """
     _check(table, records)
     our_rows = {line.name: row for line in table.lines if (row := _ours(line, records))}
@@ -81,7 +70,7 @@ def compare(table: Table, records: Sequence[RunRecord]) -> Comparison:
 
 
 def _ours(line: Line, records: Sequence[RunRecord]) -> Row | None:
-    """A row with a number wherever all its runs have one."""
+    """Our row of a line; a column has numbers only if all runs have one."""
     runs = tuple(record for record in records if record.system == line.system)
     scores = {}
     for column, name in line.scores.items():
@@ -121,12 +110,12 @@ def _check(table: Table, records: Sequence[RunRecord]) -> None:
         _check_equal(table, f"signature of {name}", rows)
 
 
-def _check_equal(table: Table, what: str, values: Sequence[tuple[str, object]]) -> None:
+def _check_equal(table: Table, subject: str, values: Sequence[tuple[str, object]]) -> None:
     for run, value in values[1:]:
         if value != values[0][1]:
             raise ConfigError(
-                f"the records {values[0][0]} and {run} do not compare: the {what} is {values[0][1]!r:.200} in the one "
-                f"and {value!r:.200} in the other; {_remedy(table)}"
+                f"the records {values[0][0]} and {run} are not comparable: the {subject} is {values[0][1]!r:.200} and "
+                f"{value!r:.200}; {_remedy(table)}"
             )
 
 
@@ -137,40 +126,8 @@ def _remedy(table: Table) -> str:
 # --- output --------------------------------------------------------------------------------------------------------
 
 
-def to_json(comparison: Comparison) -> dict[str, Any]:
-    """The table for programs; see the module's docstring."""
-    table = comparison.table
-    lines = {line.name: line for line in table.lines}
-    rows: list[dict[str, Any]] = []
-    for row in comparison.rows:
-        if row.runs:
-            names = lines[row.system].scores
-            runs = [
-                {
-                    "seed": record.seed,
-                    "bundle": record.bundle,
-                    "scores": {column: asdict(record.scores.get(name, _ABSENT)) for column, name in names.items()},
-                }
-                for record in row.runs
-            ]
-            rows.append({"system": row.system, "runs": runs})
-        else:
-            scores = {column: value for column, (value,) in row.scores.items()}
-            rows.append({"system": row.system, "source": row.source, "scores": scores})
-    return {
-        "schema": SCHEMA,
-        "table": table.name,
-        "corpus": table.corpus,
-        "split": table.split,
-        "published": table.how,
-        "columns": [column.name for column in table.columns],
-        "missing": list(comparison.missing),
-        "rows": rows,
-    }
-
-
 def rows_of(comparison: Comparison) -> list[list[str]]:
-    """The table for people, its header first; the last column says whose the numbers are."""
+    """The table's rows, header first; the last column has the source of the numbers."""
     sources = _sources(comparison)
     columns = comparison.table.columns
     rows = [["system", *(column.name for column in columns), "from"]]
@@ -182,10 +139,10 @@ def rows_of(comparison: Comparison) -> list[list[str]]:
 
 
 def notes_of(comparison: Comparison, where: str) -> Iterator[str]:
-    """What stands below the table: sources, how the numbers were computed, what is missing.
+    """The notes below the table: sources, how the numbers were computed, missing numbers.
 
     Args:
-        where: the records of ours are.
+        where: the place of our records, in words.
     """
     table = comparison.table
     yield from (f"[{number}] {source}." for number, source in enumerate(_sources(comparison), start=1))

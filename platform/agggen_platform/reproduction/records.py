@@ -1,4 +1,4 @@
-"""Run records: what one system, trained with one seed, scored in a table, and what the scores depend on.
+"""Run records: the scores of one system with one seed in a table, and what they depend on.
 
 A record is one line of JSON. Records made here are the files ``RUNS/records/TABLE/SYSTEM-SEED.json``; those that ship
 with agggen are the lines of ``records/TABLE.jsonl`` in this package.
@@ -41,7 +41,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What one system of one seed scored."""
+    """The scores of one system with one seed."""
 
     __pydantic_config__ = _STRICT
 
@@ -67,7 +67,7 @@ class RunRecord:
         return f"{self.system}-{self.seed}"
 
     def inference(self, table: Table) -> dict[str, Scalar]:
-        """All inference settings that matter to `table`; those that did not exist yet have their defaults."""
+        """The inference settings that `table` depends on; settings newer than the record have their defaults."""
         return table.relevant(flatten(InferenceConfig()) | dict(self.settings))
 
     def to_json(self) -> str:
@@ -86,7 +86,7 @@ def records_of(table: Table, runs: Path | None = None) -> list[RunRecord]:
     """The records of a table, in the order of its systems, then by seed.
 
     Args:
-        runs: the folder of runs that made them; None for those that ship with agggen.
+        runs: the folder of runs; None for the records that ship with agggen.
 
     Raises:
         ConfigError: an invalid record, or a record of a system that the table does not have.

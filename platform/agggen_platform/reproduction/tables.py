@@ -1,6 +1,6 @@
-"""The tables that can be reproduced: what is trained for each, what is evaluated how, and what was published.
+"""The tables that can be reproduced: recipes, systems, measures and published numbers.
 
-All recipes and inference settings are chosen on development data.
+All recipes and inference settings were chosen on development data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Recipe:
         return f"{self.name}-{model}-{seed}"
 
     def decisive(self, more: Sequence[str] = ()) -> tuple[str, ...]:
-        """The preset and the overrides of all trainings, without those that only say where training runs."""
+        """The preset and the overrides of all trainings, without those that only concern the machine."""
         overrides = (*self.overrides, *more)
         return (self.preset, *(override for override in overrides if not override.startswith(_OF_THE_MACHINE)))
 
@@ -75,7 +75,7 @@ class Column:
     name: str
     digits: int = 2
     note: str = ""
-    """What it counts, if its name does not say it."""
+    """What it counts, where its name is not enough."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Line:
     """A row of ours."""
 
     name: str
-    """It stands below the published system of the same name."""
+    """The row follows the published system of the same name."""
     system: str
     scores: Mapping[str, str]
     """``section/name`` in the report, by column."""
@@ -218,10 +218,10 @@ TABLES: dict[str, Table] = {table.name: table for table in _all()}
 
 
 def table_called(name: str) -> Table:
-    """The table of that name.
+    """The table called `name`.
 
     Raises:
-        ConfigError: there is none; names the nearest.
+        ConfigError: it does not exist; names the nearest.
     """
     if name in TABLES:
         return TABLES[name]
@@ -231,15 +231,14 @@ def table_called(name: str) -> Table:
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """Passes if a user may set all of these for the trainings of a table.
-
+    """
     Raises:
-        ConfigError: one changes what defines the table: its corpus, its seeds and starts, its inference settings.
+        ConfigError: an override sets what defines the table: corpus, seed, start or inference settings.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key in _OF_THE_TABLE or key.split(".")[0] in _OF_THE_TABLE:
             raise ConfigError(
-                f"{override}: the table itself decides {key}; settings of the machine, such as training.threads=1, "
+                f"{override}: the table fixes {key}; settings of the machine, such as training.threads=1, "
                 "can be given, and so can the model's sizes and the stages' schedules"
             )

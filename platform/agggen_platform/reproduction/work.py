@@ -23,7 +23,6 @@ from agggen.corpora.catalogue import list_corpora, load
 from agggen.errors import ConfigError, CorpusError
 from agggen.generation.generator import InferenceConfig
 from agggen.report import check_target, write_report
-from agggen.report.sections import TextMetrics, protocol_of
 from agggen.training.events import TrainingEvent
 from agggen_platform import evaluation
 from agggen_platform.job_config import JobConfig
@@ -48,7 +47,7 @@ class Watch:
 def reproduce(
     table: Table, runs: Path, seeds: Sequence[int], overrides: Sequence[str], fresh: bool, watch: Watch
 ) -> None:
-    """Trains and evaluates what the table lacks of these seeds, and writes a record for each system.
+    """Trains and evaluates the systems that have no record for these seeds, and writes their records.
 
     Args:
         runs: the folder of runs.
@@ -56,16 +55,16 @@ def reproduce(
         fresh: evaluate again and replace the records of these seeds. Finished trainings stay.
 
     Raises:
-        ConfigError: an unknown setting or one that the table decides; an existing record is of another bundle,
+        ConfigError: an unknown setting, a setting that the table fixes, or an existing record of another bundle,
             recipe or inference setting.
-        CorpusError: a corpus is missing, or is not the one of the published numbers.
+        CorpusError: a corpus is missing, or differs from that of the published numbers.
         ClaimedError, StoppedError, TrainingError: see `train_job`.
     """
     check_overrides(overrides)
     for model in MODELS:
         load_config(JobConfig, table.recipe.preset, table.recipe.settings(model, 1, overrides))
     if table.corpus in {corpus.name for corpus in list_corpora()}:
-        load(table.corpus, table.split)  # fails now if the corpus is missing; reads nothing
+        load(table.corpus, table.split)  # raises if the corpus is missing; reads nothing
     for seed in seeds:
         _Seed(table, runs, seed, tuple(overrides), watch).complete(fresh)
 
@@ -91,7 +90,6 @@ class _Seed:
         if not missing:
             self.watch.say(f"{self.table.name}, seed {self.seed}: all {len(existing)} records exist")
             return
-        self.warn_of_missing_metrics()
         for model in dict.fromkeys(system.model for system in missing):
             self.train(model)
         self.check(existing)  # against the models that were trained now
@@ -99,7 +97,7 @@ class _Seed:
             self.evaluate(system, fresh)
 
     def check(self, records: Sequence[RunRecord]) -> None:
-        """Raises ConfigError if a record is not of what would be evaluated now."""
+        """Raises ConfigError if a record has another bundle, recipe or inference setting than this table."""
         for record in records:
             system = next(system for system in self.table.systems if system.key == record.system)
             bundle = self.runs / self.recipe.run_name(system.model, self.seed) / "bundle"
@@ -111,13 +109,13 @@ class _Seed:
             if (bundle / "manifest.json").is_file():
                 recorded["bundle"], current["bundle"] = record.bundle, fingerprint(bundle)
             differing = [
-                f"{name} is {recorded.get(name)!r} there and {current.get(name)!r} now"
+                f"{name} is {recorded.get(name)!r} in the record and {current.get(name)!r} now"
                 for name in {**current, **recorded}
                 if recorded.get(name) != current.get(name)
             ]
             if differing:
                 raise ConfigError(
-                    f"{self.runs / FOLDER / self.table.name / record.name}.json is not of what {system.name} is now: "
+                    f"{self.runs / FOLDER / self.table.name / record.name}.json does not match {system.name}: "
                     f"{'; '.join(differing)}. Evaluate the test split again and replace the records of this seed with "
                     "--fresh, or use another --runs"
                 )
@@ -135,21 +133,12 @@ class _Seed:
         with self.watch.training() as show:
             done = train_job(config, name, runs_dir=self.runs, show=show, say=self.watch.say)
         minutes = f"Trained in {done.seconds / 60:.1f} minutes"
-        self.watch.say(minutes if done.trained else "This run is finished already")
+        self.watch.say(minutes if done.trained else "This run is finished")
         self.trained[model] = done
         return done
 
-    def warn_of_missing_metrics(self) -> None:
-        """Warns before the test split is written about, once, of metrics that this machine cannot compute."""
-        for column in self.table.columns:
-            if column.name in ("meteor", "rouge_l", "cider"):
-                try:
-                    TextMetrics(protocol_of(self.table.corpus), (column.name,))
-                except ConfigError as error:
-                    self.watch.say(f"warning: {column.name} will be missing from the table: {error}")
-
     def evaluate(self, system: System, fresh: bool) -> None:
-        """Evaluates on the test split, unless there is a report already, and writes the record."""
+        """Evaluates on the test split, unless the report exists, and writes the record."""
         model, table = self.trained[system.model], self.table
         folder = self.runs / model.run_name
         task = evaluation.task_of(str(model.path), model.path, table.corpus, table.split, system.inference)
@@ -203,7 +192,7 @@ class _Seed:
 
 
 def _read_report(folder: Path, identity: Mapping[str, str | int]) -> dict[str, Any] | None:
-    """The report of that evaluation, if there is one."""
+    """The report of the evaluation `identity`; None if it does not exist."""
     try:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         return report if report["identity"] == dict(identity) else None

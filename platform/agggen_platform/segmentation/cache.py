@@ -56,25 +56,25 @@ class FactCache:
             return {}
         by_key = {_key(text): text for text in texts}
         keys = list(by_key)
-        found: dict[str, tuple[str, ...]] = {}
-        again: list[tuple[bytes, bytes]] = []
+        known: dict[str, tuple[str, ...]] = {}
+        renewals: list[tuple[bytes, bytes]] = []
         try:
             for start in range(0, len(keys), _LOOKUP):
-                some = keys[start : start + _LOOKUP]
-                for table, of_table in (("old", again), ("facts", None)):
-                    query = f"SELECT text, ends FROM {table} WHERE text IN ({','.join('?' * len(some))})"
-                    for key, ends in self._connection.execute(query, some):
+                batch = keys[start : start + _LOOKUP]
+                for table in ("old", "facts"):
+                    query = f"SELECT text, ends FROM {table} WHERE text IN ({','.join('?' * len(batch))})"
+                    for key, ends in self._connection.execute(query, batch):
                         text = by_key[key]
                         facts = _pieces(text, ends)
                         if facts is not None:
-                            found[text] = facts
-                            if of_table is not None:
-                                of_table.append((key, ends))
-            if again:
-                self._write(again)
+                            known[text] = facts
+                            if table == "old":
+                                renewals.append((key, ends))
+            if renewals:
+                self._write(renewals)
         except sqlite3.DatabaseError as error:
             self._give_up(error)
-        return found
+        return known
 
     def put(self, facts: Mapping[str, Iterable[str]]) -> None:
         """Keeps the facts of texts."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from agggen.errors import ConfigError
 from agggen.facts.config import RULES, SegmenterConfig
 from agggen_platform.cache import cache_folder
-from agggen_platform.sharded.config import JobError, ShardedConfig
+from agggen_platform.sharded.config import ShardedConfig
 
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 FORMAT = 4  # of the output and of the rules behind it
 
 AlignmentRule = Literal["normal", "surface", "none"]
-
-
-class SegmentationError(JobError):
-    """The segmentation cannot go on, or its result cannot be accepted; what is done is kept."""
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agggen.config import config_hash, flatten, resolved
 from agggen.errors import CorpusError
 from agggen.facts.config import segmenter
 from agggen_platform.metrics import ShardsMeter
-from agggen_platform.segmentation.config import SegmentationError, SegmentConfig, fingerprint
-from agggen_platform.segmentation.output import Output, SplitReport
+from agggen_platform.segmentation.config import SegmentConfig, fingerprint
 from agggen_platform.segmentation.rows import Counts
 from agggen_platform.segmentation.shards import Source, open_source, plan_shards
 from agggen_platform.segmentation.worker import ShardWorker, WorkerSettings
 from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects, check_unchanged
 from agggen_platform.sharded.driver import Work
+from agggen_platform.sharded.output import MANIFEST, JobFolder
 from agggen_platform.sharded.shards import Shard, file_at
-from agggen_platform.sharded.worker import Done, PartFile
+from agggen_platform.sharded.worker import WORK, Done, PartFile
 from agggen_platform.storage.claim import claim
 from agggen_platform.storage.folder import Folder
 
@@ -31,6 +31,21 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 512  # that an actor holds
 Progress = driver.Progress[Counts]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """A split of the output."""
+
+    rows: int
+    """Of the input."""
+    records: int
+    """The rows that are records; they are in the parts."""
+    references: int
+    facts: int
+    rejects: int
+    parts: tuple[PartFile, ...]
+    """In the order of the input."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,22 @@ class SegmentReport:
     seconds: float = 0.0
 
 
+class Output(JobFolder):
+    """A folder that belongs to one segmentation job."""
+
+    kind, product = "segmentation", "facts"
+
+    def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
+        if name == MANIFEST or name.startswith(("rejects/", f"{WORK}/")):
+            return True
+        if about is None:
+            return name.endswith(".parquet")
+        return name.startswith(tuple(f"{split}/" for split in about["splits"]))
+
+    def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*(part for split in manifest["splits"].values() for part in split["parts"]), *manifest["rejects"]]
+
+
 def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     """The splits to segment: a Parquet file, or all (or the named) ``SPLIT.parquet`` of a folder.
 
@@ -60,12 +91,12 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
             raise CorpusError(f"{address} is the split {source.split!r}, not {', '.join(splits)}")
         return [source]
     folder = Folder(address)
-    there = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
-    if not there:
+    names = [name.removesuffix(".parquet") for name in folder.names() if name.endswith(".parquet") and "/" not in name]
+    if not names:
         raise CorpusError(f"{address} holds no SPLIT.parquet; make them with: agggen corpora prepare NAME --out DIR")
-    if missing := [split for split in splits if split not in there]:
-        raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(there)}")
-    sources = [open_source(folder, f"{name}.parquet") for name in there if not splits or name in splits]
+    if missing := [split for split in splits if split not in names]:
+        raise CorpusError(f"{address} has no split {missing[0]!r}; it has {', '.join(names)}")
+    sources = [open_source(folder, f"{name}.parquet") for name in names if not splits or name in splits]
     by_split: dict[str, Source] = {}
     for source in sources:
         if (other := by_split.setdefault(source.split, source)) is not source:
@@ -74,7 +105,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
 
 
 def segment(
-    source: str,
+    corpus: str,
     out: str,
     config: SegmentConfig,
     *,
@@ -83,10 +114,10 @@ def segment(
     tracker: Callable[[str], Tracker] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> SegmentReport:
-    """Segments the corpus at `source` into the folder `out`; continues what an earlier run of the same job began.
+    """Segments `corpus` into the folder `out`; continues what an earlier run of the same job began.
 
     Args:
-        source: a prepared corpus: its folder or one of its files, here or on S3.
+        corpus: a prepared one: its folder or one of its files, here or on S3.
         out: a folder, here or on S3.
         fresh: throw away what this or another segmentation job left in `out`.
         tracker: makes the run log from the run's name, if there is work to do.
@@ -100,9 +131,9 @@ def segment(
             kept for the next run.
     """
     cut = segmenter(config.facts)
-    sources = find_sources(source, splits)
+    sources = find_sources(corpus, splits)
     target = Folder(out)
-    if target.address in {Folder(one.folder).address for one in sources}:
+    if target.address in {Folder(source.folder).address for source in sources}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
     output = Output(target, fingerprint(config, sources, cut.fingerprint))
     begin = time.monotonic()
@@ -115,18 +146,18 @@ def segment(
                 for name, split in manifest["splits"].items()
             }
             return SegmentReport(out, output.job, reports, True)
-        inputs = {f"input/{one.split}": one.fingerprint for one in sources}
-        config_said = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
-        output.begin(config_said, {"splits": [one.split for one in sources]})
+        inputs = {f"input/{source.split}": source.fingerprint for source in sources}
+        decisive = {"facts": cut.fingerprint, "alignment": config.alignment} | inputs
+        output.begin(decisive, {"splits": [source.split for source in sources]})
         log = stack.enter_context(tracker(f"segment-{output.job}")) if tracker else None
         about = inputs | {"config_hash": config_hash(config), "segmenter": cut.fingerprint, "job": output.job}
         if log:
             log.log_params(flatten(config) | about)
-        shards: dict[str, list[Shard]] = {}
-        every: list[Shard] = []
-        for one in sources:
-            rows_a_shard = config.rows_a_shard(one.rows)
-            every += shards.setdefault(one.split, plan_shards(one, rows_a_shard, output.job, len(every)))
+        by_split: dict[str, list[Shard]] = {}
+        shards: list[Shard] = []
+        for source in sources:
+            rows_a_shard = config.rows_a_shard(source.rows)
+            shards += by_split.setdefault(source.split, plan_shards(source, rows_a_shard, output.job, len(shards)))
         settings = WorkerSettings(
             target.address,
             output.job,
@@ -136,37 +167,43 @@ def segment(
             config.batch_size,
             min(config.shard_rows or _ROWS_AT_ONCE, _ROWS_AT_ONCE),
             config.cache_folder,
-            {one.split: one.corpus for one in sources},
+            {source.split: source.corpus for source in sources},
         )
         here = partial(ShardWorker, settings, cut)
-        done = driver.results(every, ShardWorker, settings, here, config.actors, config.ray_address)
-        meter = stack.enter_context(ShardsMeter("segment", f"segment-{output.job}", every, config.max_reject_share))
-        work = Work(stack.enter_context(done), len(every), Counts, progress, log, _speed, meter)
+        done = driver.results(shards, ShardWorker, settings, here, config.actors, config.ray_address)
+        meter = stack.enter_context(ShardsMeter("segment", f"segment-{output.job}", shards, config.max_reject_share))
+        work = Work(stack.enter_context(done), len(shards), Counts, progress, log, _speed, meter)
         meter.begin()
-        for shard in every:
+        for shard in shards:
             work.wait(shard)
-        for one in sources:
-            now = open_source(Folder(one.folder), one.name).fingerprint
-            check_unchanged(one.address, one.fingerprint, now, SegmentationError)
+        for source in sources:
+            now = open_source(Folder(source.folder), source.name).fingerprint
+            check_unchanged(source.address, source.fingerprint, now)
         texts = work.counts.references + work.counts.rejects
         why = target.at("rejects")
-        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why, SegmentationError)
-        done_of = {one.split: [work.done[shard.index] for shard in shards[one.split]] for one in sources}
-        reports = {one.split: _report(one, done_of[one.split]) for one in sources}
-        rejects = [file for done in done_of.values() for one in done for file in one.files[1:]]
-        made_of = {"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs}
+        check_rejects(work.counts.rejects, texts, config.max_reject_share, "texts", why)
+        reports = {
+            source.split: _report(source, [work.done[shard.index] for shard in by_split[source.split]])
+            for source in sources
+        }
+        manifest = {
+            "job": output.job,
+            "splits": {name: asdict(report) for name, report in reports.items()},
+            "rejects": [asdict(file) for shard in shards for file in work.done[shard.index].files[1:]],
+            **{"config": resolved(config), "segmenter": cut.fingerprint, "inputs": inputs},
+        }
         check_claim()
-        output.finish(reports, rejects, made_of)
+        output.publish(manifest, ("rejects", *reports))
         if log:
-            log.log_metrics(work.metrics() | _shape(reports), step=len(every))
+            log.log_metrics(work.metrics() | _shape(reports), step=len(shards))
     return SegmentReport(out, output.job, reports, False, work.progress(), time.monotonic() - begin)
 
 
 def _report(source: Source, done: Sequence[Done[Counts]]) -> SplitReport:
     counts = Counts()
-    for one in done:
-        counts.add(one.counts)
-    parts = tuple(one.files[0] for one in done)
+    for shard in done:
+        counts.add(shard.counts)
+    parts = tuple(shard.files[0] for shard in done)
     return SplitReport(source.rows, counts.records, counts.references, counts.facts, counts.rejects, parts)
 
 

@@ -13,7 +13,8 @@ from agggen.facts import FactSegmenter, segment_each
 from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
-from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
+from agggen_platform.segmentation.config import AlignmentRule
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import bare_record
 from agggen_platform.sharded.worker import Tally
 
@@ -120,7 +121,7 @@ class RowSegmenter:
             new |= facts
             errors |= failed
         if len(errors) == len(unknown) >= _HOPELESS:
-            raise SegmentationError(
+            raise JobError(
                 f"the segmenter {self.segmenter.name!r} fails on every one of {len(unknown)} texts; on the first with "
                 f"{next(iter(errors.values()))}"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +41,9 @@ def open_source(folder: Folder, name: str) -> Source:
     Raises:
         CorpusError: it is missing, no Parquet, or has not the columns of a prepared corpus.
     """
-    opened = shards.open_parquet(folder, name, _readable(), _NEEDED)
+    opened = shards.open_parquet(
+        folder, name, lambda found, where: shards.check_columns(found, _readable(), _NEEDED, where)
+    )
     split = opened.said.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
     corpus = opened.said.get("corpus") or split
     return Source(folder.address, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
@@ -62,16 +63,12 @@ def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 
         first_index: the number of the first shard.
     """
     folder = Folder(source.folder)
-    (duplicates,) = shards.find_duplicates(
-        [(folder, source.name)], ["triples", "category"], _is_record, lambda _, row, __: row
+    columns, ids = ("id", "triples", "category"), [shards.hash_ids(folder, source.name)]
+    (duplicates,) = shards.find_repeated(
+        ids, lambda _, rows: shards.rows_at(folder, source.name, columns, rows), _is_record, lambda _, row, __: row
     )
     part = f"{source.split}/{{}}-{job}.parquet"
     return shards.cut(folder, source.name, source.groups, rows_a_shard, part, duplicates, first_index=first_index)
-
-
-def split_of(shard: Shard) -> str:
-    """The split whose rows a shard has: the folder of its part."""
-    return shard.part.rpartition("/")[0]
 
 
 def _is_record(row: dict[str, Any]) -> bool:
@@ -81,8 +78,3 @@ def _is_record(row: dict[str, Any]) -> bool:
     except RecordError:
         return False
     return True
-
-
-def read_rows(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first."""
-    return shards.read_rows(shard, rows_at_once, schema().names)

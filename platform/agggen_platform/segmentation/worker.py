@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agggen.corpora.prepared import write_records
+from agggen.corpora.prepared import schema, write_records
 from agggen.corpora.rejects import Reject
 from agggen.facts import FactSegmenter
 from agggen.facts.config import SegmenterConfig, segmenter
 from agggen_platform.segmentation.cache import FactCache
-from agggen_platform.segmentation.config import AlignmentRule, SegmentationError
+from agggen_platform.segmentation.config import AlignmentRule
 from agggen_platform.segmentation.rows import Counts, RowSegmenter
-from agggen_platform.segmentation.shards import read_rows, split_of
-from agggen_platform.sharded.shards import Shard
+from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
 
@@ -43,7 +43,7 @@ class ShardWorker(Worker[Counts]):
         """`cut`: the segmenter, where the caller has loaded it already.
 
         Raises:
-            SegmentationError: the segmenter here is another than the driver's.
+            JobError: the segmenter here is another than the driver's.
         """
         # oneDNN keeps what it compiled for each of the last 1024 shapes of tensors, and texts come in many shapes: two
         # minutes of tagging took 495 MB instead of 335. It reads this before torch's first work.
@@ -52,7 +52,7 @@ class ShardWorker(Worker[Counts]):
         self.settings = settings
         self.segmenter = cut or segmenter(settings.facts)
         if self.segmenter.fingerprint != settings.segmenter:
-            raise SegmentationError(
+            raise JobError(
                 f"the segmenter {settings.facts.source!r} of this worker is {self.segmenter.fingerprint}, the job's is "
                 f"{settings.segmenter}; run the same version of agggen on every node"
             )
@@ -63,17 +63,17 @@ class ShardWorker(Worker[Counts]):
         segmenter = RowSegmenter(
             self.segmenter, self.cache, settings.alignment, settings.batch_size, duplicates, shard.address
         )
-        read = read_rows(shard, settings.rows_at_once)
+        read = read_rows(shard, settings.rows_at_once, schema().names)
         records = (record for first, rows in read for record in segmenter.records(rows, first))
-        split = split_of(shard)
+        split = shard.part.rpartition("/")[0]
         written = write_records(path, records, settings.corpora[split], split)
         return segmenter.counts, written, segmenter.rejects
 
     def is_final(self, counts: Counts) -> bool:
         return not counts.failed
 
-    def broken(self, shard: Shard) -> SegmentationError:
-        return SegmentationError(
+    def broken(self, shard: Shard) -> JobError:
+        return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that breaks the segmenter "
             f"{self.settings.facts.source!r}; what is done is kept"
         )

@@ -9,9 +9,14 @@ The same object is read by `agggen serve`, by ``serve run serve.app:app KEY=VALU
 from __future__ import annotations
 
 import ipaddress
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
+from agggen.config import load_config
 from agggen.errors import ConfigError
 
 
@@ -129,6 +134,14 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class TracingConfig:
+    """Traces of requests in MLflow."""
+
+    experiment: str | None = None
+    """Its name, on the server that MLFLOW_TRACKING_URI names where the ingress runs. None: no request is traced."""
+
+
+@dataclass(frozen=True)
 class ServeConfig:
     """The endpoint."""
 
@@ -145,6 +158,8 @@ class ServeConfig:
     update: Literal["beside", "replace"] = "beside"
     """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, and with
     one replica requests fail meanwhile."""
+    studio: bool = True
+    """Whether the page that shows plans and texts (the plan studio) is at ``/``."""
     http: HttpConfig = field(default_factory=HttpConfig)
     ingress: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(cpus=0.5))
     planner: ReplicaConfig = field(default_factory=lambda: ReplicaConfig(target_records=512, cpus=0.5))
@@ -153,8 +168,21 @@ class ServeConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    tracing: TracingConfig = field(default_factory=TracingConfig)
 
     def __post_init__(self) -> None:
         for name in ("ingress", "planner"):  # `GET /readyz` asks them, so probes would start them again
             if getattr(self, name).min_replicas < 1:
                 raise ConfigError(f"{name}.min_replicas must be at least 1, not 0; generators alone scale to zero")
+
+
+def serve_settings(bundle: str, overrides: Sequence[str], file: Path | None = None) -> ServeConfig:
+    """The configuration of a command line ``[BUNDLE] [KEY=VALUE ...]``: where `bundle` is a setting, none was given,
+    and it is the shipped one.
+
+    Raises:
+        ConfigError: a setting that does not exist, or not of this value.
+    """
+    if re.match(r"[a-z_.]+=", bundle) and not Path(bundle).exists():
+        bundle, overrides = "elements", [bundle, *overrides]
+    return load_config(ServeConfig, file, [f"bundle={json.dumps(bundle)}", *overrides])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agggen.bundle import fingerprint, load_bundle
+from agggen.bundle import SHIPPED, fingerprint, load_bundle, place_of
 from agggen.errors import BundleError
 from agggen_platform.registry import Registry, is_model_address, parse_address
 from agggen_platform.registry.address import SCHEME
@@ -44,7 +44,8 @@ def find_target(config: ServeConfig) -> Target:
         version = Registry().version(parse_address(config.bundle))
         source, shown = version.source, shown or f"{SCHEME}{version}"
         expected = expected or version.fingerprint or None
-    source = Folder(source).address
+    shown = shown or (source if source in SHIPPED else None)
+    source = Folder(place_of(source)).address
     actual = fingerprint(get_bundle(source))
     if expected is not None and actual != expected:
         raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {actual}, not {expected}")

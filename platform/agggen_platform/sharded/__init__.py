@@ -1,8 +1,8 @@
-"""What jobs over the rows of Parquet files share, whatever they do with a row: `segmentation` and `bulk` stand on it.
+"""Jobs over the rows of Parquet files: the common part of `segmentation` and `bulk`.
 
-`shards` cuts files into runs of rows, `worker` has one shard done and its file committed, `driver` has all of them done
-by actors of Ray Data or in process, `output` keeps the folder that belongs to one job.
+`shards` divides files into shards (consecutive rows), `worker` processes one shard and commits its output, `driver`
+runs all shards in actors of Ray Data or in this process, `output` manages the folder of a job.
 
-A worker writes a shard's file under another name first, and the file says of which job and rows it is. So a job that
-was killed anywhere finds what is done, does the rest, and no row is lost or doubled.
+A worker writes a shard's output under a temporary name and commits it with a note. A job that was killed anywhere
+therefore resumes without losing or duplicating a row.
 """

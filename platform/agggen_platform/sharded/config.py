@@ -1,4 +1,4 @@
-"""What every job over shards can be told, and what ends one."""
+"""Settings and errors of jobs over shards."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from agggen.errors import AggGenError, ConfigError
 
 SMALLEST_SHARD = 64
-"""Rows, where nobody chooses."""
+"""Rows: the smallest default of `shard_rows`."""
 
 
 class JobError(AggGenError):
-    """The job cannot go on, or its result cannot be accepted; what is done is kept."""
+    """The job failed, or its result was refused; finished shards are kept."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True)
 class ShardedConfig:
-    """How the work is cut and spread."""
+    """Sharding and workers."""
 
     max_reject_share: float = 0.01
-    """More rejects than this share of all fail the job."""
+    """The job fails if more than this share of the rows is rejected."""
     actors: int | None = None
-    """Workers at most, each with a CPU; by default as many as the cluster has or gets room for. 0: this process."""
+    """The largest number of workers, with a CPU each; default: as many as the cluster has or gets. 0: this process."""
     ray_address: str | None = None
-    """Where Ray runs (see ``ray_cluster``)."""
+    """The Ray cluster (see ``ray_cluster``)."""
     shard_rows: int = 0
-    """Records that are worked on, committed and, after a failure, repeated at once: a part of the output. 0: a
-    sixty-fourth of the input, from 64 to 4,096 records, whatever the number of workers."""
+    """Rows of a shard, which is processed, committed and retried as a whole and becomes one part of the output. 0: a
+    sixty-fourth of the input, from 64 to 4,096 rows, for any number of workers."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject_share <= 1:
@@ -43,29 +43,22 @@ class ShardedConfig:
         return self.shard_rows or min(4096, max(SMALLEST_SHARD, -(-rows // 64)))
 
 
-def check_unchanged(address: str, before: str, now: str, error: type[JobError]) -> None:
-    """Passes if the fingerprint of the input at `address` is still what it was.
-
-    Raises:
-        JobError: of the class `error`.
-    """
+def check_unchanged(address: str, before: str, now: str) -> None:
+    """Raises JobError if the fingerprint of the input at `address` is not what it was."""
     if now != before:
-        raise error(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
+        raise JobError(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
 
 
-def check_rejects(rejects: int, total: int, limit: float, what: str, where: str, error: type[JobError]) -> None:
-    """Passes if `rejects` are at most the share `limit` of `total`.
+def check_rejects(rejects: int, total: int, limit: float, what: str, where: str) -> None:
+    """Raises JobError if `rejects` are more than the share `limit` of `total`.
 
     Args:
         what: was rejected, a plural.
         where: the reasons are.
-
-    Raises:
-        JobError: of the class `error`.
     """
     if rejects > limit * total:
-        raise error(
+        raise JobError(
             f"{rejects:,} of {total:,} {what} were rejected ({rejects / total:.1%}, at most {limit:.1%} "
-            f"allowed: max_reject_share); {where} says why. Nothing was published; the same command "
-            "tries again what may not be their own fault, and with a larger share publishes what there is"
+            f"allowed: max_reject_share); {where} has the reasons. Nothing was published; the same command "
+            "retries failures of workers, and with a larger max_reject_share publishes the result"
         )

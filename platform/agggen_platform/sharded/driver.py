@@ -1,7 +1,6 @@
-"""Has all shards of a job done, by actors of Ray Data or in this process, and tells how far it is.
+"""Runs all shards of a job in actors of Ray Data or in this process, and reports progress.
 
-The shards are the items of a Ray Data pipeline with one stage of actors. What passes through Ray are descriptions of
-shards: the rows go from the store to the actor and from the actor to the store.
+The items of the Ray Data pipeline are descriptions of shards; actors read rows from the store and write to the store.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Progress(Generic[C]):
-    """How far a job is."""
+    """The progress of a job."""
 
     shards: int
     total: int
-    found: int
+    reused: int
     """Shards that an earlier run had done."""
     counts: C
     """Of this run."""
     seconds: float
-    """Since the first shard could be worked on."""
+    """Since the first shard started."""
 
 
 class Work(Generic[C]):
-    """The shards as they come in, in whatever order."""
+    """The results of shards, in the order of their completion."""
 
     def __init__(
         self,
@@ -56,43 +55,43 @@ class Work(Generic[C]):
     ) -> None:
         """
         Args:
-            counts: the kind of tally.
-            progress: is told after every shard.
+            counts: the class of the tally.
+            progress: is called after every shard.
             metrics: the speed of this run, for the run log.
-            meter: is told of every shard.
+            meter: exports metrics of every shard.
         """
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
         self._meter = meter
         self.done: dict[int, Done[C]] = {}
         """What became of each shard, by its index."""
-        self._found = 0
+        self._reused = 0
         self._began = self._logged = time.monotonic()
         self._fresh = counts()
         self.counts = counts()
-        """Of all shards that are done, by this run or before."""
+        """Of all finished shards, those of earlier runs included."""
         self.retries = 0
-        """How often a shard was begun again, because workers died."""
+        """Retries of shards whose worker died."""
         self.seconds = 0.0
-        """That workers of this run worked, added up."""
+        """The total working time of this run's workers."""
 
     def wait(self, shard: Shard) -> None:
-        """Returns when the shard is done.
+        """Returns when the shard is finished.
 
         Raises:
-            AggGenError: it will not be.
+            AggGenError: it failed.
         """
         while shard.index not in self.done:
             done = next(self._results, None)
             if done is None:
-                raise JobError(f"no worker did {shard}; run it again")
+                raise JobError(f"no worker finished {shard}; run the same command again")
             self.done[done.shard] = done
-            self._found += done.found
+            self._reused += done.reused
             self.counts.add(done.counts)
             self.retries += done.retries
-            if not done.found:
+            if not done.reused:
                 self._fresh.add(done.counts)
                 self.seconds += done.seconds
-                if len(self.done) - self._found == 1:
+                if len(self.done) - self._reused == 1:
                     self._began = time.monotonic() - done.seconds
             self._tell(self.progress())
             if self._meter:
@@ -103,7 +102,7 @@ class Work(Generic[C]):
 
     def progress(self) -> Progress[C]:
         return Progress(
-            len(self.done), self._total, self._found, self._fresh, max(1e-9, time.monotonic() - self._began)
+            len(self.done), self._total, self._reused, self._fresh, max(1e-9, time.monotonic() - self._began)
         )
 
     def metrics(self) -> dict[str, float]:
@@ -123,23 +122,22 @@ def results(
     address: str | None,
     gpus: float = 0.0,
 ) -> Iterator[Iterator[Done[C]]]:
-    """Has the shards done as the results are asked for: by actors of a Ray cluster, or here.
+    """Runs the shards, in actors of a Ray cluster or in this process, as the results are consumed.
 
     Args:
-        worker: what an actor is, made of `settings`, which name the folder `out`.
-        here: makes the worker of this process.
-        actors: how many at most, each with a CPU; None: as many as the cluster has or gets room for; 0: none, this
-            process works.
-        address: where Ray runs (see ``ray_cluster``).
-        gpus: that each actor books.
+        worker: the class of the actors, created from `settings`, which have the folder `out`.
+        here: creates the worker of this process.
+        actors: the largest number, with a CPU each; None: as many as the cluster has or gets; 0: this process.
+        address: the Ray cluster (see ``ray_cluster``).
+        gpus: the GPUs of each actor.
 
     Raises:
         JobError: the cluster is this machine alone, which has no GPU for an actor.
     """
     shards = with_attempts(shards, Folder(settings.out))
     if actors == 0 or not shards:
-        with closing(here()) as one:
-            yield one.runs(shards)
+        with closing(here()) as local_worker:
+            yield local_worker.runs(shards)
         return
     from agggen_platform.ray_cluster import connected
 
@@ -159,7 +157,7 @@ def results(
 def by_actors(
     shards: Sequence[Shard], worker: type[Worker[C]], settings: Any, most: int, room: int, gpus: float
 ) -> Generator[Done[C]]:
-    """`room`: for so many actors now, which are started; further ones make an autoscaler add nodes."""
+    """`room`: the number of actors that fit now and are started; more actors make an autoscaler add nodes."""
     import ray.data
 
     _quiet()
@@ -182,7 +180,7 @@ def by_actors(
 
 
 def _quiet() -> None:
-    """Keeps Ray Data's talk out of the terminal; its own log files have it."""
+    """Silences Ray Data in the terminal; its log files have everything."""
     import ray.data
 
     ray.data.DataContext.get_current().enable_progress_bars = False
@@ -192,14 +190,14 @@ def _quiet() -> None:
 
 
 def _explained(error: BaseException) -> AggGenError:
-    """A worker's own error if it is meant for the user, else that the workers died or broke."""
+    """The worker's `AggGenError`, else a `JobError` with the last line of the failure."""
     root = error
     while cause := getattr(root, "cause", None) or root.__cause__:
         root = cause
         if isinstance(root, AggGenError):
             return root
-    if not str(root).strip():  # what ended an actor while it started stands in the last line of Ray's own error alone
+    if not str(root).strip():  # for actors that failed to start only Ray's own error has the reason
         root = error
-    said = [line for line in str(root).splitlines() if line.strip()] or [""]
-    why = f"{type(root).__name__}: {said[-1].strip()}"
-    return JobError(f"the workers broke ({why}); what is done is kept, run the same command again to go on")
+    lines = [line for line in str(root).splitlines() if line.strip()] or [""]
+    reason = f"{type(root).__name__}: {lines[-1].strip()}"
+    return JobError(f"the workers failed ({reason}); finished shards are kept, the same command resumes")

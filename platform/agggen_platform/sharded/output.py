@@ -1,9 +1,10 @@
-"""The output folder of a job: which job owns it, and when it is complete."""
+"""The output folder of a job: its owner and its manifest."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from agggen.errors import CorpusError
@@ -16,7 +17,7 @@ _JOB = ".job.json"
 
 
 class JobFolder(ABC):
-    """A folder that belongs to one job. Whoever writes to it holds its claim."""
+    """A folder that belongs to one job. Its writer holds its claim."""
 
     kind: ClassVar[str]
     """The kind of job, a noun."""
@@ -32,8 +33,8 @@ class JobFolder(ABC):
         """Whether a job described by `about` writes a file of this name; None: any job of this kind."""
 
     @abstractmethod
-    def is_whole(self, manifest: dict[str, Any]) -> bool:
-        """Whether the files that the manifest lists are complete."""
+    def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+        """The files that the manifest lists, each with its name and size in bytes."""
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest of a complete output of this job; None without one, or if one of its files is incomplete."""
@@ -42,24 +43,32 @@ class JobFolder(ABC):
         except ValueError:  # another program's file; `begin` refuses the folder
             return None
         is_own = isinstance(manifest, dict) and manifest.get("job") == self.job
-        return manifest if is_own and self.is_whole(manifest) else None
+        return manifest if is_own and self._is_whole(manifest) else None
 
-    def publish(self, manifest: dict[str, Any]) -> None:
-        """Writes the manifest: from now on the output is complete.
+    def _is_whole(self, manifest: dict[str, Any]) -> bool:
+        sizes = self.folder.sizes()
+        return all(sizes.get(file["name"]) == file["bytes"] for file in self.files(manifest))
+
+    def publish(self, manifest: dict[str, Any], folders: Sequence[str]) -> None:
+        """Writes the manifest: from now on the output is complete. Other files in the `folders` are removed.
 
         Raises:
-            DamagedError: a file that it lists did not arrive as it was sent.
+            DamagedError: a listed file in the store is incomplete.
         """
-        if not self.is_whole(manifest):
+        listed = {file["name"] for file in self.files(manifest)}
+        for name in self.folder.names():
+            if name.startswith(tuple(f"{folder}/" for folder in folders)) and name not in listed:  # of other shards
+                self.folder.delete(name)
+        if not self._is_whole(manifest):
             raise DamagedError(
-                f"the {self.product} in {self.folder} did not arrive as they were sent, so {MANIFEST} was not written; "
-                "the same command puts them together again"
+                f"the store holds other {self.product} in {self.folder} than were sent, so {MANIFEST} was not written; "
+                "the same command writes them again"
             )
         self.folder.sweep()  # of actors that were killed
         self.folder.write(MANIFEST, as_json(manifest))
 
     def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
-        """Marks the folder as this job's, and removes partial files of a killed run.
+        """Marks the folder as this job's and removes temporary files of a killed run.
 
         Args:
             config: settings that distinguish the job from others, for messages.
@@ -103,7 +112,7 @@ class JobFolder(ABC):
         if not content:
             return None
         owner: dict[str, Any] = json.loads(content)
-        if (kind := owner.get("kind", "segmentation")) != self.kind:  # the first jobs did not say
+        if (kind := owner["kind"]) != self.kind:
             raise CorpusError(f"{self.folder} holds what a {kind} wrote; give another --out")
         return owner
 

@@ -1,7 +1,7 @@
-"""Shards: the runs of rows that a job is cut into, each worked on, written and committed by itself.
+"""Shards: consecutive rows of a job's input that are processed, written and committed as a unit.
 
-A shard is some whole row groups of a Parquet file, a part of one that is large, or some lines of a text file, so that
-every worker reads only what it works on, and nothing of the input passes through Ray's object store.
+A shard is several whole row groups of a Parquet file, a part of a large row group, or consecutive lines of a text file:
+a worker reads only its own rows, and no input passes through Ray's object store.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agggen.corpora.parquet import check_plain, columns_of
-from agggen.errors import CorpusError
+from agggen.corpora.tables import text_of
+from agggen.errors import CorpusError, RecordError
 from agggen.records import Record, Triple
 from agggen_platform.storage.folder import Folder
 
 _OURS = "agggen."
-PARTS_OF_A_GROUP = 16
-"""Each part of a row group decodes the group up to its own end; more parts would cost more than they save."""
+_PARTS_OF_A_GROUP = 256
+"""At most: each part of a row group decodes the group up to its own end, at about a microsecond a row."""
 _IDS_AT_ONCE = 1 << 16
 HASHES_AT_ONCE = 1 << 22
-"""Half as many as are compared at once."""
+"""Hashes per block; twice as many are compared at once."""
 Where = TypeVar("Where", int, str)
 
 
@@ -41,15 +42,17 @@ class TextRange:
     """Bytes."""
     line: int
     """The number of the first line, from 1."""
-    prefix: str
-    """Before the line number in the id of a record without one."""
     version: str
     """Of the file, as `Folder.version` has it."""
+    delimiter: str = ""
+    """Of a CSV."""
+    columns: tuple[str, ...] = ()
+    """Of a CSV; the header is before all shards but the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows `first` to `first + rows` of a file, and where they stand: `skip` rows into the first row group."""
+    """The rows `first` to `first + rows` of a file, which begin `skip` rows into the first of the row groups."""
 
     index: int
     folder: str
@@ -61,15 +64,17 @@ class Shard:
     first: int
     rows: int
     address: str
-    """What the user calls the file."""
+    """The file's name in messages."""
     duplicates: tuple[tuple[int, int | str], ...] = ()
-    """Records whose id an earlier record has: the row of each, and where the first one is."""
+    """(row, place of the first record with the same id) of each duplicate."""
     rows_before: int = 0
     """Rows of the files before this one."""
     text: TextRange | None = None
     """Where they stand in a text file, which has no row groups."""
+    prefix: str | None = None
+    """Before the line or row number in the id of a record without one; None where rows are prepared records."""
     begun: int = 0
-    """How often runs before this one began it."""
+    """How often earlier runs started it."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -78,7 +83,7 @@ class Shard:
     def from_json(cls, content: str) -> Shard:
         data = json.loads(content)
         duplicates = tuple((row, earlier) for row, earlier in data["duplicates"])
-        text = data["text"] and TextRange(**data["text"])
+        text = data["text"] and TextRange(**data["text"] | {"columns": tuple(data["text"]["columns"])})
         return cls(**data | {"groups": tuple(data["groups"]), "duplicates": duplicates, "text": text})
 
     def __str__(self) -> str:
@@ -99,55 +104,68 @@ class Opened:
     groups: tuple[int, ...]
     """The rows of each row group."""
     said: dict[str, str]
-    """What ``agggen.corpora.prepared`` wrote about it, without ``agggen.``; empty for anybody else's file."""
+    """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
     fingerprint: str
     """Of its content."""
+    columns: tuple[str, ...]
 
 
-def open_parquet(folder: Folder, name: str, wanted: pa.Schema, needed: Sequence[str]) -> Opened:
-    """Looks at a Parquet file; only the `needed` columns of the `wanted` must be there.
+def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None) -> Opened:
+    """Looks at a Parquet file.
+
+    Args:
+        check: raises CorpusError if the file has not the right columns; is told its address too.
 
     Raises:
-        CorpusError: it is missing, no Parquet, has other columns, or values in them that could run code.
+        CorpusError: it is missing, or no Parquet.
     """
     where = folder.at(name)
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
-            _check_columns(parquet.schema_arrow, wanted, needed, where)
-            metadata = parquet.metadata
+            check(parquet.schema_arrow, where)
+            columns, metadata = tuple(parquet.schema_arrow.names), parquet.metadata
             groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
             pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
     except FileNotFoundError as error:
         raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
     except CorpusError:
         raise
-    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two by types that Ray Data registers
+    except (
+        pa.ArrowException,
+        ValueError,
+        TypeError,
+    ) as error:  # ValueError, TypeError: of types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
     said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
-    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name))
+    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name), columns)
 
 
-def _check_columns(found: pa.Schema, wanted: pa.Schema, needed: Sequence[str], where: str) -> None:
+def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
+    """Passes if the `needed` columns are there, and they and the others that are `expected` have its types.
+
+    Raises:
+        CorpusError: they have not, or have values that could run code.
+    """
     for name in needed:
-        if name not in found.names:
-            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(wanted.names)}")
-    check_plain(columns_of(found, wanted.names), where)
-    for field in found:
-        if field.name in wanted.names and not _fits(field.type, right := wanted.field(field.name).type):
+        if name not in schema.names:
+            raise CorpusError(f"{where} has no column {name!r}; a corpus has {', '.join(expected.names)}")
+    check_plain(columns_of(schema, expected.names), where)
+    for field in schema:
+        if field.name in expected.names and not _fits(field.type, right := expected.field(field.name).type):
             raise CorpusError(f"{where}: the column {field.name!r} is {field.type}, it should be {right}")
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can be read as the other; struct fields beyond the wanted ones do not matter."""
-    if pa.types.is_struct(wanted):
-        return pa.types.is_struct(found) and all(
-            (at := found.get_field_index(field.name)) >= 0 and _fits(found.field(at).type, field.type)
-            for field in wanted
+def _fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether values of one type can be read as the other; struct fields beyond the expected ones do not matter."""
+    if pa.types.is_struct(expected):
+        return pa.types.is_struct(actual) and all(
+            (at := actual.get_field_index(field.name)) >= 0 and _fits(actual.field(at).type, field.type)
+            for field in expected
         )
-    if pa.types.is_list(wanted):
-        is_list = pa.types.is_list(found) or pa.types.is_large_list(found)
-        return is_list and _fits(found.value_type, wanted.value_type)
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)
+    if pa.types.is_list(expected):
+        is_list = pa.types.is_list(actual) or pa.types.is_large_list(actual)
+        return is_list and _fits(actual.value_type, expected.value_type)
+    return pa.types.is_string(actual) or pa.types.is_large_string(actual) or pa.types.is_null(actual)
 
 
 def cut(
@@ -161,12 +179,12 @@ def cut(
     first_index: int = 0,
     rows_before: int = 0,
 ) -> list[Shard]:
-    """Cuts a file into shards of about `rows_a_shard` rows; the same file and number always give the same shards.
+    """Divides a file into shards of about `rows_a_shard` rows; the result depends on nothing else.
 
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
-        duplicates: what `find_duplicates` found in this file.
+        duplicates: what `find_repeated` found in this file.
         address: what the user calls the file, where it is a copy.
         first_index: the number of the first shard.
         rows_before: rows of the files before this one.
@@ -177,12 +195,12 @@ def cut(
     def add(groups: tuple[int, ...], skip: int, first: int, rows: int) -> None:
         inside = tuple(duplicates_in(pairs, first, rows))
         index = first_index + len(shards)
-        output, called = part.format(f"{index:06d}"), address or folder.at(name)
+        output, original = part.format(f"{index:06d}"), address or folder.at(name)
         shards.append(
-            Shard(index, folder.address, name, output, groups, skip, first, rows, called, inside, rows_before)
+            Shard(index, folder.address, name, output, groups, skip, first, rows, original, inside, rows_before)
         )
 
-    first, waiting, held = 0, [], 0  # the row that comes next, and small groups not yet given away
+    first, waiting, held = 0, [], 0  # the next row; small groups of the next shard and their rows
     for group, size in enumerate(sizes):
         if held + size <= rows_a_shard:
             waiting.append(group)
@@ -194,7 +212,7 @@ def cut(
         if size <= rows_a_shard:
             waiting, held = [group], size
             continue
-        parts = min(PARTS_OF_A_GROUP, -(-size // rows_a_shard))
+        parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
         bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
@@ -205,15 +223,15 @@ def cut(
 
 
 def duplicates_in(pairs: Sequence[tuple[int, Any]], first: int, rows: int) -> Sequence[tuple[int, Any]]:
-    """Those of the sorted duplicates of a file whose rows are `first` to `first + rows`."""
+    """The part of a file's sorted duplicates that lies in the rows `first` to `first + rows`."""
     return pairs[bisect_left(pairs, (first,)) : bisect_left(pairs, (first + rows,))]
 
 
 class IdHashes:
-    """64-bit hashes of the ids of a file's rows in their order, kept on the disk; 0 for a row without an id."""
+    """64-bit hashes of the ids of a file's rows, in a temporary file; 0 for a row without an id."""
 
     def __init__(self) -> None:
-        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (it goes with this object)
+        self._file, self._rows = tempfile.TemporaryFile(prefix="agggen-"), 0  # noqa: SIM115 (deleted with this object)
 
     def add(self, names: Iterable[str]) -> None:
         hashes = np.fromiter(map(hash, names), np.int64)
@@ -222,20 +240,20 @@ class IdHashes:
 
     def rows_of(self, hashes: np.ndarray) -> np.ndarray:
         """The numbers of the rows that have one of the `hashes`."""
-        found = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        rows = [np.flatnonzero(np.isin(block, hashes)) + first for first, block in self._blocks()]
+        return np.concatenate(rows) if rows else np.empty(0, np.int64)
 
     @staticmethod
-    def repeated(every: Sequence[IdHashes]) -> np.ndarray:
+    def repeated(files: Sequence[IdHashes]) -> np.ndarray:
         """The hashes that occur more than once; a share of the values at a time, so that memory is bounded."""
-        shares = 1 + sum(one._rows for one in every) // (2 * HASHES_AT_ONCE)
-        again = [np.empty(0, np.int64)]
+        shares = 1 + sum(file._rows for file in files) // (2 * HASHES_AT_ONCE)
+        repeated = [np.empty(0, np.int64)]
         for share in range(shares):
-            mine = [block[block % shares == share] for one in every for _, block in one._blocks()]
-            values = np.sort(np.concatenate([*mine, again[0]]))
-            again.append(np.unique(values[1:][values[1:] == values[:-1]]))
-        found = np.concatenate(again)
-        return found[found != 0]
+            hashes = [block[block % shares == share] for file in files for _, block in file._blocks()]
+            values = np.sort(np.concatenate([*hashes, repeated[0]]))
+            repeated.append(np.unique(values[1:][values[1:] == values[:-1]]))
+        all_repeated = np.concatenate(repeated)
+        return all_repeated[all_repeated != 0]
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         self._file.seek(0)
@@ -251,14 +269,14 @@ def find_repeated(
     is_record: Callable[[dict[str, Any]], bool],
     where: Callable[[int, int, dict[str, Any]], Where],
 ) -> list[dict[int, Where]]:
-    """For each file the rows of records whose id an earlier record of any file has, and where the first one is.
+    """For each file the duplicates by row: the place of the first record with the same id, in any file.
 
-    Only rows whose hash occurs again are looked at. A row that is no record counts as no duplicate.
+    Only rows with a repeated hash are read. An invalid row is not a duplicate.
 
     Args:
         ids: of each file.
-        rows: the rows of these numbers of the file of this number, each with its number.
-        where: says where a record is, from the number of its file, its row there, and the row.
+        rows: reads (row number, row) of a file, by the number of the file and the row numbers.
+        where: the place of a record, from the number of its file, its row number and the row.
     """
     shared = IdHashes.repeated(ids)
     first: dict[str, tuple[int, int, Where]] = {}
@@ -272,49 +290,37 @@ def find_repeated(
     return duplicates
 
 
-def find_duplicates(
-    files: Sequence[tuple[Folder, str]],
-    columns: Sequence[str],
-    is_record: Callable[[dict[str, Any]], bool],
-    where: Callable[[int, int, dict[str, Any]], Where],
-) -> list[dict[int, Where]]:
-    """`find_repeated` of Parquet files.
-
-    Args:
-        columns: what `is_record` and `where` look at, beside the id; those that a file has not are left out.
-    """
-    return find_repeated(
-        [hash_ids(*file) for file in files],
-        lambda number, wanted: rows_at(*files[number], ["id", *columns], wanted),
-        is_record,
-        where,
-    )
-
-
 def hash_ids(folder: Folder, name: str) -> IdHashes:
-    """Of a Parquet file."""
+    """The ids of a Parquet file."""
     hashes = IdHashes()
-    for _, batch in _batches(folder, name, ["id"]):
-        hashes.add((each or "").strip() for each in batch[0].to_pylist())
+    for _, batch in _batches(folder, name, ["id", "ID", "Id"]):
+        hashes.add(map(_id_of, batch[0].to_pylist()) if batch.num_columns else [""] * batch.num_rows)
     return hashes
 
 
+def _id_of(cell: Any) -> str:
+    try:
+        return text_of(cell) or ""
+    except RecordError:  # the row is rejected when it is read
+        return ""
+
+
 def rows_at(
-    folder: Folder, name: str, columns: Sequence[str], wanted: np.ndarray
+    folder: Folder, name: str, columns: Sequence[str] | None, numbers: np.ndarray
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of the `wanted` numbers of a Parquet file, each with its number; those columns that it has."""
-    for begin, batch in _batches(folder, name, columns) if len(wanted) else ():
-        mine = wanted[np.searchsorted(wanted, begin) : np.searchsorted(wanted, begin + len(batch))]
-        yield from zip(mine.tolist(), batch.take(mine - begin).to_pylist(), strict=True)
+    """The rows of these `numbers` of a Parquet file, each with its number; `columns` as in `read_rows`."""
+    for begin, batch in _batches(folder, name, columns) if len(numbers) else ():
+        inside = numbers[np.searchsorted(numbers, begin) : np.searchsorted(numbers, begin + len(batch))]
+        yield from zip(inside.tolist(), batch.take(inside - begin).to_pylist(), strict=True)
 
 
-def _batches(folder: Folder, name: str, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Those of the columns that the file has, some rows at a time, each time with the number of the first."""
+def _batches(folder: Folder, name: str, columns: Sequence[str] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All rows, some at a time, each time with the number of the first; `columns` as in `read_rows`."""
     with folder.open(name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
         first = 0
-        there = [column for column in columns if column in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, there), folder.at(name))
-        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=there):
+        existing = [column for column in parquet.schema_arrow.names if columns is None or column in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing), folder.at(name))
+        for batch in parquet.iter_batches(_IDS_AT_ONCE, columns=existing):
             yield first, batch
             first += batch.num_rows
 
@@ -323,7 +329,7 @@ def bare_record(row: Mapping[str, Any]) -> Record:
     """The record of a prepared row, without its references.
 
     Raises:
-        RecordError: the row is no record.
+        RecordError: the row is not a record.
     """
     return Record(row["id"], triples_of(row), (), row.get("category"))
 
@@ -332,23 +338,28 @@ def triples_of(row: Mapping[str, Any]) -> tuple[Triple, ...]:
     return tuple(Triple.of(triple or {}) for triple in row.get("triples") or ())
 
 
-def read_rows(shard: Shard, rows_at_once: int, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard, some at a time, each time with the number of the first; those columns that the file has.
+def read_rows(
+    shard: Shard, rows_at_once: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """The rows of a shard, some at a time, each time with the number of the first.
+
+    Args:
+        columns: those that the file has are read; None reads all.
 
     Raises:
-        CorpusError: they hold values that could run code.
+        CorpusError: the columns hold values that could run code.
     """
     with Folder(shard.folder).open(shard.name) as file, pq.ParquetFile(file, pre_buffer=False) as parquet:
-        there = [name for name in columns if name in parquet.schema_arrow.names]
-        check_plain(columns_of(parquet.schema_arrow, there), shard.address)
+        existing = [name for name in parquet.schema_arrow.names if columns is None or name in columns]
+        check_plain(columns_of(parquet.schema_arrow, existing), shard.address)
         skip, left, number = shard.skip, shard.rows, shard.first
-        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=there):
+        for batch in parquet.iter_batches(rows_at_once, row_groups=list(shard.groups), columns=existing):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            some = batch.slice(skip, left)
+            part = batch.slice(skip, left)
             skip = 0
-            yield number, some.to_pylist()
-            number, left = number + some.num_rows, left - some.num_rows
+            yield number, part.to_pylist()
+            number, left = number + part.num_rows, left - part.num_rows
             if not left:
                 return

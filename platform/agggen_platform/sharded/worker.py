@@ -1,9 +1,9 @@
-"""What one worker does: a shard of the input becomes a part of the output, in an actor of Ray Data or in process.
+"""A worker turns a shard of the input into a part of the output, in an actor of Ray Data or in the driver's process.
 
 A shard is committed by two writes: its part under its final name, then a note ``.work/SHARD/done.json`` that says what
 the part holds. Names of parts end in the job's fingerprint, so a worker that outlives its job writes over no part of
 the next one. A note ``.work/SHARD/begun-N`` says that the shard was begun for the N-th time, and on which node. Notes
-are looked for only where there may be some: the driver saw them, or the actor was started again.
+are read only where the driver listed them or the actor was started again.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ from agggen_platform.storage.verified import measure
 
 _log = logging.getLogger(__name__)
 ATTEMPTS = 3
-"""How many workers may die over one shard."""
+"""How many workers may die while they process one shard."""
 WORK = ".work"
-"""The folder of notes, which stay: a part that is damaged later is done again by itself."""
+"""The folder of notes, which are kept: a part that is damaged later can be written again."""
 _BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Numbers that add up: base of the dataclasses that say what became of some rows. Fields are numbers, or numbers by
-    name."""
+    """Counts of what became of rows: base of dataclasses whose fields are numbers, or numbers by name."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            mine, more = getattr(self, field.name), getattr(other, field.name)
-            total = mine + more if isinstance(mine, int) else dict(Counter(mine) + Counter(more))
+            count, added = getattr(self, field.name), getattr(other, field.name)
+            total = count + added if isinstance(count, int) else dict(Counter(count) + Counter(added))
             setattr(self, field.name, total)
 
     def numbers(self) -> dict[str, int]:
@@ -76,10 +75,10 @@ class Done(Generic[C]):
     counts: C
     files: tuple[PartFile, ...]
     """The part, and its rejects if there are any and the job keeps them in files of their own."""
-    found: bool
+    reused: bool
     """Whether an earlier run had done it."""
     retries: int
-    """How often it was begun and not finished before, by any run."""
+    """Number of earlier attempts, of any run."""
     seconds: float
 
     def as_json(self) -> str:
@@ -87,10 +86,10 @@ class Done(Generic[C]):
 
     @classmethod
     def from_json(cls, text: str, counts: type[C]) -> Done[C]:
-        """What an actor answered.
+        """The result of an actor.
 
         Raises:
-            JobError: with the message and exit code of the actor's error.
+            JobError: the actor failed; with the message and exit code of its error.
         """
         data = json.loads(text)
         if "error" in data:
@@ -102,7 +101,7 @@ class Done(Generic[C]):
 
 
 class Worker(ABC, Generic[C]):
-    """Does one shard a call. What a kind of job does with rows is in `fill`."""
+    """Processes one shard per call; subclasses define `fill`."""
 
     counts: ClassVar[type[Any]]
     """The kind of `Tally`."""
@@ -113,7 +112,7 @@ class Worker(ABC, Generic[C]):
     _node, _restarted = "", False
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch of Ray Data: a shard as JSON in, what became of it as JSON out. Ray loses the message of an error."""
+        """Processes a batch of Ray Data: a shard as JSON. The result or error is JSON too: Ray loses error messages."""
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
         try:
@@ -124,20 +123,20 @@ class Worker(ABC, Generic[C]):
             return {"done": [json.dumps({"error": str(error), "exit_code": error.exit_code})]}
         except Exception as error:
             _log.exception("%s", shard)
-            why = f"a worker broke over {shard} ({type(error).__name__}: {error}); what is done is kept"
-            return {"done": [json.dumps({"error": why, "exit_code": JobError.exit_code})]}
+            reason = f"a worker failed at {shard} ({type(error).__name__}: {error}); finished shards are kept"
+            return {"done": [json.dumps({"error": reason, "exit_code": JobError.exit_code})]}
 
     def run(self, shard: Shard) -> Done[C]:
-        """Does a shard, or finds that it was done before; what is not `final` is done again.
+        """Processes a shard, unless an earlier run finished it with a final result (`is_final`).
 
         Raises:
-            AggGenError: the work cannot be done at all, or workers died over this shard before.
+            AggGenError: it failed, or too many workers died while they processed it.
         """
         begin = time.monotonic()
         notes = _notes(shard)
         look = shard.begun or self._restarted
         names = [name.rpartition("/")[2] for name in self.out.names(notes)] if look else []
-        if _DONE in names and (done := self._found(shard)) and self.is_final(done.counts):
+        if _DONE in names and (done := self._reused(shard)) and self.is_final(done.counts):
             return done
         retries = sum(name.startswith(_BEGUN) for name in names)
         deaths = self._deaths(notes, range(shard.begun, retries))
@@ -154,7 +153,7 @@ class Worker(ABC, Generic[C]):
         return done
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[Done[C]]:
-        """Does all shards as the results are asked for."""
+        """Processes all shards lazily."""
         return map(self.run, shards)
 
     @abstractmethod
@@ -162,41 +161,41 @@ class Worker(ABC, Generic[C]):
         """Writes the part of a shard to `path`.
 
         Returns:
-            What became of the rows, how many rows the part has, and the rejects that go to a file of their own.
+            The counts, the number of rows of the part, and the rejects for a separate file.
         """
 
     def give_up(self, shard: Shard, path: Path) -> tuple[C, int, Sequence[Reject]]:
-        """`fill` without the work, for a shard over which `ATTEMPTS` workers died in this run."""
+        """Replaces `fill` for a shard at which `ATTEMPTS` workers died in this run."""
         raise self.broken(shard)
 
     @abstractmethod
     def broken(self, shard: Shard) -> AggGenError:
-        """What to say of a shard over which `ATTEMPTS` workers died."""
+        """The error of a shard at which `ATTEMPTS` workers died."""
 
     def is_final(self, counts: C) -> bool:
-        """Whether doing a finished shard again would change nothing."""
+        """Whether processing a finished shard again cannot change its result."""
         return True
 
     def close(self) -> None:
-        """Lets go of what is held; an actor that is killed does without."""
+        """Releases resources; is not called in an actor."""
 
     def _deaths(self, notes: str, begun: range) -> int:
-        """How many of those who began the shard died of it: a node that is gone is no fault of a shard."""
+        """How many attempts died, without those on lost nodes."""
         gone = dead_nodes() if begun and self._node else set()
         return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
 
-    def _found(self, shard: Shard) -> Done[C] | None:
+    def _reused(self, shard: Shard) -> Done[C] | None:
         """What an earlier run made of the shard; None where it cut other shards, or the part is gone or cut off."""
         try:
             note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
-        except ValueError:
+            if note.get("shard") != _identity(shard):
+                return None
+            done: Done[C] = Done.from_json(note["done"], self.counts)
+        except (ValueError, TypeError):  # half a note, or of another version
             return None
-        if note.get("shard") != _identity(shard):
-            return None
-        done: Done[C] = Done.from_json(note["done"], self.counts)
         if any(self.out.size(file.name) != file.bytes for file in done.files):
             return None
-        return Done(done.shard, done.counts, done.files, True, done.retries, done.seconds)
+        return replace(done, reused=True)
 
     def _write_rejects(self, shard: Shard, rejects: Sequence[Reject]) -> PartFile:
         stem = shard.part.rpartition("/")[2].rpartition(".")[0]
@@ -208,10 +207,10 @@ class Worker(ABC, Generic[C]):
 
 @contextmanager
 def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
-    """The part of a shard that was done, to be read into the result.
+    """The part of a finished shard.
 
     Raises:
-        DamagedError: it is not whole any more, or never was: the store kept half of it.
+        DamagedError: it is incomplete.
         CorpusError: it holds values that could run code, which no worker writes.
     """
     where = folder.at(part)
@@ -220,11 +219,11 @@ def open_part(folder: Folder, part: str) -> Iterator[pq.ParquetFile]:
             check_plain(parquet.schema_arrow, where)
             yield parquet
     except pa.ArrowInvalid as error:
-        raise DamagedError(f"{where} is damaged ({error}); the same command does this shard again") from error
+        raise DamagedError(f"{where} is damaged ({error}); the same command writes it again") from error
 
 
 def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
-    """The shards, each with how often runs before this one began it."""
+    """The shards with the number of earlier attempts."""
     notes = [name.rpartition("/") for name in out.names(WORK)]
     begun = Counter(folder for folder, _, name in notes if name.startswith(_BEGUN))
     begun |= Counter({folder: 1 for folder, _, name in notes if name == _DONE})
@@ -232,7 +231,7 @@ def with_attempts(shards: Sequence[Shard], out: Folder) -> list[Shard]:
 
 
 def this_actor() -> tuple[str, bool]:
-    """The node of the actor that this process is, and whether the actor was started again; "" for no actor."""
+    """The node of this actor, and whether the actor was restarted."""
     import ray
 
     context = ray.get_runtime_context()
@@ -240,7 +239,7 @@ def this_actor() -> tuple[str, bool]:
 
 
 def dead_nodes() -> set[str]:
-    """Nodes that the cluster lost."""
+    """The ids of lost nodes."""
     import ray
 
     return {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
@@ -251,5 +250,5 @@ def _notes(shard: Shard) -> str:
 
 
 def _identity(shard: Shard) -> list[Any]:
-    """What tells a shard from those that another `shard_rows` gives, which may have the same part."""
+    """Distinguishes a shard from those of another `shard_rows`, which may have the same part."""
     return [shard.part, shard.address, list(shard.groups), shard.skip, shard.first, shard.rows]

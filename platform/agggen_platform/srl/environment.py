@@ -1,4 +1,4 @@
-"""AllenNLP's own environment: where it is and what is in it.
+"""The Python environment of AllenNLP.
 
 AllenNLP 2.10.1, the last release, needs torch below 1.13 and Python below 3.11, so it cannot be installed beside
 agggen. A worker process tags in an environment of its own, which users make with venv and ``requirements.txt``. Any
@@ -24,7 +24,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 """All packages of the environment, in the versions that were tested with Python 3.10."""
 NEEDED = ("allennlp", "allennlp-models", "torch", "transformers", "spacy", "numpy")
 
-# Credentials of ours are none of an archive's business.
+# An archive's code gets no credentials.
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _PASSED_ON_PREFIXES = ("LC_", "SSL_", "XDG_", "OMP_", "MKL_", "CUDA_", "NVIDIA_", "HF_", "TRANSFORMERS_", "ALLENNLP_")
 
@@ -43,7 +43,7 @@ class Environment:
 
     @property
     def command(self) -> list[str]:
-        """What starts a worker of this process. ``-I``: our PYTHONPATH is not for that Python."""
+        """Starts a worker. ``-I`` ignores PYTHONPATH, which is for another Python."""
         return [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
 
 
@@ -76,7 +76,7 @@ def worker_environment(scratch: Path, online: bool) -> dict[str, str]:
 
     Args:
         scratch: its folder for temporary files; AllenNLP unpacks archives there.
-        online: whether the model may fetch what it lacks from the Hugging Face hub.
+        online: whether the model may download files from the Hugging Face hub.
     """
     env = {
         name: value

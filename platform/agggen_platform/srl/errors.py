@@ -1,4 +1,4 @@
-"""What can go wrong between agggen and AllenNLP."""
+"""Errors of the AllenNLP source."""
 
 from __future__ import annotations
 

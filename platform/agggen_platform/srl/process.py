@@ -27,7 +27,7 @@ _LINE_BYTES = 500
 
 
 class JsonLinesProcess:
-    """A running child. It ends with `close`, when this object is no longer used, and when this process ends."""
+    """A running child. It ends at `close`, when this object is garbage-collected, and when this process ends."""
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str], scratch: Path | None = None) -> None:
         """Starts `command`.
@@ -63,16 +63,16 @@ class JsonLinesProcess:
         return self._child.poll() is None
 
     def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer to `message`. After an exception, whatever it is, the child is gone.
+        """The answer to `message`. After any exception the child has ended.
 
         Args:
-            timeout: seconds within which the whole answer must be there.
+            timeout: in seconds, for the whole answer.
 
         Raises:
-            WorkerDied: the child ended or took too long, or its answer is not JSON; says its last lines.
+            WorkerDied: it ended, timed out or its answer is not JSON; quotes its last lines of standard error.
         """
         if not self._stop.alive:
-            raise WorkerDied("the worker was ended before")
+            raise WorkerDied("the worker has ended already")
         line, late = b"", threading.Event()
 
         def end_late_child() -> None:
@@ -87,7 +87,7 @@ class JsonLinesProcess:
         except ValueError:
             answer = None
         except BaseException:
-            self.kill()  # interrupted halfway, say: question and answer would no longer belong together
+            self.kill()  # after an interruption the next request would get this answer
             raise
         finally:
             watch.cancel()
@@ -102,19 +102,19 @@ class JsonLinesProcess:
         self.kill()
         self._listener.join(timeout=5)
         lines = [text for part in tuple(self._lines) if (text := part.decode(errors="replace").strip())]
-        last_words = "its last lines:\n  " + "\n  ".join(lines) if lines else "it said nothing on standard error"
-        raise WorkerDied(f"the worker {reason}; {last_words}")
+        output = "its last lines:\n  " + "\n  ".join(lines) if lines else "it wrote nothing to standard error"
+        raise WorkerDied(f"the worker {reason}; {output}")
 
-    def _exchange(self, question: bytes) -> bytes:
-        """The line that the child answers; not a whole line if it ended."""
+    def _exchange(self, request: bytes) -> bytes:
+        """The child's line; incomplete if it ended."""
         assert self._child.stdin and self._child.stdout
-        with contextlib.suppress(BrokenPipeError):  # it reads no more; what it wrote before may say why
-            self._child.stdin.write(question)
+        with contextlib.suppress(BrokenPipeError):  # it has ended; its earlier output may have the reason
+            self._child.stdin.write(request)
             self._child.stdin.flush()
         return self._child.stdout.readline()
 
     def _ending(self) -> str:
-        """How the child ended by itself."""
+        """How the child ended."""
         try:
             code = self._child.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -141,7 +141,7 @@ def _listen(stream: IO[bytes], lines: deque[bytes]) -> None:
 
 def _stop(child: subprocess.Popen[bytes], scratch: Path | None, owner: int, grace: float) -> None:
     if os.getpid() != owner:
-        return  # a fork of the process that started it
+        return  # in a fork
     if child.stdin:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()

@@ -21,14 +21,13 @@ from typing import Any
 from agggen.errors import AggGenError, ConfigError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Words, frame_of_tags
-from agggen_platform.srl.archives import Archive, get_archive
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
 from agggen_platform.srl.errors import AllenNLPError, WorkerDied
 from agggen_platform.srl.process import JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 
 VERSION = "1"
-"""Of how the model is asked: another one may find other frames."""
+"""Part of the fingerprint: increased when the model's inputs change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +40,47 @@ class NoFrames:
 Answer = tuple[Frame, ...] | NoFrames
 
 
-class AllenNLPFrames:
-    """A frame source that asks an AllenNLP archive. The worker starts when it is first needed; `close` ends it.
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An archive (``model.tar.gz`` or its unpacked folder). It holds pickles: loading one runs its author's code."""
 
-    A worker that dies or hangs is started again and gets the sentences of its batch one by one, so that only those
-    that are to blame stay without frames; after `restarts` deaths with no answer in between the source gives up for
-    good. Threads take turns. Sent to another process, it starts a worker of its own there.
+    path: Path
+    sha256: str
+
+
+def get_archive(location: str | Path, sha256: str | None = None) -> Archive:
+    """The archive at `location`.
+
+    Args:
+        sha256: its expected digest; of a folder, see ``worker.hash_of``.
+
+    Raises:
+        AllenNLPError: it does not exist, or has another digest.
+    """
+    path = Path(location).expanduser().absolute()
+    if not path.exists():
+        raise AllenNLPError(f"there is no archive {path}")
+    actual = hash_of(str(path))
+    if sha256 not in (None, actual):
+        raise AllenNLPError(f"{path} has the sha256 {actual}, not {sha256}; it was not loaded")
+    return Archive(path, actual)
+
+
+class AllenNLPFrames:
+    """A frame source that runs an AllenNLP archive in a worker, which starts with the first request.
+
+    A worker that dies or hangs is restarted and gets the sentences of its batch one by one, so that only the sentences
+    that break it have no frames; after `restarts` deaths in a row all later requests fail. The source may be used by
+    several threads. A copy in another process starts its own worker.
     """
 
     name = "allennlp"
 
     def __init__(self, config: AllenNLPConfig | str | Path, predicates: FrameSource | None = None) -> None:
-        """Reads nothing yet.
-
+        """
         Args:
-            config: or just the archive.
-            predicates: finds the predicates, unless `config` names a spaCy model; by default the shipped tagger.
+            config: the configuration, or the path of an archive.
+            predicates: finds the predicates; by default the shipped tagger, or the spaCy model of `config`.
 
         Raises:
             ConfigError: both a spaCy model and a source of predicates.
@@ -71,7 +95,7 @@ class AllenNLPFrames:
         self._requests = self._deaths = 0
         self._broken: str | None = None
         self.worker: dict[str, Any] = {}
-        """What the running worker said of itself: versions, model, device, limit of word pieces."""
+        """Versions, model, device and word-piece limit of the running worker."""
 
     def __reduce__(self) -> tuple[Callable[..., AllenNLPFrames], tuple[Any, ...]]:
         return type(self), (self.config, self._finder)
@@ -83,15 +107,12 @@ class AllenNLPFrames:
         self.close()
 
     def close(self) -> None:
-        """Ends the worker; another call of `frames` would start a new one."""
+        """Ends the worker; the next call of `frames` starts a new one."""
         with self._lock:
             self._end()
 
-    # --- archive and environment -------------------------------------------------------------------------------------
-
     @cached_property
     def archive(self) -> Archive:
-        """The archive."""
         return get_archive(self.config.archive, self.config.sha256)
 
     @cached_property
@@ -100,7 +121,7 @@ class AllenNLPFrames:
 
     @cached_property
     def predicates(self) -> FrameSource | None:
-        """What finds the predicates; None if a spaCy model does."""
+        """The source of predicates; None for a spaCy model."""
         if self.config.spacy is not None or self._finder is not None:
             return self._finder
         from agggen.facts.embedded import EmbeddedFrames
@@ -109,10 +130,10 @@ class AllenNLPFrames:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of archive, predicate finder, BERT vocabulary and the versions of AllenNLP; starts no worker.
+        """A hash of archive, source of predicates, BERT vocabulary and package versions; starts no worker.
 
         Raises:
-            AllenNLPError: archive or environment are not there.
+            AllenNLPError: the archive or the environment is missing.
         """
         finder = self.predicates.fingerprint if self.predicates else f"spacy-{_hash(self.config.spacy)}"
         bert = self.config.bert and [_hash(str(Path(self.config.bert) / name)) for name in ("config.json", "vocab.txt")]
@@ -120,13 +141,11 @@ class AllenNLPFrames:
         parts = [VERSION, self.config.sha256 or self.archive.sha256, finder, bert, versions]
         return f"{self.name}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]}"
 
-    # --- tagging -----------------------------------------------------------------------------------------------------
-
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
-        """The frames of each sentence, in the order of their predicates; a sentence without predicate has none.
+        """The frames of each sentence, in the order of their predicates.
 
         Raises:
-            AllenNLPError: a sentence cannot be tagged (`answers` gives the frames of the others), or none can.
+            AllenNLPError: a sentence cannot be tagged (`answers` returns the frames of the others), or none can.
         """
         frames: list[tuple[Frame, ...]] = []
         for sentence, answer in zip(sentences, self.answers(sentences), strict=True):
@@ -136,10 +155,10 @@ class AllenNLPFrames:
         return frames
 
     def answers(self, sentences: Sequence[Words]) -> list[Answer]:
-        """The frames of each sentence, or why the model gave none (too long for it, say).
+        """The frames of each sentence, or the reason why it has none (too long for the model, say).
 
         Raises:
-            AllenNLPError: environment or archive cannot be used, or the worker died too often.
+            AllenNLPError: the environment or archive cannot be used, or the worker died too often.
         """
         places: Sequence[list[int] | None] = [None] * len(sentences)
         if self.predicates is not None:
@@ -147,7 +166,7 @@ class AllenNLPFrames:
             places = [sorted({frame.predicate for frame in frames}) for frames in tagged]
         answers: list[Answer] = [()] * len(sentences)
         to_tag = [number for number, place in enumerate(places) if place != [] and sentences[number].words]
-        # Sentences of like length go through the model together.
+        # Sentences of similar length are batched together.
         to_tag.sort(key=lambda number: len(sentences[number].words))
         with self._lock:
             for start in range(0, len(to_tag), self.config.batch_size):
@@ -166,7 +185,7 @@ class AllenNLPFrames:
             if self._deaths > self.config.restarts:
                 raise self._give_up(f"the AllenNLP worker died {self._deaths} times in a row: {death}") from death
             if retry:
-                return [NoFrames(f"the AllenNLP worker died of it twice: {death}")]
+                return [NoFrames(f"the AllenNLP worker died twice on this sentence: {death}")]
         return [answer for sentence in batch for answer in self._tag([sentence], retry=True)]
 
     def _ask(self, batch: list[dict[str, Any]]) -> list[Any]:
@@ -176,7 +195,7 @@ class AllenNLPFrames:
         results = answer.get("results")
         if answer.get("id") != self._requests or not isinstance(results, list) or len(results) != len(batch):
             self._end()
-            raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'it answered something else'}")
+            raise AllenNLPError(f"the AllenNLP worker failed: {answer.get('failed') or 'its answer is invalid'}")
         self._deaths = 0
         return results
 
@@ -186,17 +205,17 @@ class AllenNLPFrames:
         if self._broken is not None:
             raise AllenNLPError(self._broken)
         self._end()
-        environment = self.environment  # before the archive is fetched for nothing
+        environment = self.environment  # first: it fails without hashing the archive
         config, archive = self.config.absolute, self.archive
         scratch = Path(tempfile.mkdtemp(prefix="agggen-srl-"))
         process = JsonLinesProcess(environment.command, worker_environment(scratch, config.online), scratch)
-        question = {"op": "start", "protocol": PROTOCOL, "archive": str(archive.path), "sha256": archive.sha256}
-        question |= {"device": config.device, "threads": config.threads}
-        question |= {"bert": config.bert, "spacy": config.spacy}
+        request = {"op": "start", "protocol": PROTOCOL, "archive": str(archive.path), "sha256": archive.sha256}
+        request |= {"device": config.device, "threads": config.threads}
+        request |= {"bert": config.bert, "spacy": config.spacy}
         try:
-            ready = process.ask(question, config.timeout)
+            ready = process.ask(request, config.timeout)
         except WorkerDied as death:
-            raise self._give_up(f"the AllenNLP worker did not get ready: {death}") from death
+            raise self._give_up(f"the AllenNLP worker did not start: {death}") from death
         about = ready.get("ready")
         if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != archive.sha256:
             process.close()
@@ -205,7 +224,7 @@ class AllenNLPFrames:
         return process
 
     def _give_up(self, why: str) -> AllenNLPError:
-        """The error to raise, now and whenever this source is asked again."""
+        """The error of this request and of all later ones."""
         self._broken = why
         return AllenNLPError(why)
 
@@ -226,7 +245,7 @@ def _answer(result: Any) -> Answer:
 
 
 def _hash(path: str | None) -> str:
-    """Raises AllenNLPError where there is no such file or folder."""
+    """The SHA-256 of a file or folder; raises AllenNLPError if it does not exist."""
     absolute = Path(path or "").expanduser().absolute()
     if path is None or not absolute.exists():
         raise AllenNLPError(f"there is no {path}")

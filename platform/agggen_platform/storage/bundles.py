@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agggen.bundle import FILES, check_bundle, fingerprint
+from agggen.bundle import FILES, check_bundle, fingerprint, place_of
 from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit, only_one
 from agggen_platform.storage import verified
@@ -64,7 +64,8 @@ def get_bundle(address: str) -> Path:
     """A complete bundle on this machine: the folder itself, or the cached copy of a bundle in a store.
 
     Args:
-        address: a folder, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+        address: a folder, ``elements`` (the shipped bundle), ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or
+            ``models:/NAME/VERSION``.
 
     Raises:
         BundleError: there is none, or it was changed after it was saved.
@@ -74,7 +75,7 @@ def get_bundle(address: str) -> Path:
         from agggen_platform.registry import resolve
 
         address = resolve(address)
-    folder = Folder(address)
+    folder = Folder(place_of(address))
     if folder.local is not None:
         check_bundle(folder.local)
         return folder.local

@@ -11,30 +11,11 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agggen.errors import ConfigError
 from agggen_platform.storage.local import LocalStore
 from agggen_platform.storage.s3 import Policy, S3Store
-
-
-class _Store(Protocol):
-    """The methods of a kind of store. Names are checked by `Folder`."""
-
-    def size(self, name: str) -> int | None: ...
-    def sizes(self, under: str) -> dict[str, int]: ...
-    def open(self, name: str) -> Any: ...
-    def version(self, name: str) -> str: ...
-    def chunks(
-        self, name: str, first: int = 0, end: int | None = None, version: str | None = None
-    ) -> Iterator[bytes]: ...
-    def new(self, name: str) -> AbstractContextManager[Path]: ...
-    def write(self, name: str, content: bytes) -> None: ...
-    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None: ...
-    def upload(self, name: str, path: Path) -> None: ...
-    def download(self, name: str, path: Path) -> None: ...
-    def delete(self, name: str) -> None: ...
-    def sweep(self, under: str) -> None: ...
 
 
 class Folder:
@@ -56,10 +37,14 @@ class Folder:
         """
         scheme, separator, rest = address.partition("://")
         if separator and scheme not in ("s3", "file"):
-            raise ConfigError(f"{address!r}: there are folders (a path, or file://) and s3://bucket/prefix")
+            raise ConfigError(
+                f"{address!r} is neither a path, file://PATH nor s3://BUCKET/PREFIX; other stores by s3:// and "
+                "their S3 interface: Google Cloud Storage by AWS_ENDPOINT_URL_S3=https://storage.googleapis.com and "
+                "HMAC keys, Azure by a gateway"
+            )
         self.policy = policy
         self.local: Path | None = None
-        self._store: _Store
+        self._store: LocalStore | S3Store
         if separator and scheme == "s3":
             bucket, _, prefix = rest.rstrip("/").partition("/")
             if not bucket:

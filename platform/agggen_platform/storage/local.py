@@ -31,13 +31,13 @@ class LocalStore:
 
     def sizes(self, under: str) -> dict[str, int]:
         top = self.root / under
-        found = {}
+        sizes = {}
         with explained("list", top):
             for folder, _, files in os.walk(top, onerror=_raise_unless_missing):
                 for path in (Path(folder) / file for file in files):
                     with suppress(FileNotFoundError):  # removed since it was listed
-                        found[path.relative_to(self.root).as_posix()] = path.stat().st_size
-        return found
+                        sizes[path.relative_to(self.root).as_posix()] = path.stat().st_size
+        return sizes
 
     def open(self, name: str) -> Any:
         import pyarrow as pa

@@ -48,15 +48,15 @@ class S3Store:
 
     def sizes(self, under: str) -> dict[str, int]:
         prefix = self._key(under) + "/" if under or self.prefix else ""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         more: dict[str, str] = {}
         while True:
             page = self._call("list", under, self._client.list_objects_v2, Prefix=prefix, **more)
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):
-                    found[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
+                    sizes[item["Key"][len(self._key("")) :].lstrip("/")] = item["Size"]
             if not page.get("IsTruncated"):
-                return found
+                return sizes
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def version(self, name: str) -> str:

@@ -1,9 +1,10 @@
-"""A sweep from its space to a registered bundle; the same call goes on where the last one ended, however it ended."""
+"""A sweep from its space to a registered bundle; the same call resumes an interrupted sweep."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import signal
 import threading
@@ -25,38 +26,40 @@ from agggen_platform.ray_cluster import connected
 from agggen_platform.registry import Version, register
 from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.registration import takes
-from agggen_platform.storage.claim import claim, heartbeat
+from agggen_platform.storage.claim import claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import SweepConfig, SweepError
-from agggen_platform.sweep.report import columns, figures, rows, table
+from agggen_platform.sweep.report import columns, description, rows, table
 from agggen_platform.sweep.space import Space, as_overrides, check_space, extremes, largest, parse_space, trial_config
-from agggen_platform.sweep.study import Epochs, Study, StudyClaim, open_study
+from agggen_platform.sweep.study import Epochs, Study, open_study
 from agggen_platform.tracking import Tracker
-from agggen_platform.tracking.origin import masked
-from agggen_platform.training.data import data_of
+from agggen_platform.tracking.origin import command_line, masked
+from agggen_platform.tracking.stored import stored_log
+from agggen_platform.training.job import data_of
 
+_log = logging.getLogger(__name__)
 _INPUTS = ("corpus.", "facts.", "training.start")  # keys of a space that name data
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: ends the sweep as Ctrl-C does."""
+    """SIGTERM ended the sweep, in the same way as Ctrl-C."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a sweep is."""
+    """The state of a sweep after a trial has ended."""
 
     ended: int
     total: int
     trial: FrozenTrial
-    """The one that has just ended."""
+    """The trial that has just ended."""
     best: FrozenTrial | None
 
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What a sweep found."""
+    """The result of a sweep."""
 
     name: str
     columns: list[str]
@@ -65,13 +68,13 @@ class SweepReport:
     bundle: str
     """The address of the best trial's bundle."""
     version: Version | None
-    """Of the model that it is registered as."""
+    """The version of the model that the bundle is registered as."""
     refused: AggGenError | None
-    """Why it is not registered, although it should be."""
+    """Why registration failed."""
     registry: str
-    """The URI where it is registered, or would have been."""
+    """The registry's URI."""
     ran: int
-    """Trials that this call ran, or continued."""
+    """Number of trials that this call ran or resumed."""
     seconds: float
     ui_command: str
 
@@ -83,30 +86,27 @@ def sweep(
     *,
     runs_dir: Path = Path("runs"),
     overrides: Sequence[str] = (),
-    database: str | None = None,
     model: str | None = "agggen",
     show: Callable[[Progress], None] = lambda progress: None,
     begin: Callable[[str], None] = lambda name: None,
 ) -> SweepReport:
-    """Runs the trials that a sweep still lacks, reports it, and registers its best bundle as the model's candidate.
+    """Runs the remaining trials of a sweep and registers the best bundle as the model's candidate.
 
     Args:
-        config: what all trials have in common.
+        config: the configuration of all trials, without the values of the space.
         settings: the budget and the space.
-        name: of the sweep and its run; by default it follows from the settings, the configuration, the data and what
-            cuts it into facts.
-        runs_dir: the sweep's folder and those of its trials lie here.
-        overrides: the user's, which `config` has already; none may set a key of the space.
-        database: URL of the study; by default it is a journal in the sweep's folder.
-        model: to register the best bundle as; None: not at all.
-        show: gets the progress after each trial.
-        begin: gets the sweep's name, once.
+        name: of the sweep and its run; by default a hash of the settings, configuration, data and segmenter.
+        runs_dir: the folder for the sweep's folder and those of its trials.
+        overrides: the user's, already applied to `config`; none may set a key of the space.
+        model: the name to register the best bundle as; None: it is not registered.
+        show: is called with the progress after each trial.
+        begin: is called once, with the sweep's name.
 
     Raises:
-        ConfigError: the space does not fit the configuration, `name` is a sweep of something else, the registry would
-            not take the bundle from where it is going to lie, or the cluster's address is one of Ray Client.
-        CorpusError: the corpus is not there.
-        ClaimedError: this sweep runs already.
+        ConfigError: the space does not fit the configuration, a sweep with other settings has this name, the registry
+            does not accept bundles from the store, or the cluster's address is one of Ray Client.
+        CorpusError: the corpus is missing.
+        ClaimedError: this sweep is already running.
         ClusterError: there is no cluster, or it has no room for a trial.
         SweepError: no trial finished.
     """
@@ -128,7 +128,7 @@ def sweep(
     store = config.storage.url or str(runs_dir)
     if model and not takes(registry, store):
         raise ConfigError(
-            f"the registry {masked(registry)} would take no bundle from {store}, a folder: set storage.url to "
+            f"the registry {masked(registry)} accepts no bundle from {store}, a folder: set storage.url to "
             "s3://bucket/prefix, or do not register the best bundle (--no-register)"
         )
     identity = _identity(config, settings)
@@ -146,20 +146,19 @@ def sweep(
         stack.enter_context(_terminable())
         checks = [stack.enter_context(claim(Folder(str(folder))))]
         if config.storage.url:  # another machine may run this sweep on the same store
-            checks.append(stack.enter_context(claim(Folder(f"{config.storage.url.rstrip('/')}/{name}"))))
+            away = Folder(f"{config.storage.url.rstrip('/')}/{name}")
+            checks.append(stack.enter_context(claim(away)))
+            stack.enter_context(stored_log(folder, away, ("tune",), checks[-1], _log.warning))
         begin(name)
-        opened = open_study(folder, name, identity, database)
-        if database:  # or on the same study
-            checks.append(stack.enter_context(heartbeat(StudyClaim(opened))))
-        study = Study(opened, settings, space, epochs)
+        study = Study(open_study(folder, name, identity), settings, space, epochs)
         ran = study.left
         stack.enter_context(tracker)
-        tracker.log_params(_described(settings, identity))
+        tracker.log_params(_described(settings))
+        tracker.set_tags(_hashes(identity))
         if ran:
             _run(study, config, name, runs_dir, tracker, show, checks)
         tracker.log_text(table(study), "trials.csv")
-        for figure_name, draw in figures(study).items():
-            tracker.log_figure(figure_name, draw)
+        tracker.set_tags({"mlflow.note.content": description(study)})
         best = _best(study)
         tracker.log_text("\n".join(as_overrides(best.params)) + "\n", "best-overrides.txt")
         bundle = best.user_attrs["bundle"]
@@ -169,7 +168,7 @@ def sweep(
             try:
                 version = register(bundle, model, {settings.metric: best.value or 0.0}, tags, uri=registry)
                 tracker.set_tags({"registered": str(version), "bundle": bundle})
-            except AggGenError as error:  # what the trials found is worth reporting all the same
+            except AggGenError as error:  # the results of the trials are reported all the same
                 refused = error
     seconds = time.monotonic() - started
     ui_command = tracker.ui_command()
@@ -189,7 +188,7 @@ def _run(
 ) -> None:
     def ended(number: int) -> None:
         for check in checks:
-            with suppress(StorageError):  # without an answer the claim stands
+            with suppress(StorageError):  # if the store does not answer, the claim is still held
                 check()
         best = study.best()
         total = max(study.config.trials, len(study.trials()))
@@ -204,7 +203,7 @@ def _run(
     with connected(config.cluster.address, dashboard=config.cluster.workers > 0), _terminable():
         from agggen_platform.sweep.trials import TrialJob, run_trials  # imports Ray Tune
 
-        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd()), ended)
+        run_trials(study, TrialJob(config, name, runs_dir, Path.cwd(), command_line()), ended)
 
 
 def _best(study: Study) -> FrozenTrial:
@@ -217,14 +216,14 @@ def _best(study: Study) -> FrozenTrial:
 
 
 def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
-    """All that decides the trials of a sweep, by name. Not the budget: a larger one continues it."""
-    decides = resolved(settings)
+    """All settings and data on which the trials depend. Not the budget: a larger budget extends the sweep."""
+    values = resolved(settings)
     fingerprints, segmenters = _inputs(config, parse_space(settings.space))
     return {
-        "space": decides["space"],
+        "space": values["space"],
         "metric": settings.metric,
         "seed": settings.seed,
-        "early stopping": decides["asha"],
+        "early stopping": values["asha"],
         "configuration": config_hash(result_of(config)),
         "data": fingerprints,
         "segmenter": ", ".join(segmenters),
@@ -232,49 +231,48 @@ def _identity(config: JobConfig, settings: SweepConfig) -> dict[str, Any]:
 
 
 def _inputs(config: JobConfig, space: Space) -> tuple[dict[str, str], list[str]]:
-    """The fingerprints of all data that trials may learn from or begin with, and of all their segmenters."""
+    """The fingerprints of all corpora and start bundles that trials may use, and of all their segmenters."""
     searched = {key: extremes(space[key]) for key in space if key.startswith(_INPUTS)}
     fingerprints: dict[str, str] = {}
     segmenters: set[str] = set()
     for values in product(*searched.values()):
         try:
-            asked = trial_config(config, dict(zip(searched, values, strict=True)))
-            data = data_of(asked)
-        except ConfigError:  # an invalid combination: a trial that has it fails, and says why
+            trial = trial_config(config, dict(zip(searched, values, strict=True)))
+            data = data_of(trial)
+        except ConfigError:  # an invalid combination: its trial fails, with a reason
             continue
         fingerprints |= data.fingerprints
         if data.start:
-            fingerprints[f"start {asked.training.start}"] = data.start.fingerprint
+            fingerprints[f"start {trial.training.start}"] = data.start.fingerprint
         segmenters.add(data.segmenter)
     return fingerprints, sorted(segmenters)
 
 
-def _described(settings: SweepConfig, identity: dict[str, Any]) -> dict[str, Any]:
-    """For the run log."""
-    return {
-        "metric": settings.metric,
-        "seed": settings.seed,
-        "asha": json.dumps(identity["early stopping"]),
-        "config_hash": identity["configuration"],
-        "segmenter": identity["segmenter"],
-        **{f"space/{key}": json.dumps(values) for key, values in settings.space.items()},
-        **{f"data/{split}": fingerprint for split, fingerprint in identity["data"].items()},
-    }
+def _described(settings: SweepConfig) -> dict[str, Any]:
+    """Parameters of the sweep's run."""
+    described = {"metric": settings.metric, "seed": settings.seed, "asha": json.dumps(resolved(settings)["asha"])}
+    return described | {f"space/{key}": json.dumps(values) for key, values in settings.space.items()}
+
+
+def _hashes(identity: dict[str, Any]) -> dict[str, str]:
+    """Tags of the sweep's run: what is a parameter to MLflow's pages is compared and plotted."""
+    hashes = {"config_hash": identity["configuration"], "segmenter": identity["segmenter"]}
+    return hashes | {f"data/{split}": digest for split, digest in identity["data"].items()}
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM acts as Ctrl-C for the block, and raises `Terminated`. (Connecting to Ray sets a handler that exits.)"""
+    """In the block SIGTERM acts like Ctrl-C and raises `Terminated`. (Connecting to Ray sets a handler that exits.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    came = False
+    terminated = False
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's, which ends them in order
+        nonlocal terminated
+        terminated = True
+        interrupt = signal.getsignal(signal.SIGINT)  # while trials run, Tune's handler, which ends them in order
         if callable(interrupt):
             interrupt(signal.SIGINT, frame)
         else:
@@ -285,9 +283,9 @@ def _terminable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if came:
+        if terminated:
             raise Terminated from None
         raise
     finally:
-        for number, handler in before.items():  # Tune leaves its own
+        for number, handler in before.items():  # Tune does not restore them
             signal.signal(number, handler)

@@ -1,11 +1,9 @@
-"""What a sweep found: the table of its trials, and plots of the study."""
+"""The table of a sweep's trials."""
 
 from __future__ import annotations
 
 import csv
 import io
-import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from optuna.trial import FrozenTrial, TrialState
@@ -13,19 +11,19 @@ from optuna.trial import FrozenTrial, TrialState
 from agggen_platform.sweep.study import Study
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 STATES = {
     TrialState.COMPLETE: "finished",
     TrialState.PRUNED: "stopped",
     TrialState.FAIL: "failed",
-    TrialState.RUNNING: "cut off",
+    TrialState.RUNNING: "interrupted",
     TrialState.WAITING: "waiting",
 }
 
 
 def columns(study: Study) -> list[str]:
-    """The table's."""
+    """The table's header."""
     return ["trial", "state", study.config.metric, "epochs", *study.space, "reason"]
 
 
@@ -57,46 +55,10 @@ def table(study: Study) -> str:
     return text.getvalue()
 
 
-def figures(study: Study) -> dict[str, Callable[[], Figure]]:
-    """Optuna's plots by name, only those for which there are enough finished trials.
-
-    MLflow draws the parameters of all trials beside the metric (parallel coordinates).
-    """
-    finished = study.trials(TrialState.COMPLETE)
-    values = {trial.value for trial in finished}
-    searched = [{str(trial.params[key]) for trial in finished} for key in study.space]
-    drawn: dict[str, Callable[[], Figure]] = {}
-    if values:
-        drawn["optimisation-history"] = lambda: _optimisation_history(study)
-    if len(values) > 1 and any(len(different) > 1 for different in searched):
-        drawn["parameter-importance"] = lambda: _parameter_importance(study)
-    return drawn
-
-
-def _optimisation_history(study: Study) -> Figure:
-    """The value of each finished trial, and the best up to it."""
-    from optuna.visualization.matplotlib import plot_optimization_history
-
-    return _drawn(plot_optimization_history, study)
-
-
-def _parameter_importance(study: Study) -> Figure:
-    """How much of the value's variance each key explains (fANOVA, over finished trials)."""
-    from optuna.importance import FanovaImportanceEvaluator
-    from optuna.visualization.matplotlib import plot_param_importances
-
-    return _drawn(plot_param_importances, study, evaluator=FanovaImportanceEvaluator(seed=study.config.seed))
-
-
-def _drawn(plot: Callable[..., Any], study: Study, **options: Any) -> Figure:
-    from matplotlib import pyplot
-    from optuna.exceptions import ExperimentalWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        figure: Figure = plot(study.optuna, target_name=study.config.metric, **options).figure
-    pyplot.close(figure)  # pyplot would otherwise keep it, and a notebook show it
-    return figure
+def description(study: Study) -> str:
+    """The rows as a table in Markdown, for the page of the sweep's run."""
+    lines: list[list[Any]] = [columns(study), ["---"] * len(columns(study)), *rows(study)]
+    return "\n".join(" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
 
 
 def _short(value: object) -> str:

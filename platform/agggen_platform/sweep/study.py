@@ -1,24 +1,20 @@
-"""The Optuna study of a sweep, in storage that survives a kill, and what a sweep does with it.
+"""The Optuna study of a sweep, in a journal that survives a kill.
 
-By default it is a journal in the sweep's folder, one line per change; or a database by its URL. The writer holds the
-claim on the sweep's folder, and on a study in a database also the claim in the study itself, which other folders and
-machines reach. So there is one writer.
+The journal is a file in the sweep's folder, one line per change. Its only writer holds the claim on that folder.
 
-A trial is RUNNING from the moment it was asked for. One that is RUNNING when a sweep starts was cut off: it is handed
-out again, under its number and with its parameters, before any new one. So `trials` is exactly what runs in all.
+A trial is RUNNING from the moment it is suggested. A trial that is RUNNING when a sweep starts was interrupted: it is
+suggested again, with its number and its parameters, before any new trial. So no more than `trials` ever run.
 
-A trial's parameters depend on the sweep's seed, the trial's number, and what the study knew when it was asked for; not
-on the process that asked. (A sampler seeded once would, in a second process, begin its draws anew and propose the first
-trials again.) With one trial at a time the whole sweep therefore repeats; with several, what is known at that moment
-depends on which trial ends first.
+A trial's parameters depend on the sweep's seed, the trial's number and the results known when it is suggested, not on
+the process. (A sampler seeded once would repeat its first draws in a second process.) With one trial at a time a sweep
+is therefore reproducible; with several, the known results depend on which trial ends first.
 """
 
 from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +25,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from agggen.config import Scalar
 from agggen.errors import AggGenError, ConfigError
-from agggen_platform.storage.errors import StorageError
 from agggen_platform.sweep.config import SweepConfig
 from agggen_platform.sweep.halving import falls_behind, is_rung
 from agggen_platform.sweep.space import Space, suggest
@@ -47,64 +42,30 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Epochs:
-    """The most epochs that a trial has in each stage: they put the evaluations of both stages on one line."""
+    """The most epochs that a trial has in each stage; they order the evaluations of both stages."""
 
     baseline: int
     joint: int
 
     def position(self, stage: str, epoch: int) -> int:
-        """The epochs of a trial after the `epoch`-th of a stage, had its baseline taken all of its own."""
+        """The position of an evaluation: the joint stage's epochs come after all `baseline` ones."""
         return epoch if stage == "baseline" else self.baseline + epoch
 
 
-class StudyClaim:
-    """Where the claim on a study in a database is kept, for `storage.claim.heartbeat`: in the study's attributes."""
-
-    def __init__(self, study: optuna.Study) -> None:
-        self._study = study
-        self.address = f"the study {study.study_name} in its database"
-
-    def read(self, name: str) -> bytes | None:
-        with self._answered():
-            content = self._study.user_attrs.get(name)
-        return content.encode() if content else None
-
-    def write(self, name: str, content: bytes) -> None:
-        with self._answered():
-            self._study.set_user_attr(name, content.decode())
-
-    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        now = self.read(name)
-        if (new := change(now)) is not None:
-            self.write(name, new)
-        return now if new is None else new
-
-    def delete(self, name: str) -> None:
-        with self._answered():
-            self._study.set_user_attr(name, None)  # Optuna takes none away
-
-    @contextmanager
-    def _answered(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # SQLAlchemy's, the driver's and Optuna's own kinds
-            raise StorageError(f"{self.address} cannot be claimed: {type(error).__name__}") from error
-
-
 class Study:
-    """Hands out trials, keeps their evaluations and outcomes, and stops those that fall behind."""
+    """Suggests trials, stores their evaluations and results, and stops trials early."""
 
     def __init__(self, study: optuna.Study, config: SweepConfig, space: Space, epochs: Epochs) -> None:
         """`study`: see `open_study`."""
         self.optuna, self.config, self.space, self.epochs = study, config, space, epochs
-        self._cut_off = []
+        self._interrupted = []
         for trial in self.trials(TrialState.RUNNING):
-            # The driver may have died between an evaluation that ends the trial and writing that down.
+            # The driver may have died after an evaluation that stops the trial and before it wrote that.
             last = max(trial.intermediate_values, default=0)
             if last and self._falls_behind(trial.number, last):
                 self._prune(trial.number)
             else:
-                self._cut_off.append(trial.number)
+                self._interrupted.append(trial.number)
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         """The trials in these states, or all, by number."""
@@ -112,25 +73,25 @@ class Study:
 
     @property
     def left(self) -> int:
-        """Trials that have not ended: those that were cut off, and those still to be asked for."""
+        """The number of trials that have not ended: interrupted ones and those not yet suggested."""
         ended = len(self.trials(TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
         return max(self.config.trials, len(self.trials())) - ended
 
     def next(self) -> Suggestion | None:
-        """A trial to run, those that were cut off first; None when all were handed out."""
-        if not self._cut_off and len(self.trials()) >= self.config.trials:
+        """A trial to run, interrupted trials first; None when all were suggested."""
+        if not self._interrupted and len(self.trials()) >= self.config.trials:
             return None
-        number = self._cut_off.pop(0) if self._cut_off else self.optuna.ask().number
+        number = self._interrupted.pop(0) if self._interrupted else self.optuna.ask().number
         self.optuna.sampler = self._sampler(number)
-        # A process may have died between asking and the last parameter: what it wrote stays, the others are drawn.
+        # After a kill between `ask` and the last parameter, stored parameters stay and the others are drawn.
         return Suggestion(number, suggest(self._trial(number), self.space))
 
     def evaluated(self, number: int, stage: str, epoch: int, value: float | None) -> bool:
-        """Keeps the evaluation after an epoch of a stage; returns whether the trial is stopped here.
+        """Stores the evaluation after an epoch of a stage; returns whether the trial is stopped.
 
-        A trial that continues from an earlier checkpoint reports evaluations again; the first ones stay.
+        A trial that resumes from an earlier checkpoint reports evaluations twice; the first report counts.
         """
-        if self.trials()[number].state.is_finished():  # it was stopped, and its process died before it heard so
+        if self.trials()[number].state.is_finished():  # stopped, but its process died before it knew
             return True
         if value is None:
             return False
@@ -142,19 +103,19 @@ class Study:
         return behind
 
     def complete(self, number: int, bundle: str, run: str, seconds: float) -> None:
-        """A trial is done; its value is its best evaluation of the metric. One that was stopped stays so."""
+        """Marks a trial as finished, with its best evaluation of the metric as its value, unless it was stopped."""
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
         value = self._value(number)
         if value is None:
             return self.fail(number, f"it never reported {self.config.metric}")
-        for name, fact in {"bundle": bundle, "run": run, "seconds": seconds}.items():
-            trial.set_user_attr(name, fact)
+        for name, attribute in {"bundle": bundle, "run": run, "seconds": seconds}.items():
+            trial.set_user_attr(name, attribute)
         self.optuna.tell(number, value)
 
     def fail(self, number: int, reason: str) -> None:
-        """A trial has no result. One that was stopped stays so."""
+        """Marks a trial as failed, unless it was stopped."""
         if self.trials()[number].state.is_finished():
             return
         trial = self._trial(number)
@@ -162,7 +123,7 @@ class Study:
         self.optuna.tell(number, state=TrialState.FAIL)
 
     def best(self) -> FrozenTrial | None:
-        """The finished trial with the least value; of equals the first."""
+        """The finished trial with the lowest value; of equal ones the first."""
         done = [trial for trial in self.trials(TrialState.COMPLETE) if trial.value is not None]
         return min(done, key=lambda trial: trial.value or 0.0, default=None)
 
@@ -196,7 +157,7 @@ class Study:
 
 
 def reason_of(error: BaseException) -> str:
-    """One line: a user's error as it is, a fault of ours with its kind and place."""
+    """An error in one line: the message of an `AggGenError`; the type, message and place of any other."""
     if isinstance(error, AggGenError):
         return " ".join(str(error).split())
     last = traceback.extract_tb(error.__traceback__)[-1:]
@@ -204,46 +165,37 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
-def open_study(folder: Path, name: str, identity: Mapping[str, Any], database: str | None = None) -> optuna.Study:
-    """The study of the sweep `name`: a new one, or the one that is there.
+def open_study(folder: Path, name: str, identity: Mapping[str, Any]) -> optuna.Study:
+    """The study of the sweep `name`, created if it does not exist.
 
-    `identity`: all that decides a sweep's trials; the caller holds the claim on `folder`.
+    Args:
+        folder: the sweep's; the caller holds its claim.
+        identity: all settings and data on which the trials depend.
 
     Raises:
-        ConfigError: the one that is there is of another sweep, or the database cannot be used.
+        ConfigError: the existing study has another identity.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        storage=_database(database) if database else _journal(folder / JOURNAL),
+        storage=_journal(folder / JOURNAL),
         study_name=name,
         direction="minimize",
         load_if_exists=True,
     )
-    mine = json.loads(json.dumps(identity))
-    earlier = study.user_attrs.get("identity")
-    if earlier is None:
-        study.set_user_attr("identity", mine)
-    elif earlier != mine:
-        differ = sorted(key for key in mine.keys() | earlier.keys() if mine.get(key) != earlier.get(key))
+    current = json.loads(json.dumps(identity))
+    existing = study.user_attrs.get("identity")
+    if existing is None:
+        study.set_user_attr("identity", current)
+    elif existing != current:
+        differ = sorted(key for key in current.keys() | existing.keys() if current.get(key) != existing.get(key))
         raise ConfigError(
             f"the sweep {name} was begun with another {' and '.join(differ)}; give another --name, or the same settings"
         )
     return study
 
 
-def _database(url: str) -> optuna.storages.BaseStorage:
-    scheme, separator, rest = url.partition("://")
-    if scheme == "postgresql":  # SQLAlchemy's own choice of a driver changed between versions
-        scheme = "postgresql+psycopg2"  # the one that agggen[ray] brings
-    try:
-        return optuna.storages.RDBStorage(scheme + separator + rest)
-    except Exception as error:  # SQLAlchemy's and the driver's own kinds
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"the study's database cannot be used: {reason}") from error
-
-
 def _journal(path: Path) -> optuna.storages.BaseStorage:
-    """The journal at `path`, without the lock and the unfinished line that a killed process may have left."""
+    """The journal at `path`, without the lock and the incomplete line that a killed process may have left."""
     from optuna.storages.journal import JournalFileBackend
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -251,5 +203,5 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
     if path.exists():
         with path.open("rb+") as file:
             content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)  # Optuna would append to the half and then refuse the whole
+            file.truncate(content.rfind(b"\n") + 1)  # else Optuna would append to the line, and refuse it later
     return optuna.storages.JournalStorage(JournalFileBackend(str(path)))

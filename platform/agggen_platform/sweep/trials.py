@@ -29,7 +29,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from agggen.config import Scalar
-from agggen.errors import ConfigError, StoppedError
+from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
 from agggen.training.events import TrainingEvent
 from agggen.training.stopping import StopRequest
 from agggen_platform.job_config import ClusterConfig, JobConfig
@@ -37,7 +37,7 @@ from agggen_platform.ray_cluster import ClusterError, nodes, room_for
 from agggen_platform.ray_private import keep_credentials_from_trials
 from agggen_platform.storage.claim import ClaimedError
 from agggen_platform.sweep.config import SweepError
-from agggen_platform.sweep.space import trial_config
+from agggen_platform.sweep.space import as_overrides, trial_config
 from agggen_platform.sweep.study import Study, reason_of
 from agggen_platform.training.job import train_job
 
@@ -59,6 +59,8 @@ class TrialJob:
     runs_dir: Path
     folder: Path
     """Where the driver works: relative paths of the configuration start there."""
+    command: str = ""
+    """That started the sweep."""
 
     def run(
         self,
@@ -74,11 +76,19 @@ class TrialJob:
         """
         config = trial_config(self.config, params)
         name = f"{self.sweep}-t{number:03d}"
+        searched = "\n".join(f"- `{setting}`" for setting in as_overrides(params))
+        note = f"Trial {number} of the sweep {self.sweep}:\n\n{searched}"
         deadline = time.monotonic() + _CLAIMED_SECONDS
         while True:
             try:
                 done = train_job(
-                    config, name, runs_dir=self.runs_dir, parent=self.sweep, on_evaluation=on_evaluation, stop=stop
+                    config,
+                    name,
+                    runs_dir=self.runs_dir,
+                    parent=self.sweep,
+                    on_evaluation=on_evaluation,
+                    stop=stop,
+                    tags={"mlflow.source.name": self.command, "mlflow.note.content": note},
                 )
             except ClaimedError:
                 if time.monotonic() > deadline:
@@ -101,7 +111,7 @@ class _Trial(tune.Trainable):
         self._stop = StopRequest()
         self._stop.__enter__()  # for as long as this process lives
         self._results: queue.SimpleQueue[dict[str, Any] | StoppedError] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[StoppedError | None] = queue.SimpleQueue()
         self._unanswered = False
         self._thread = threading.Thread(target=self._train, args=(job, config["number"], config["params"]), daemon=True)
         self._thread.start()
@@ -109,8 +119,9 @@ class _Trial(tune.Trainable):
     def _train(self, job: TrialJob, number: int, params: Mapping[str, Scalar]) -> None:
         def evaluated(event: TrainingEvent) -> bool:
             self._results.put({"stage": event.stage, "epoch": event.epoch, **event.metrics})
-            if self._answers.get():  # the study may not know the evaluation: it must come before the last checkpoint
-                raise StoppedError("the trial was stopped at an evaluation")
+            # The study may not know the evaluation: it must come before the last checkpoint.
+            if (answer := self._answers.get()) is not None:
+                raise answer
             return False
 
         try:
@@ -123,7 +134,7 @@ class _Trial(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """An evaluation, or how the trial ended: what `TrialJob.run` returns, or the `reason` why it failed."""
         if self._unanswered:
-            self._answers.put(False)
+            self._answers.put(None)
         self._unanswered = False
         try:
             result = self._results.get(timeout=_STEP_SECONDS)
@@ -137,7 +148,10 @@ class _Trial(tune.Trainable):
     def cleanup(self) -> None:
         """Ends training in order: it saves a checkpoint, and workers of its own give back what they hold."""
         self._stop.ask()
-        self._answers.put(True)
+        # Tune tells no reason. It goes on with a trial at once or stops it, unless the sweep itself is interrupted.
+        fell_behind = StoppedEarlyError("it fell behind other trials")
+        ended = self._unanswered and self._stop.signal is None
+        self._answers.put(fell_behind if ended else StoppedError("the trial was stopped at an evaluation"))
         self._thread.join()
 
 
@@ -242,9 +256,9 @@ def run_trials(study: Study, job: TrialJob, ended: Callable[[int], None]) -> Non
         while isinstance(cause, TuneError) and (inner := cause.__cause__ or cause.__context__):
             cause = inner
         if isinstance(cause, RayError):
-            raise ClusterError(f"the Ray cluster was lost: {cause}; the same command goes on") from error
+            raise ClusterError(f"the Ray cluster was lost: {cause}; the same command resumes") from error
         if isinstance(cause, StorageInternalError | OSError):
-            raise SweepError(f"the study was lost ({reason_of(cause)}); the same command goes on") from error
+            raise SweepError(f"the study was lost ({reason_of(cause)}); the same command resumes") from error
         raise cause from None
     finally:
         shutil.rmtree(folder / "tune", ignore_errors=True)

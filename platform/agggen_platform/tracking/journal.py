@@ -24,6 +24,7 @@ _KINDS = {
     "metrics": {"step", "values"},
     "tags": {"values"},
     "dataset": {"name", "split", "fingerprint", "source"},
+    "model": {"name", "fingerprint", "params", "metrics", "dataset", "digest"},
     "artifact": {"path", "folder"},
     "end": {"status"},
 }

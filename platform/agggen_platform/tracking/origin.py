@@ -79,13 +79,20 @@ def masked_command(words: Iterable[str]) -> str:
     return shlex.join(shown)
 
 
+def command_line() -> str:
+    """The command that is running, as one would type it, with secrets replaced."""
+    script = Path(sys.argv[0])
+    program = ["python", f"jobs/{script.name}"] if script.parent.name == "jobs" else ["agggen"]
+    return masked_command([*program, *sys.argv[1:]])
+
+
 @cache
 def origin() -> dict[str, str]:
     """Tags that say where a run comes from, by MLflow's names where it has one."""
     tags = {
         "mlflow.user": _user(),
         "mlflow.source.type": "LOCAL",
-        "mlflow.source.name": masked_command([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "mlflow.source.name": command_line(),
         "host": socket.gethostname(),
         "python": ".".join(map(str, sys.version_info[:3])),
     }

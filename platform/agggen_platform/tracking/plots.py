@@ -93,12 +93,12 @@ def _heat_maps(maps: Sequence[_Map], row_height: float) -> Figure:
     """Heat maps beside each other, large enough for their labels; few columns have their numbers written in."""
     from matplotlib.figure import Figure
 
-    first = maps[0]
-    numbered = len(first.columns) <= _NUMBERED_COLUMNS
-    longest = max(len(line) for row in first.rows for line in row.split("\n"))
-    cells = (0.42 if numbered else 0.2) * len(first.columns)
-    width = _LETTER_INCHES * longest + max(cells, 0.085 * len(first.title)) + 1.2
-    height = _LETTER_INCHES * max(map(len, first.columns)) + row_height * len(first.rows) + 0.8
+    labels = maps[0]
+    numbered = len(labels.columns) <= _NUMBERED_COLUMNS
+    longest = max(len(line) for row in labels.rows for line in row.split("\n"))
+    cells = (0.42 if numbered else 0.2) * len(labels.columns)
+    width = _LETTER_INCHES * longest + max(cells, 0.085 * len(labels.title)) + 1.2
+    height = _LETTER_INCHES * max(map(len, labels.columns)) + row_height * len(labels.rows) + 0.8
     figure = Figure(figsize=(width * len(maps), height), layout="constrained")
     for axes, shown in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps, strict=True):
         most = max(0.05, *(max(row) for row in shown.values))

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from agggen.errors import AggGenError, ConfigError
@@ -125,10 +126,11 @@ def sync(
     return sent
 
 
-def compare_address(runs: Sequence[Run], port: int = 5000) -> str:
+def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = None) -> str:
     """Where MLflow's pages compare the runs: those of a server, or those that `agggen runs ui` serves at `port`.
 
-    A sweep stands for its trials, with which it has no parameter or metric in common.
+    The page has the curves of `metric`, or else parameters, metrics and tags side by side. A sweep stands for its
+    trials, with which it has no parameter or metric in common.
 
     Raises:
         ConfigError: fewer than two runs, runs of several MLflows or experiments, or one that MLflow does not have yet.
@@ -145,9 +147,16 @@ def compare_address(runs: Sequence[Run], port: int = 5000) -> str:
     uri = compared[0].uri
     experiment = mlflow_client(_with_credentials(uri)).get_experiment_by_name(compared[0].experiment)
     server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
-    query = {"runs": [run.run_id for run in compared], "experiments": [experiment.experiment_id]}
+    # MLflow's pages fail where the runs are not the first parameter.
+    query: dict[str, Any] = {
+        "runs": [run.run_id for run in compared],
+        "experiments": [experiment.experiment_id],
+    }
+    if metric:
+        query |= {"metric": metric, "plot_metric_keys": [metric], "plot_layout": {}, "show_point": True}
     encoded = "&".join(f"{name}={quote(json.dumps(ids, separators=(',', ':')))}" for name, ids in query.items())
-    return f"{server.rstrip('/')}/#/compare-runs?workflowType=machine_learning&{encoded}"
+    page = "metric" if metric else "compare-runs"
+    return f"{server.rstrip('/')}/#/{page}?{encoded}&x_axis=step&workflowType=machine_learning"
 
 
 def _with_credentials(uri: str) -> str:

@@ -22,7 +22,7 @@ from agggen_platform.tracking import journal
 from agggen_platform.tracking.cursor import Cursor
 from agggen_platform.tracking.journal import Entry, Event, numbers
 from agggen_platform.tracking.origin import masked, without_credentials
-from agggen_platform.tracking.store import METRICS_PER_BATCH, GoneError, Store, reason, verdict
+from agggen_platform.tracking.store import ENDED_TAG, METRICS_PER_BATCH, GoneError, Store, reason, verdict
 
 _PASSWORD = re.compile(r"://[^/@:]*:(.+)@")
 _PAUSE = 1.0  # seconds between two looks at the run log: MLflow's work slows the run's own threads, so it gets batches
@@ -148,7 +148,8 @@ class Sender:
             self.cursor.parented = True
             self._save()
         if self._points.open and self._cut_off == self.path.stat().st_size:
-            store.send({"event": "end", "status": "KILLED", "time": self._points.last})
+            ended = "cut off: its process was killed, or its machine went down"
+            store.send({"event": "end", "status": "KILLED", "ended": ended, "time": self._points.last})
             self._points.open = False
         self._send_files(store)
 
@@ -284,10 +285,10 @@ class _Points:
         return event | {"values": {name: value for name, value in numbers(event).items() if is_new(name, value)}}
 
     def counted(self, event: Event) -> Event:
-        """A ``start`` event with a tag that says which part of the run it begins; others as they are."""
+        """A ``start`` event with tags that say which part of the run it begins; others as they are."""
         if event["event"] != "start" or not self.starts:
             return event
-        return event | {"tags": event["tags"] | {"continued": str(self.starts)}}
+        return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
 
     def passed(self, event: Event) -> None:
         """The event was sent."""

@@ -31,6 +31,7 @@ _PARAMS_PER_BATCH = 100
 _REFUSED_KEY_CHARACTERS = re.compile(r"[^\w\-. :/]")
 _CAUSE = re.compile(r"""Caused by \w+\(["'](?:HTTP\w+\(.*?\): |<.*?>: )?(.*?)["'](?:\)|, )""")
 _LOG_TAG = "agggen.run_log"
+ENDED_TAG = "ended"  # how and why the run ended
 _KIND_TAG = "mlflow.experimentKind"  # MLflow's pages open with runs and metrics instead of prompts and traces
 _REJECTED = (
     "INVALID_PARAMETER_VALUE",
@@ -78,7 +79,7 @@ def verdict(error: Exception) -> Literal["rejected", "permanent", "transient"]:
     return "transient"
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """One line about an error."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if cause := _CAUSE.search(line):  # what happened to the connection, without the layers around it
@@ -188,10 +189,13 @@ class Store:
                 self._set_tags(event["values"])
             case "dataset":
                 self._send(f"the dataset {event['name']}", lambda: self._log_dataset(event))
+            case "model":
+                self._send(f"the model {event['name']}", lambda: self._log_model(event))
             case "artifact":
                 path, folder = Path(event["path"]), event["folder"]
                 self._send(str(path), lambda: self._log_files(path, folder))
             case "end":
+                self._set_tags({ENDED_TAG: event.get("ended", "")})
                 end = (self._run_id, event["status"], _milliseconds(event))
                 self._send("the end", lambda: self._client.set_terminated(*end))
 
@@ -249,6 +253,27 @@ class Store:
         self._client.log_inputs(
             self._run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", event["split"])])]
         )
+
+    def _log_model(self, event: Event) -> None:
+        """Logs a bundle's metrics on a dataset with its LoggedModel, which is found by the bundle's fingerprint."""
+        from mlflow.entities import Metric
+
+        same = f"tags.fingerprint = '{event['fingerprint']}'"
+        models = self._client.search_logged_models([self._experiment_id], same, max_results=1)
+        if models:
+            model_id = models[0].model_id
+        else:
+            tags = {"fingerprint": event["fingerprint"], "mlflow.model.isExternal": "true"}
+            params = {_key(name): _shortened(str(value), 500) for name, value in event["params"].items()}
+            model_id = self._client.create_logged_model(
+                self._experiment_id, event["name"], self._run_id, tags, params, "agggen"
+            ).model_id
+            self._client.finalize_logged_model(model_id, "READY")
+        about = {"model_id": model_id, "dataset_name": event["dataset"], "run_id": self._run_id}
+        about["dataset_digest"] = event["digest"][:DIGEST_CHARACTERS]
+        at = _milliseconds(event), 0
+        points = [Metric(_key(name), float(value), *at, **about) for name, value in event["metrics"].items()]
+        self._log("metrics", points, METRICS_PER_BATCH)
 
     def _log_files(self, path: Path, folder: str) -> None:
         """Sends a file to `folder` of the artifacts, or a folder with its content to one of its name."""

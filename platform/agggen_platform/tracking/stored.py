@@ -39,8 +39,8 @@ def stored_log(
         top = name.partition("/")[0]
         return not top.startswith(".") and top not in others and not top.endswith((".lock", ".tmp"))
 
-    theirs = store.read(journal.NAME)
-    if theirs is not None and not (local.read(journal.NAME) or b"").startswith(theirs):
+    stored = store.read(journal.NAME)
+    if stored is not None and not (local.read(journal.NAME) or b"").startswith(stored):
         for name in filter(is_log, store.names()):
             with local.new(name) as path:
                 store.download(name, path)
@@ -51,8 +51,8 @@ def stored_log(
         nonlocal failed
         try:
             for name in filter(is_log, local.names()):
-                about = (folder / name).stat()
-                if copied.get(name) != (now := (about.st_size, about.st_mtime_ns)):
+                status = (folder / name).stat()
+                if copied.get(name) != (now := (status.st_size, status.st_mtime_ns)):
                     claimed()
                     store.upload(name, folder / name)
                     copied[name] = now

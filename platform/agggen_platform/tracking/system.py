@@ -12,7 +12,7 @@ from typing import Any
 
 
 class SystemMetrics:
-    """Logs ``system/...`` every few seconds, on a thread, until stopped."""
+    """Logs ``system/...`` every so many seconds, on a thread, until stopped; never where that is 0."""
 
     def __init__(self, seconds: float, log: Callable[[Mapping[str, float]], None]) -> None:
         self._seconds, self._log = seconds, log
@@ -20,12 +20,15 @@ class SystemMetrics:
         self._thread = threading.Thread(target=self._run, name="system metrics", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Does nothing after the first time."""
+        if self._seconds and self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """Returns when nothing more is logged."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         try:

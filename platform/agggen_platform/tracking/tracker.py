@@ -17,18 +17,19 @@ logged: MLflow's model flavours would unpickle on loading.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agggen.config import Scalar
-from agggen.errors import ConfigError, StoppedError
+from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
 from agggen_platform.extras import installed
 from agggen_platform.tracking import journal
 from agggen_platform.tracking.journal import Journal
@@ -40,6 +41,9 @@ from agggen_platform.tracking.system import SystemMetrics
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from agggen.records import Plan, Record
+
+_TEXTS = "texts.json"
 _RUN_NAME = re.compile(r"\w[\w.\-]*")
 
 
@@ -98,13 +102,12 @@ class Tracker:
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
         self._mlflow = installed("mlflow")
-        measured = self._mlflow and system_seconds > 0
-        self._system = SystemMetrics(system_seconds, self.log_system) if measured else None
+        self._system = SystemMetrics(system_seconds if self._mlflow else 0.0, self.log_system)
         self._began = time.time()
 
     @property
     def path(self) -> Path:
-        """The JSONL file, one event a line: start, params, metrics, tags, dataset, artifact, end."""
+        """The JSONL file, one event a line: start, params, metrics, tags, dataset, model, artifact, end."""
         return self.runs_dir / self.run_name / journal.NAME
 
     @property
@@ -126,17 +129,14 @@ class Tracker:
             )
             self._sender = Sender(self.path.parent, self.uri, self.experiment, self.parent, self._report)
             self._sender.start()
-        if self._system:
-            self._system.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._system:
-            self._system.stop()
-        stopped = kind is not None and issubclass(kind, KeyboardInterrupt | StoppedError)
-        self._record("end", {"status": "FINISHED" if kind is None else "KILLED" if stopped else "FAILED"})
+        self._system.stop()
+        status, ended = _end_of(error)
+        self._record("end", {"status": status, "ended": masked(ended)})
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
             silent = f"it did not answer within {self._patience:g} s"
@@ -160,6 +160,7 @@ class Tracker:
             except (TypeError, ValueError):
                 self._complain(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
+        self._system.start()  # not before: MLflow's pages compare runs by the metric that was logged first
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Sets tags; an existing tag gets the new value."""
@@ -170,6 +171,24 @@ class Tracker:
         about = {"name": name, "split": split, "fingerprint": fingerprint, "source": masked(source)}
         self._record("dataset", about)
 
+    def log_model(
+        self,
+        name: str,
+        fingerprint: str,
+        params: Mapping[str, Scalar],
+        metrics: Mapping[str, float],
+        dataset: str,
+        digest: str,
+    ) -> None:
+        """Logs metrics of the bundle with this fingerprint on a dataset: a model of MLflow, which does not hold it.
+
+        Args:
+            name: of the model, where MLflow does not know it yet; `params` likewise.
+            dataset: its name; `digest` is its fingerprint.
+        """
+        about = {"name": name, "fingerprint": fingerprint, "params": _masked(params), "metrics": dict(metrics)}
+        self._record("model", about | {"dataset": dataset, "digest": digest})
+
     def log_artifact(self, path: Path | str) -> None:
         """Logs a file, or a folder with its content. MLflow gets a copy, the run log the path."""
         self._record("artifact", {"path": str(Path(path).resolve()), "folder": ""})
@@ -177,6 +196,17 @@ class Tracker:
     def log_text(self, text: str, name: str) -> None:
         """Writes `text` to the file `name` in the run's folder and logs it under this name."""
         self._log_made(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def log_texts(self, written: Iterable[tuple[Record, Plan | None, str]]) -> None:
+        """Logs records with plans and texts as a table, which MLflow's pages show side by side for several runs."""
+        rows = [
+            [record.id, text, str(plan or ""), record.references[0].text, "\n".join(map(str, record.triples))]
+            for record, plan, text in written
+        ]
+        # MLflow's page groups by the first column and compares the second until the user chooses others.
+        table = {"columns": ["id", "text", "plan", "reference", "triples"], "data": rows}
+        self.log_text(json.dumps(table, ensure_ascii=False), _TEXTS)
+        self.set_tags({"mlflow.loggedArtifacts": json.dumps([{"path": _TEXTS, "type": "table"}])})
 
     def log_figure(self, name: str, figure: Callable[[], Figure]) -> None:
         """Draws `figure()`, here and now, into ``figures/NAME.png`` of the run's folder and logs it."""
@@ -242,10 +272,16 @@ def ui_program(uri: str, port: int = 5000) -> tuple[list[str], dict[str, str]]:
     return [sys.executable, "-m", "mlflow", "server", *words], variables
 
 
-def ui_command(uri: str, port: int = 5000) -> str:
-    """`ui_program` as a shell command, without credentials, for other tools than `agggen`."""
-    words, variables = ui_program(without_credentials(uri), port)
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
+def _end_of(error: BaseException | None) -> tuple[str, str]:
+    """MLflow's status of a run that this error ended, and why it ended, in words."""
+    match error:
+        case None:
+            return "FINISHED", "finished"
+        case StoppedEarlyError():
+            return "FINISHED", f"early stopping: {error}"
+        case KeyboardInterrupt() | StoppedError():
+            return "KILLED", f"stopped: {reason(error)}"
+    return "FAILED", f"{type(error).__name__}: {reason(error)}"
 
 
 def _masked(values: Mapping[str, Any]) -> dict[str, Any]:

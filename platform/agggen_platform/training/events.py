@@ -73,7 +73,7 @@ class RunCoordinator:
         self._stop = True
 
     def state(self) -> tuple[bool, int]:
-        """Whether to stop, and how many attempts there were."""
+        """Whether to stop or training has ended, and how many attempts there were."""
         return self._stop or self._result is not None, self._attempts
 
     def result(self) -> tuple[str, str] | None:
@@ -170,6 +170,7 @@ class EventSink:
     ) -> None:
         self._tracker, self._meter, self._show = tracker, meter, show
         self._on_evaluation, self._stop = on_evaluation, stop
+        self._ended: dict[str, int] = {}  # the stages that have ended, with their updates
 
     def send(self, event: TrainingEvent) -> None:
         """Logs and shows an event, and asks training to stop where `on_evaluation` says so."""
@@ -177,6 +178,11 @@ class EventSink:
         if event.metrics:
             values = {f"{event.stage}/{name}": value for name, value in event.metrics.items()}
             self._tracker.log_metrics(values, step=event.step)
+        if event.kind == "evaluation":  # every run has it, so pages compare runs that ended in different stages
+            step = sum(self._ended.values()) + event.step
+            self._tracker.log_metrics({"dev_loss": event.metrics["dev_loss"]}, step=step)
+        if event.kind == "end":
+            self._ended[event.stage] = event.step
         if event.samples:
             self._tracker.log_text(event.samples, f"samples/{event.stage}-{event.epoch:03d}.txt")
         self._show(event)

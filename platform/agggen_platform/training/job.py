@@ -15,26 +15,29 @@ finished bundle lies there, so a job with another STORE leaves what is a store's
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agggen.bundle import Bundle, load_bundle, save_bundle
+from agggen.bundle import Bundle, fingerprint, load_bundle, save_bundle
 from agggen.config import config_hash, flatten, resolved
 from agggen.corpora.rejects import write_rejects
-from agggen.errors import StoppedError
+from agggen.datasets import Dataset
+from agggen.errors import StoppedEarlyError, StoppedError
 from agggen.model.joint import JointModel
 from agggen.records import Record
 from agggen.run import Prepared, bundle_of, fit
-from agggen.training.data import Data, check_same
+from agggen.training.data import Data, check_same, training_data
 from agggen.training.distributed import Alone
 from agggen.training.events import EventReporter, SampleWriter, TrainingEvent
+from agggen.training.objectives import ObjectiveName
 from agggen.training.stopping import StopRequest
 from agggen_platform.job_config import JobConfig, result_of
 from agggen_platform.metrics import TrainingMeter
@@ -45,7 +48,6 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import Tracker, plots
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.stored import stored_log
-from agggen_platform.training.data import data_of
 from agggen_platform.training.events import EventSink, WorkerMonitor
 from agggen_platform.training.keeper import StoreKeeper, trained_weights
 from agggen_platform.training.prepared import prepared_in
@@ -53,6 +55,7 @@ from agggen_platform.training.prepared import prepared_in
 _RUN, _BUNDLE, _CHECKPOINTS, _PREPARED = "run.json", "bundle", "checkpoints", "prepared"
 _REJECTS = "rejects.jsonl"
 _STORED = (_RUN, _BUNDLE, _CHECKPOINTS, _PREPARED)
+_TABLE = 50  # texts in the table that MLflow's pages compare between runs
 _STAGES = ("baseline", "joint")
 
 
@@ -69,6 +72,17 @@ class Finished:
     ui_command: str  # MLflow's address, or what opens its pages; empty without MLflow
 
 
+def data_of(config: JobConfig, dataset: Dataset | None = None) -> Data:
+    """The records that `config` trains on; see `training_data`."""
+    return training_data(config, config.max_reject_share, dataset)
+
+
+def default_name(preset: str, config: JobConfig, data: Data) -> str:
+    """``PRESET-`` and a hash of all that decides the result, so that the same command continues its run."""
+    decisive = json.dumps([config_hash(result_of(config)), *data.decisive.values()])
+    return f"{Path(preset).stem}-{hashlib.sha256(decisive.encode()).hexdigest()[:12]}"
+
+
 def train_job(
     config: JobConfig,
     name: str,
@@ -81,6 +95,7 @@ def train_job(
     show: Callable[[TrainingEvent], None] = lambda event: None,
     say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> Finished:
     """Trains what `config` says, here (``cluster.workers`` 0) or on Ray Train, and logs it.
 
@@ -90,11 +105,13 @@ def train_job(
         runs_dir: where the run log lies, and everything else unless ``storage.url`` is set.
         fresh: start over, whatever lies under the name.
         parent: the name of the run that this one is part of.
-        on_evaluation: gets the event of each evaluation; True, or a StoppedError that it raises, stops the job.
+        on_evaluation: gets the event of each evaluation; True, or a StoppedError that it raises, stops the job. After
+            a StoppedEarlyError the run is finished to MLflow.
         stop: stops the job when asked; a signal asks it where this is the main thread.
         show: gets all events.
         say: gets a sentence about each start of workers, and each problem that the job could work around.
         data: the corpus's records, where they are read already.
+        tags: of the run in MLflow.
 
     Raises:
         ConfigError: the name is invalid, or belongs to a run of another configuration or other data.
@@ -105,7 +122,7 @@ def train_job(
         StoppedError: a signal, `stop`, or `on_evaluation`; the same call continues.
         TrainingError: training cannot go on.
     """
-    run = _Run(config, name, runs_dir, parent)
+    run = _Run(config, name, runs_dir, parent, tags)
     data = data or data_of(config)
     with claim(run.folder) as held, ExitStack() as stack:
         if run.away:
@@ -115,11 +132,11 @@ def train_job(
         run.check(data)
         if run.away:
             stack.enter_context(stored_log(run.runs_folder, run.folder, _STORED, held, say))
-        if found := run.finished():
+        if finished := run.finished():
             if run.is_log_unfinished():
                 with run.tracker:
-                    run.log_end(found.bundle, found.path, found.address, data.samples(config.tracking.samples))
-            return found
+                    run.log_end(finished.bundle, finished.path, finished.address, data)
+            return finished
         workers = None
         if config.cluster.workers:
             from agggen_platform.training.on_ray import workers_of
@@ -161,6 +178,8 @@ def train_job(
                         model, metrics = fit(
                             result_of(config), prepared, keeper, lambda _: [reporter], None, stopped, seconds
                         )
+            except StoppedEarlyError:
+                raise
             except StoppedError as error:
                 raise stop.stopped(error) from error
             meter.close()  # what follows keeps no checkpoints
@@ -169,7 +188,7 @@ def train_job(
             path, address = run.publish(bundle, held)
             seconds = time.monotonic() - begin
             tracker.log_metrics({"train_seconds": seconds})
-            run.log_end(bundle, path, address, samples)
+            run.log_end(bundle, path, address, data)
     return Finished(bundle, path, True, seconds, name, address, run.tracker.ui_command())
 
 
@@ -192,12 +211,15 @@ def _trained(
 class _Run:
     """A run's folders, and the configuration and data that it was started with."""
 
-    def __init__(self, config: JobConfig, name: str, runs_dir: Path, parent: str | None) -> None:
+    def __init__(
+        self, config: JobConfig, name: str, runs_dir: Path, parent: str | None, tags: Mapping[str, str] | None
+    ) -> None:
         tracking, storage = config.tracking, config.storage
         self.tracker = Tracker(
             tracking.uri,
             tracking.experiment,
             name,
+            tags,
             runs_dir=runs_dir,
             patience=tracking.patience_seconds,
             parent=parent,
@@ -245,15 +267,23 @@ class _Run:
         config = self.config
         self.tracker.log_params(flatten(config))
         self.tracker.set_tags({"config_hash": config_hash(result_of(config))})
-        for name, fingerprint in data.fingerprints.items():
+        for name, digest in data.fingerprints.items():
             corpus, _, split = name.rpartition("/")
-            self.tracker.log_dataset(corpus, split, fingerprint, corpus)
+            self.tracker.log_dataset(corpus, split, digest, corpus)
 
-    def log_end(self, bundle: Bundle, path: Path, address: str, samples: Sequence[Record]) -> None:
-        """Logs the bundle and the figures."""
-        self.tracker.log_artifact(path)
-        self.draw(bundle, samples)
-        self.tracker.set_tags({"bundle": address})
+    def log_end(self, bundle: Bundle, path: Path, address: str, data: Data) -> None:
+        """Logs the bundle, the figures, and a table of texts."""
+        tracker, config = self.tracker, self.config
+        tracker.log_artifact(path)
+        dev = f"{config.corpus.name}/{config.corpus.dev}"
+        params = flatten(result_of(config))
+        tracker.log_model(self.name, fingerprint(path), params, bundle.metrics, dev, data.fingerprints[dev])
+        self.draw(bundle, data.samples(config.tracking.samples))
+        records = data.samples(_TABLE if config.tracking.samples else 0)
+        stage: ObjectiveName = "joint" if config.training.joint.epochs else "baseline"
+        best = SampleWriter(records, bundle.encoder, config.inference).generate(bundle.model, stage)
+        tracker.log_texts((record, one.plan, one.text) for record, one in zip(records, best, strict=True))
+        tracker.set_tags({"bundle": address})
 
     def is_log_unfinished(self) -> bool:
         """Whether the run log lacks its end, because the job was killed after it had published its bundle."""

@@ -33,10 +33,10 @@ from agggen_platform.training.keeper import StoreKeeper
 from agggen_platform.training.prepared import read_prepared
 
 _POLL_SECONDS = 0.3
-_ROOM_SECONDS = 5  # that Ray Train waits for room before it is asked again; it hears nothing meanwhile
+_ROOM_SECONDS = 5  # that Ray Train waits for free resources before it is started again; meanwhile it cannot be stopped
 _END_SECONDS = 40.0  # that Ray Train has to end after workers were asked to stop
 _FRUITLESS_RESTARTS = 10  # in a row, after which a job without cluster.max_failures gives up
-_COLLECTIVE_SECONDS = 300  # that workers wait for one of them, which may have checkpoints to fetch or samples to write
+_COLLECTIVE_SECONDS = 300  # that workers wait for another one, which may be fetching checkpoints or writing samples
 _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a dead worker is noticed; 2 by default
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(_ROOM_SECONDS),
@@ -110,10 +110,10 @@ class Workers:
             samples: records to write about after each epoch.
             claim: on the folder; workers save no checkpoint without it.
             monitor: handles what workers tell.
-            stop: asked a few times a second; what it raises ends the workers.
+            stop: called a few times a second; what it raises ends the workers.
 
         Raises:
-            StoppedError: it was asked to stop; the same call continues.
+            StoppedError: `stop` returned True; the same call continues.
             TrainingError: training cannot go on, or workers died more often than ``cluster.max_failures``; where that
                 is -1, too often in a row without a newer checkpoint.
             ClusterError: Ray Train itself failed, or the cluster was lost.
@@ -122,7 +122,7 @@ class Workers:
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # On the job's own node: the loss of any other must not end it.
+        # On the job's own node, so that the loss of another node does not end training.
         this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         coordinator = ray.remote(num_cpus=0, scheduling_strategy=this_node)(RunCoordinator).remote()
         task = _Task(self.config, folder, prepared, [record.as_dict() for record in samples], claim, coordinator)
@@ -135,16 +135,16 @@ class Workers:
             runtime_env={"env_vars": environment},
         )(_fit_on_workers)
         running = fit_on_workers.remote(task)
-        asked = ended = False
+        stopping = ended = False
         try:
             while not ended:
                 ended = bool(ray.wait([running], timeout=_POLL_SECONDS)[0])
                 monitor.handle(*ray.get(coordinator.take.remote()))
                 self._check_progress(monitor)
-                if not asked and stop():
-                    asked = True
+                if not stopping and stop():
+                    stopping = True
                     ray.get(coordinator.stop.remote())
-                if asked and not monitor.alive and not ended:
+                if stopping and not monitor.alive and not ended:
                     raise StoppedError("training was stopped while no workers ran; the same call continues there")
             error = ray.get(running)
             result = ray.get(coordinator.result.remote())
@@ -296,21 +296,21 @@ def _fit(task: _Task, group: Connected) -> None:
         lambda sentence: _tell(task, WorkerMessage("remark", sentence)),
         task.claim,
     )
-    first = group.rank == 0
-    if first:
+    is_worker_0 = group.rank == 0
+    if is_worker_0:
         _tell(task, WorkerMessage("workers", group.size))
     try:
         with (
-            _heartbeat(task.coordinator, first) as stop,
+            _heartbeat(task.coordinator, is_worker_0) as stop,
             _gpu_metrics(task, group.rank),
             StoreKeeper(store, group, lambda: _tell(task, WorkerMessage("checkpoint", time.time()))) as keeper,
         ):
             seconds = task.config.storage.checkpoint_seconds
-            fit(config, prepared, keeper, lambda stage: [reporter] if first else [], group, stop, seconds)
+            fit(config, prepared, keeper, lambda stage: [reporter] if is_worker_0 else [], group, stop, seconds)
     except TrainingError as error:
         # All workers find this alike and at the same update: a wish to stop, a loss that is not finite, a checkpoint of
         # another run. Whatever else is wrong, such as a disk that one of them cannot read, is raised, and tried again.
-        if first:
+        if is_worker_0:
             ray.get(task.coordinator.end.remote("stopped" if isinstance(error, StoppedError) else "failed", str(error)))
     ray.get(task.coordinator.heartbeat.remote())  # all messages before it have arrived
 
@@ -324,11 +324,8 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
         named = {name.replace("system/", f"system/worker-{rank}/"): value for name, value in gpus.items()}
         _tell(task, WorkerMessage("system", named))
 
-    seconds = task.config.tracking.system_seconds
-    if not task.config.cluster.gpus_per_worker or not seconds:
-        yield
-        return
-    system = SystemMetrics(seconds, tell)
+    gpus = task.config.cluster.gpus_per_worker
+    system = SystemMetrics(task.config.tracking.system_seconds if gpus else 0.0, tell)
     system.start()
     try:
         yield
@@ -337,20 +334,20 @@ def _gpu_metrics(task: _Task, rank: int) -> Iterator[None]:
 
 
 @contextmanager
-def _heartbeat(coordinator: Any, first: bool) -> Iterator[Callable[[], bool]]:
-    """Has worker 0, the `first`, send heartbeats in the background; yields whether the answer was to stop."""
+def _heartbeat(coordinator: Any, is_worker_0: bool) -> Iterator[Callable[[], bool]]:
+    """Sends heartbeats of worker 0 in the background; yields a function that says whether to stop."""
     import ray
 
-    asked, over = threading.Event(), threading.Event()
+    stop, ended = threading.Event(), threading.Event()
 
     def beat() -> None:
-        while not over.wait(_POLL_SECONDS):
+        while not ended.wait(_POLL_SECONDS):
             if ray.get(coordinator.heartbeat.remote()):
-                asked.set()
+                stop.set()
 
-    if first:
+    if is_worker_0:
         threading.Thread(target=beat, name="heartbeat", daemon=True).start()
     try:
-        yield asked.is_set
+        yield stop.is_set
     finally:
-        over.set()
+        ended.set()

@@ -72,7 +72,7 @@ def read_prepared(folder: Folder, place: str) -> Prepared:
     encoder = Encoder(
         Vocabulary.from_json(described["vocabulary"]), tuple(described["predicates"]), described["max_group_size"]
     )
-    examples: dict[str, list[Example]] = {}
+    examples: dict[str, StoredExamples] = {}
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch:
         for split in _SPLITS:
             path = Path(scratch) / split
@@ -138,16 +138,51 @@ def _write_examples(path: Path, examples: Sequence[Example]) -> None:
     pq.write_table(pa.table(columns, schema), path, compression="zstd")
 
 
-def _read_examples(path: Path, where: str) -> list[Example]:
+def _read_examples(path: Path, where: str) -> StoredExamples:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from agggen.corpora.parquet import check_plain
 
     with pq.ParquetFile(path) as file:
         check_plain(file.schema_arrow, where)
-        rows = file.read().to_pylist()
-    return [Example(**{name: _frozen(value) for name, value in row.items()}) for row in rows]
+        examples = StoredExamples(file.read())
+    pa.default_memory_pool().release_unused()
+    return examples
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+class StoredExamples(Sequence[Example]):
+    """Examples as flat arrays, in a quarter of the memory that tuples take. Each access makes a new `Example`."""
+
+    def __init__(self, table: Any) -> None:
+        """`table`: of pyarrow, with a column for each field."""
+        self._columns = {name: _stored(table[name].combine_chunks()) for name in table.column_names}
+        self._size = table.num_rows
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(self._size)[index]]
+        row = range(self._size)[index]
+        return Example(**{name: _value(column, row) for name, column in self._columns.items()})
+
+
+def _stored(array: Any) -> Any:
+    """A column as a numpy array; one of lists as the offsets of the lists and, likewise, their values."""
+    import pyarrow as pa
+
+    if pa.types.is_list(array.type):
+        return array.offsets.to_numpy(), _stored(array.values)
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _value(column: Any, row: int) -> Any:
+    if not isinstance(column, tuple):
+        return column[row : row + 1].tolist()[0]
+    offsets, values = column
+    start, end = offsets[row : row + 2].tolist()
+    if isinstance(values, tuple):
+        return tuple(_value(values, inner) for inner in range(start, end))
+    return tuple(values[start:end].tolist())

@@ -7,19 +7,13 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.bulk.job import generate
-from agggen_platform.bulk.model import Model, open_model
-from tests.bulk_jobs import RECORDS, here, published, some_records, write_jsonl
-from tests.unit.serve.conftest import save_tiny_model
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
+from agggen_platform.bulk.model import Model
+from tests.bulk_jobs import RECORDS, here, numbered_records, published, write_jsonl
 
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", some_records(RECORDS))
+    return write_jsonl(tmp_path_factory.mktemp("source") / "in.jsonl", numbered_records(RECORDS))
 
 
 @pytest.fixture(scope="session")

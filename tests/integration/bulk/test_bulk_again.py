@@ -12,12 +12,12 @@ from agggen.corpora.prepared import write_records
 from agggen.errors import CorpusError
 from agggen_platform.bulk import job as job_module
 from agggen_platform.bulk import rows as rows_module
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, open_model
+from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import RECORDS, here, published, some_records, write_jsonl
+from tests.bulk_jobs import RECORDS, here, numbered_records, published, write_jsonl
 from tests.unit.serve.conftest import save_tiny_model
 
 
@@ -33,7 +33,7 @@ def test_a_finished_job_is_not_done_again(
     assert not generate(model, str(source), str(tmp_path), here(model), fresh=True).finished_before
     next((tmp_path / "texts").iterdir()).write_bytes(b"half")  # a damaged part is, by itself
     mended = generate(model, str(source), str(tmp_path), here(model)).progress
-    assert mended is not None and mended.found == mended.total - 1
+    assert mended is not None and mended.reused == mended.total - 1
     assert published(tmp_path) == undisturbed
 
 
@@ -44,7 +44,7 @@ def test_another_jobs_output_is_refused_and_replaced_when_told(model: Model, sou
     other = here(model, "inference.plans=1")
     with pytest.raises(CorpusError, match=r"another job's texts \(inference.plans: 2 there, 1 now\).*--fresh"):
         generate(model, str(source), str(out), other)
-    changed = write_jsonl(tmp_path / "in.jsonl", some_records(5))
+    changed = write_jsonl(tmp_path / "in.jsonl", numbered_records(5))
     with pytest.raises(CorpusError, match=r"another job's texts \(input: "):
         generate(model, str(changed), str(out), here(model))
     retrained = open_model(str(save_tiny_model(tmp_path / "bundle", seed=6)))
@@ -65,7 +65,7 @@ def test_what_no_generation_wrote_is_never_touched(model: Model, source: Path, t
             generate(model, str(source), str(tmp_path), here(model), fresh=fresh)
     assert (tmp_path / "texts" / "0.parquet").read_bytes() == b"precious"
     segmented = tmp_path / "segmented"
-    Folder(str(segmented)).write(".job.json", b'{"job": "x", "splits": ["dev"], "config": {}}')
+    Folder(str(segmented)).write(".job.json", b'{"kind": "segmentation", "job": "x", "config": {}}')
     Folder(str(segmented)).write("manifest.json", b'{"job": "x", "splits": {}}')
     for fresh in (False, True):
         with pytest.raises(CorpusError, match="holds what a segmentation wrote"):
@@ -97,13 +97,13 @@ def test_a_claim_that_is_lost_publishes_no_manifest(
 
 
 def test_parquet_that_changes_under_the_job_is_not_published(model: Model, tmp_path: Path) -> None:
-    records, source, out = list(some_records(20)), tmp_path / "in.parquet", tmp_path / "out"
+    records, source, out = list(numbered_records(20)), tmp_path / "in.parquet", tmp_path / "out"
     write_records(source, records, "x", "y")
 
     def change(now: Progress) -> None:
         if now.shards == 1:
             write_records(source, records[::-1], "x", "y")
 
-    with pytest.raises(BulkError, match=r"in\.parquet changed while it was read"):
+    with pytest.raises(JobError, match=r"in\.parquet changed while it was read"):
         generate(model, str(source), str(out), here(model), progress=change)
     assert not published(out)

@@ -13,7 +13,7 @@ import pytest
 from agggen.records import Record, Triple
 from agggen_platform.bulk.model import Model
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import RECORDS, some_records, write_jsonl
+from tests.bulk_jobs import RECORDS, numbered_records, write_jsonl
 from tests.command import command
 
 
@@ -28,7 +28,7 @@ def test_the_command(model: Model, source: Path, tmp_path: Path, capsys: pytest.
     assert said.splitlines()[1].startswith(f"{RECORDS}\t{RECORDS}\t")
     assert said.splitlines()[-1] == str(tmp_path / "out")
     assert "records/s at work" in noted
-    assert "nothing was done" in run(*arguments)[2]
+    assert "already has the texts of this job" in run(*arguments)[2]
     code, _, noted = run(*arguments, "format=jsonl")
     assert (code, "format: parquet there, jsonl now" in noted) == (2, True)
 
@@ -37,7 +37,7 @@ def test_predicates_that_training_never_saw_are_counted_by_record(
     model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     strange = (Triple("Neon", "used in", "signs"), Triple("Neon", "used for", "light"))
-    records = [Record(each.id, (*each.triples, *strange[: n % 3])) for n, each in enumerate(some_records(18))]
+    records = [Record(each.id, (*each.triples, *strange[: n % 3])) for n, each in enumerate(numbered_records(18))]
     out = tmp_path / "out"
     arguments = ["bulk", model.address, write_jsonl(tmp_path / "in.jsonl", records), "--out", out, "--actors", 0]
     code, _, noted = command(capsys)(*arguments, "shard_rows=4", "--runs", tmp_path / "runs")

@@ -21,7 +21,7 @@ from agggen_platform.bulk.worker import BulkWorker
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS
-from tests.bulk_jobs import RECORDS, here, published, rejects, some_records, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, here, numbered_records, published, rejects, texts, write_jsonl
 
 
 def test_a_job_that_was_cut_off_goes_on(
@@ -44,12 +44,12 @@ def test_a_job_that_was_cut_off_goes_on(
     begun.touch()  # a worker was at it
     report = generate(model, str(source), str(tmp_path), here(model))
     assert report.progress is not None
-    assert (report.progress.found, report.progress.total, report.redone) == (3, 6, 2)
+    assert (report.progress.reused, report.progress.total, report.redone) == (3, 6, 2)
     assert published(tmp_path) == undisturbed
 
 
 def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model, tmp_path: Path) -> None:
-    source, out = write_jsonl(tmp_path / "in.jsonl", some_records(20)), tmp_path / "out"
+    source, out = write_jsonl(tmp_path / "in.jsonl", numbered_records(20)), tmp_path / "out"
     records = source.read_bytes()
 
     def stop(progress: Progress) -> None:
@@ -62,7 +62,7 @@ def test_a_job_that_was_cut_off_refuses_an_input_that_changed_since(model: Model
         generate(model, str(source), str(out), here(model))
     source.write_bytes(records)  # at another time, but the same
     report = generate(model, str(source), str(out), here(model))
-    assert report.progress is not None and report.progress.found == 1
+    assert report.progress is not None and report.progress.reused == 1
 
 
 def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Model, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Mod
         if progress.shards == 3:
             raise CutError
 
-    records, source, out = list(some_records(16)), tmp_path / "in", tmp_path / "out"
+    records, source, out = list(numbered_records(16)), tmp_path / "in", tmp_path / "out"
     source.mkdir()
     for name, some in (("a", records[:8]), ("b", records[8:12]), ("c", records[12:])):
         write_records(tmp_path / "whole.parquet", some, "x", "dev")
@@ -81,7 +81,7 @@ def test_a_job_over_several_files_goes_on_with_shards_of_another_size(model: Mod
     with pytest.raises(CutError):
         generate(model, str(source), str(out), here(model, "shard_rows=4"), progress=stop)
     generate(model, str(source), str(out), here(model, "shard_rows=8"))
-    assert [row["id"] for row in texts(out)] == [record.id for record in some_records(16)]
+    assert [row["id"] for row in texts(out)] == [record.id for record in numbered_records(16)]
 
 
 class Deadly(BulkWorker):
@@ -113,7 +113,7 @@ def test_a_shard_that_kills_its_workers_is_rejected_after_three_attempts(
     monkeypatch.undo()
     (tmp_path / "manifest.json").unlink()
     again = generate(model, str(source), str(tmp_path), here(model))  # what failed may not be its own fault
-    assert again.progress is not None and again.progress.found == 5
+    assert again.progress is not None and again.progress.reused == 5
     assert published(tmp_path) == undisturbed
 
 

@@ -7,27 +7,27 @@ from pathlib import Path
 import pytest
 
 from agggen.errors import CorpusError
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model
-from tests.bulk_jobs import here, published, rejects, some_records, texts, write_jsonl
+from agggen_platform.sharded.config import JobError
+from tests.bulk_jobs import here, numbered_records, published, rejects, texts, write_jsonl
 
 
 def test_too_many_rejects_publish_nothing_but_the_reasons(model: Model, tmp_path: Path) -> None:
-    first, *more = some_records(9)
+    first, *more = numbered_records(9)
     path = write_jsonl(tmp_path / "in.jsonl", [first, first, *more])
     out = tmp_path / "out"
-    with pytest.raises(BulkError, match=r"1 of 10 records were rejected \(10.0%, at most 1.0% allowed"):
+    with pytest.raises(JobError, match=r"1 of 10 records were rejected \(10.0%, at most 1.0% allowed"):
         generate(model, str(path), str(out), here(model))
     assert [reject["line"] for reject in rejects(out)] == [2]
     assert not published(out)
     report = generate(model, str(path), str(out), here(model, "max_reject_share=0.1"))
     assert report.progress is not None
-    assert report.progress.found == report.progress.total == 2  # nothing is written anew
+    assert report.progress.reused == report.progress.total == 2  # nothing is written anew
 
 
 def test_a_byte_that_is_not_utf8_is_a_reject_and_the_job_goes_on(model: Model, tmp_path: Path) -> None:
-    path, out = write_jsonl(tmp_path / "in.jsonl", some_records(20)), tmp_path / "out"
+    path, out = write_jsonl(tmp_path / "in.jsonl", numbered_records(20)), tmp_path / "out"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:11], lines[11].replace(b"triples", b"tripl\xe9s"), *lines[12:]]))
     generate(model, str(path), str(out), here(model, "max_reject_share=0.05"))
@@ -42,5 +42,5 @@ def test_input_without_a_record_leaves_no_trace(name: str, model: Model, tmp_pat
     path.write_text("id,subject,predicate,object\n" if path.suffix == ".csv" else "\n")
     with pytest.raises(CorpusError, match="holds no record"):
         generate(model, str(path), str(out), here(model))
-    path = write_jsonl(tmp_path / "other.jsonl", some_records(2))
+    path = write_jsonl(tmp_path / "other.jsonl", numbered_records(2))
     assert generate(model, str(path), str(out), here(model)).summary.records == 2

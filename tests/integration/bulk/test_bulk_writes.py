@@ -17,7 +17,7 @@ from agggen_platform.bulk.job import Progress, generate
 from agggen_platform.bulk.model import Model, bulk_config
 from agggen_platform.bulk.rows import text_schema
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import RECORDS, as_row, here, published, rejects, some_records, texts, write_jsonl
+from tests.bulk_jobs import RECORDS, as_row, here, numbered_records, published, rejects, texts, write_jsonl
 
 # --- what it writes ------------------------------------------------------------------------------------------------
 
@@ -25,20 +25,20 @@ from tests.bulk_jobs import RECORDS, as_row, here, published, rejects, some_reco
 def test_the_texts_are_those_of_the_library(model: Model, source: Path, tmp_path: Path) -> None:
     settings = here(model, "n_best=2", "shard_rows=50", "inference.verify=off")
     report = generate(model, str(source), str(tmp_path), settings)
-    records = list(some_records(RECORDS))
-    found = load_bundle(model.address).generator().generate(records, n_best=2, config=settings.inference)
+    records = list(numbered_records(RECORDS))
+    generated = load_bundle(model.address).generator().generate(records, n_best=2, config=settings.inference)
     rows = [
-        as_row(one, row, rank, model.fingerprint)
-        for row, best in enumerate(found)
-        for rank, one in enumerate(best, start=1)
+        as_row(text, row, rank, model.fingerprint)
+        for row, best in enumerate(generated)
+        for rank, text in enumerate(best, start=1)
     ]
     assert texts(tmp_path) == rows
     (part,) = (tmp_path / "texts").iterdir()
     assert pq.read_schema(part).equals(text_schema())
     summary = report.summary
     assert (summary.records, summary.texts, summary.rejects) == (RECORDS, len(rows), 0)
-    assert summary.fulfilled == sum(best[0].fulfilled for best in found)
-    lengths = [len(best[0].plan.states) for best in found]
+    assert summary.fulfilled == sum(best[0].fulfilled for best in generated)
+    lengths = [len(best[0].plan.states) for best in generated]
     assert summary.plan_lengths == {str(n): lengths.count(n) for n in sorted(set(lengths))}
     assert json.loads((tmp_path / "report.json").read_text())["run"]["records_per_second"] > 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(
@@ -54,7 +54,7 @@ def test_actors_write_the_same_bytes(
     config = bulk_config(model, ["actors=3", "shard_rows=8"])
     generate(model, str(source), str(tmp_path), config, progress=seen.append)
     assert published(tmp_path) == undisturbed
-    assert [one.shards for one in seen] == list(range(1, 7))
+    assert [now.shards for now in seen] == list(range(1, 7))
     assert seen[-1].counts.records == RECORDS
 
 
@@ -82,7 +82,7 @@ def test_engines_read_the_folder_of_parts(model: Model, source: Path, tmp_path: 
 
 @pytest.mark.parametrize("texts_format", ["parquet", "jsonl"])
 def test_one_file_of_all_parts_when_asked_for(texts_format: str, model: Model, tmp_path: Path) -> None:
-    records = [record for record in some_records(20) for _ in range(2)]
+    records = [record for record in numbered_records(20) for _ in range(2)]
     source = write_jsonl(tmp_path / "in.jsonl", records)
     out, settings = tmp_path / "out", here(model, f"format={texts_format}", "max_reject_share=1")
     generate(model, str(source), str(out), settings, single_file=True)
@@ -99,19 +99,19 @@ def test_one_file_of_all_parts_when_asked_for(texts_format: str, model: Model, t
 
 
 def test_a_folder_of_files_of_every_kind(model: Model, tmp_path: Path) -> None:
-    folder, (first, second, third) = tmp_path / "in", some_records(3)
+    folder, (first, second, third) = tmp_path / "in", numbered_records(3)
     write_jsonl(folder / "a.jsonl", [first])
     (folder / "b.csv").write_text("id,subject,predicate,object\nr0,a,b,c\nr9,a,b,\n")
     write_records(folder / "c.parquet", [second, third], "x", "y")
     report = generate(model, str(folder), str(tmp_path / "out"), here(model, "max_reject_share=0.5"))
     assert [(text["row"], text["id"]) for text in texts(tmp_path / "out")] == [(0, "r0"), (3, "r1"), (4, "r2")]
     assert report.summary.unknown_predicates == {}
-    found = rejects(tmp_path / "out")
-    assert [(reject["file"], reject["line"], reject["id"]) for reject in found] == [
+    rejected = rejects(tmp_path / "out")
+    assert [(reject["file"], reject["line"], reject["id"]) for reject in rejected] == [
         (f"{folder}/b.csv", 2, "r0"),
         (f"{folder}/b.csv", 3, "r9"),
     ]
-    assert found[0]["reason"] == f"the id 'r0' occurs a second time, first in {folder}/a.jsonl, line 1"
+    assert rejected[0]["reason"] == f"the id 'r0' occurs a second time, first in {folder}/a.jsonl, line 1"
     assert (report.summary.records, report.summary.rejects) == (3, 2)
 
 

@@ -16,21 +16,20 @@ from agggen.corpora.delimited import read_csv
 from agggen.corpora.prepared import write_records
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
-from agggen_platform.bulk.config import BulkError
 from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_records, ready
 from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded import shards as shards_module
-from agggen_platform.sharded.config import ShardedConfig
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.storage.errors import DamagedError
 from agggen_platform.storage.folder import Folder
-from tests.bulk_jobs import some_records, write_jsonl
+from tests.bulk_jobs import numbered_records, write_jsonl
 
 TRIPLES = [["Aromi", "food", "English"]]
 
 
 def shards_of(source: Path, work: Path, shard_rows: int = 4) -> list[Shard]:
-    files = ready(find_inputs(str(source), shard_rows), Folder(str(work)), ShardedConfig(shard_rows=shard_rows))
+    files = ready(find_inputs(str(source), shard_rows), Folder(str(work)))
     return plan_shards(files, shard_rows, "texts/{}.parquet")
 
 
@@ -40,13 +39,13 @@ def rows_of(shards: list[Shard]) -> list[dict[str, Any]]:
 
 def ids_or_errors(rows: list[dict[str, Any]]) -> list[tuple[int | None, str]]:
     """Line and id, or line and what is wrong."""
-    found = []
+    said = []
     for row in rows:
         try:
-            found.append((row.get("line"), read_record(row)[0].id))
+            said.append((row.get("line"), read_record(row)[0].id))
         except AggGenError as error:
-            found.append((row.get("line"), str(error)))
-    return found
+            said.append((row.get("line"), str(error)))
+    return said
 
 
 def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
@@ -63,14 +62,14 @@ def test_json_lines_become_rows_with_their_lines(tmp_path: Path) -> None:
     ]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     rows = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path / "work"))
-    found = ids_or_errors(rows)
-    assert [line for line, _ in found] == [1, 3, 4, 5, 6, 7, 8, 9]
-    assert found[0] == (1, "a")
+    read = ids_or_errors(rows)
+    assert [line for line, _ in read] == [1, 3, 4, 5, 6, 7, 8, 9]
+    assert read[0] == (1, "a")
     assert rows[0]["plan"] == "[food]"
-    assert found[2] == (4, "4")  # its line is its id
+    assert read[2] == (4, "4")  # its line is its id
     reasons = ["not JSON at column 2", "no triples", "written as a string, not as int", "unknown key 'note'"]
     reasons += ["half of a surrogate pair", "must be an object"]
-    for (_, said), reason in zip([found[1], *found[3:]], reasons, strict=True):
+    for (_, said), reason in zip([read[1], *read[3:]], reasons, strict=True):
         assert reason in said
 
 
@@ -89,14 +88,15 @@ def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) 
     path = tmp_path / "in.csv"
     path.write_text(text)
     rows = rows_of(shards_of(path, tmp_path / "work"))
-    good = [read_record(row)[0] for row in rows if row["error"] is None]
-    wanted = [item for item in read_csv(path) if isinstance(item, Record)]
-    assert [(one.id, one.triples) for one in good] == [(one.id, one.triples) for one in wanted]
-    assert [(row["line"], row["plan"]) for row in rows if row["error"] is None] == [(2, "[area food]"), (4, None)]
-    rejects = sorted((row["line"], row["id"], row["error"]) for row in rows if row["error"] is not None)
-    theirs = sorted((item.line, item.id, item.reason) for item in read_csv(path) if not isinstance(item, Record))
-    assert [(line, reason) for line, _, reason in rejects] == [(line, reason) for line, _, reason in theirs]
-    assert len(rejects) == 4
+    good = [read_record(row)[0] for row in rows if not row.get("error")]
+    expected = [item for item in read_csv(path) if isinstance(item, Record)]
+    assert [(record.id, record.triples) for record in good] == [(record.id, record.triples) for record in expected]
+    assert [(row["line"], row["plan"]) for row in rows if not row.get("error")] == [(2, "[area food]"), (4, None)]
+    assert sorted(said for said in ids_or_errors(rows) if said[1] not in "13") == [
+        (3, "the triple's object is empty"),
+        (8, "the id is empty"),
+        (9, "3 fields where the header has 6"),
+    ]
 
 
 @pytest.mark.parametrize(("name", "sign"), [("in.csv", ","), ("in.csv", ";"), ("in.jsonl", None)])
@@ -116,7 +116,7 @@ def test_a_row_may_have_a_column_for_each_predicate(tmp_path: Path, name: str, s
     assert ids_or_errors(made)[:3] == [
         (first, "a"),
         (first + 1, "b"),
-        (first + 2, "the row holds no value besides 'title'"),
+        (first + 2, "the row has no value besides 'title'"),
     ]
     assert made[0]["triples"] == [{"subject": "Alien", "predicate": "Made_In", "object": "1979"}]
     assert [row["plan"] for row in made[:2]] == ["[Made_In]", None]
@@ -134,24 +134,44 @@ def test_rows_of_one_id_are_duplicates(tmp_path: Path, name: str) -> None:
     assert [said for _, said in ids_or_errors(rows_of([shard]))][:3] == ["7", "8", "7"]
 
 
-def test_parquet_is_read_where_it_lies_unless_its_row_groups_are_too_large(tmp_path: Path) -> None:
+def test_parquet_is_read_where_it_lies_by_up_to_256_workers_a_row_group(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
-    write_records(path, some_records(100), "x", "dev")
-    shards = shards_of(path, tmp_path / "work", 10)
-    assert {(shard.folder, shard.name) for shard in shards} == {(str(tmp_path), "in.parquet")}
+    write_records(path, numbered_records(600), "x", "dev")
+    for shard_rows, largest in ((100, 100), (3, 3), (1, 3)):
+        shards = shards_of(path, tmp_path / "work", shard_rows)
+        assert max(shard.rows for shard in shards) == largest
+        assert ids_or_errors(rows_of(shards)) == [(None, f"r{n}") for n in range(600)]
     assert not (tmp_path / "work").exists()
-    small = shards_of(path, tmp_path / "work", 3)  # sixteen shards of three are less than the group of a hundred
-    assert max(shard.rows for shard in small) == 3
-    assert {shard.folder for shard in small} == {str(tmp_path / "work")}
-    assert ids_or_errors(rows_of(small)) == ids_or_errors(rows_of(shards)) == [(None, f"r{n}") for n in range(100)]
 
 
-def test_an_id_that_occurs_again_in_any_file_names_the_first(tmp_path: Path) -> None:
+def test_parquet_may_have_a_column_for_each_predicate(tmp_path: Path) -> None:
+    columns = {"ID": [7, None, 7, 9], "title": ["Alien", "Heat", "Ran", "X"], "year": [1979, 1995, 1985, None]}
+    table = pa.table(columns | {"plan": ["[year]", None, None, None], "cast": [["Weaver", "Holm"], [], None, None]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.drop_columns("ID"), tmp_path / "b.parquet")
+    shards = shards_of(tmp_path, tmp_path / "work", 3)
+    rows = rows_of(shards)
+    empty = "the row holds no value besides 'title'"
+    assert ids_or_errors(rows) == [
+        *((0, "7"), (1, "a.parquet:1"), (2, "7"), (3, empty)),
+        *((0, "b.parquet:0"), (1, "b.parquet:1"), (2, "b.parquet:2"), (3, empty)),
+    ]
+    assert rows[0]["plan"] == "[year]"
+    assert [triple["object"] for triple in rows[0]["triples"]] == ["1979", "Weaver", "Holm"]
+    duplicates = [(shard.index, *pair) for shard in shards for pair in shard.duplicates]
+    assert duplicates == [(1, 2, f"{tmp_path}/a.parquet, row 0")] and not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("more", ["", "r9,a,d,e\n"])  # in the second case the driver copies the CSV
+def test_an_id_that_occurs_again_in_any_file_names_the_first(more: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
-    write_jsonl(folder / "a.jsonl", some_records(6))
-    (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n")
+    write_jsonl(folder / "a.jsonl", numbered_records(6))
+    (folder / "b.csv").write_text("id,subject,predicate,object\nr9,a,b,c\nr2,a,b,c\n" + more)
     write_records(
-        folder / "c.parquet", [Record(name, some.triples) for name in ("r9", "x") for some in some_records(1)], "x", "y"
+        folder / "c.parquet",
+        [Record(name, record.triples) for name in ("r9", "x") for record in numbered_records(1)],
+        "x",
+        "y",
     )
     (folder / "rejects.jsonl").write_text("what an earlier job wrote\n")
     shards = shards_of(folder, tmp_path / "work", 3)
@@ -184,7 +204,9 @@ def test_records_without_ids_in_several_files_are_called_after_theirs(tmp_path: 
         ("text.parquet", b"no parquet at all", "is not a Parquet file"),
         ("other.parquet", pa.table({"id": ["a"]}), "no column 'triples'"),
         ("typed.parquet", pa.table({"id": [1], "triples": [[]]}), "'id' is int64, it should be string"),
+        ("long.parquet", pa.table({"Subject": ["a"], "predicate": ["b"]}), "Parquet needs one record a row"),
         ("empty.jsonl", b"", "empty.jsonl is empty"),
+        ("empty.csv", b"", "empty.csv is empty"),
         ("other.csv", b"subject,object\n", "no column predicate; it needs subject, predicate, object"),
         ("notes.txt", b"hello", "none of the kinds that can be read: parquet, jsonl, csv"),
         ("folder", None, r"holds no records: no file in it ends in .parquet, .jsonl, .csv"),
@@ -204,22 +226,22 @@ def test_input_that_cannot_be_read(name: str, content: bytes | pa.Table | None, 
 def test_a_file_that_changes_while_it_is_read_is_refused(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"in.{kind}"
     table = pa.table({"id": ["a", "b"], "subject": ["s", "t"], "predicate": ["p", "p"], "object": ["o", "o"]})
-    write = {"jsonl": lambda: write_jsonl(path, some_records(3)), "csv": lambda: csv.write_csv(table, path)}
-    write["parquet"] = lambda: write_records(path, some_records(3), "x", "dev")
+    write = {"jsonl": lambda: write_jsonl(path, numbered_records(3)), "csv": lambda: csv.write_csv(table, path)}
+    write["parquet"] = lambda: write_records(path, numbered_records(3), "x", "dev")
     write[kind]()
-    found = find_inputs(str(path), 4)
-    files = ready(found, Folder(str(tmp_path / "work")), ShardedConfig(shard_rows=4))
+    inputs = find_inputs(str(path), 4)
+    files = ready(inputs, Folder(str(tmp_path / "work")))
     (shard,) = plan_shards(files, 4, "texts/{}.parquet")
-    check_in_place(found)
+    check_in_place(inputs)
     write[kind]()  # the same size, at another time
-    with pytest.raises(BulkError, match="changed while it was read"):
-        check_in_place(found)
+    with pytest.raises(JobError, match="changed while it was read"):
+        check_in_place(inputs)
     if kind == "jsonl":
         with pytest.raises(DamagedError, match="replaced while it was read"):
             rows_of([shard])
     path.unlink()
-    with pytest.raises(BulkError, match="changed while it was read"):
-        check_in_place(found)
+    with pytest.raises(JobError, match="changed while it was read"):
+        check_in_place(inputs)
 
 
 def test_a_byte_that_is_not_utf8_rejects_its_line_only(tmp_path: Path) -> None:
@@ -230,40 +252,72 @@ def test_a_byte_that_is_not_utf8_rejects_its_line_only(tmp_path: Path) -> None:
 
 
 def test_a_csv_row_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> None:
-    lines = [b"1,Aromi,food,Fran\xe7ais", b"1,Aromi,area,city", b"2,Bibi,food,Thai", b"\xff,Cece,area,city"]
+    lines = [b"1,Aromi,food,Fran\xe7ais", b"1,Aromi,area,", b"2,Bibi,food,Thai", b"\xff,Cece,area,city"]
     (tmp_path / "in.csv").write_bytes(b"\n".join([b"id,subject,predicate,object", *lines]))
     rows = rows_of(shards_of(tmp_path / "in.csv", tmp_path / "work"))
-    assert [(row["line"], row["id"], row["error"]) for row in rows if row["error"]] == [
-        (2, "1", "not UTF-8 (byte 0xe7)"),
+    assert [(row["line"], row["id"], row.get("error")) for row in rows] == [
+        (2, "1", "not UTF-8 (byte 0xe7); line 3: the triple's object is empty"),
+        (4, "2", None),
         (5, "\\udcff", "not UTF-8 (byte 0xff)"),
-        (3, "1", "another row of this record was rejected"),
     ]
-    assert [row["id"] for row in rows if not row["error"]] == ["2"]
 
 
-def test_shards_of_any_size_hold_the_same_rows_of_a_text_file(tmp_path: Path) -> None:
-    good = [json.dumps({"triples": TRIPLES, "category": "é"}, ensure_ascii=False).encode() for _ in range(150)]
-    for place, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
-        good.insert(place, line)
-    (tmp_path / "in.jsonl").write_bytes(b"\n".join(good))
-    whole = rows_of(shards_of(tmp_path / "in.jsonl", tmp_path, 1000))
-    assert len(whole) == 151 and whole[-1]["line"] == 156
+def of_any_size(path: Path, records: int) -> list[dict[str, Any]]:
+    """The rows of a text file, if they are the same in shards of all sizes; nothing is copied."""
+    whole = rows_of(shards_of(path, path.parent / "work", 1000))
+    assert len(whole) == records
     for shard_rows in (1, 7, 64):
-        shards = shards_of(tmp_path / "in.jsonl", tmp_path, shard_rows)
-        assert [shard.first for shard in shards] == list(range(0, 151, shard_rows))
+        shards = shards_of(path, path.parent / "work", shard_rows)
+        firsts = [shard.first for shard in shards]
+        assert firsts == [0, *(shard.first + shard.rows for shard in shards[:-1])]
+        assert len(firsts) > 0.7 * records / shard_rows
         assert rows_of(shards) == whole
+    assert not (path.parent / "work").exists()
+    return whole
+
+
+def test_shards_of_any_size_hold_the_same_rows_of_json_lines(tmp_path: Path) -> None:
+    lines = [json.dumps({"triples": TRIPLES, "category": "é"}, ensure_ascii=False).encode() for _ in range(150)]
+    for place, line in ((0, b"\xef\xbb\xbf"), (7, b""), (8, b"\xe2\x80\x83"), (20, b"\0"), (64, b"\r"), (149, b"")):
+        lines.insert(place, line)
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
+    whole = of_any_size(tmp_path / "in.jsonl", 151)
+    assert whole[-1]["line"] == 156
     files = find_inputs(str(tmp_path / "in.jsonl"))  # without a choice shards are made of runs of 64
-    shards = plan_shards(ready(files, Folder(str(tmp_path)), ShardedConfig()), 150, "{}")
+    shards = plan_shards(ready(files, Folder(str(tmp_path))), 150, "{}")
     assert [shard.rows for shard in shards] == [128, 23] and rows_of(shards) == whole
 
 
+@pytest.mark.parametrize("sign", [b",", b";"])
+@pytest.mark.parametrize("form", ["a record a row", "a triple a row"])
+def test_shards_of_any_size_hold_the_same_rows_of_csv(form: str, sign: bytes, tmp_path: Path) -> None:
+    """Rows span lines, lines cannot be read, a quote is not closed, a reject is a line within a row."""
+    if form == "a record a row":
+        lines = [b"\xef\xbb\xbfid,Made In,note", *(b'r%d,"in\n\n%d",x' % (n, n) for n in range(100))]
+    else:
+        lines = [b"\xef\xbb\xbfid,Subject,predicate,object"]
+        lines += [b'r%d,s,%s,"x\n%d"' % (n, name, n) for n in range(100) for name in (b"area", b"food")]
+    lines[21:21] = [
+        b"",
+        b"too,few",
+        b'r,"a\n\0nul\nb",x' if len(lines) < 150 else b'r,s,p,"a\n\0nul\nb"',
+        b'"open"x',
+        b"\xff,s,p,o",
+    ]
+    (tmp_path / "in.csv").write_bytes(b"\n".join(lines).replace(b",", sign))
+    whole = of_any_size(tmp_path / "in.csv", 105)
+    assert whole[-1]["id"] == "r99" and whole[-1]["triples"][0]["object"].endswith("99")
+    errors = [row["error"] for row in whole if row.get("error")]
+    assert len(errors) == 4 and [row["id"] for row in whole].count("r") == 1
+
+
 def test_ids_are_compared_a_share_at_a_time_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_jsonl(tmp_path / "in.jsonl", [*some_records(30), *some_records(3), *some_records(31)])
+    path = write_jsonl(tmp_path / "in.jsonl", [*numbered_records(30), *numbered_records(3), *numbered_records(31)])
     monkeypatch.setattr(shards_module, "HASHES_AT_ONCE", 4)
-    found = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
-    assert found == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
+    duplicates = {row: where for shard in shards_of(path, tmp_path) for row, where in shard.duplicates}
+    assert duplicates == {row: f"{path}, line {(row - 30) % 3 + 1 if row < 33 else row - 32}" for row in range(30, 63)}
     files = find_inputs(str(path), 4, unique=False)
-    unlike = plan_shards(ready(files, Folder(str(tmp_path)), ShardedConfig()), 4, "{}", unique=False)
+    unlike = plan_shards(ready(files, Folder(str(tmp_path))), 4, "{}", unique=False)
     assert not any(shard.duplicates for shard in unlike) and len(rows_of(unlike)) == 64
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from agggen.generation.generator import Generation, Generator
 from agggen.records import Plan, Record, Triple
-from agggen_platform.bulk.config import BulkConfig, BulkError
+from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.model import Model, load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
+from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
-from tests.bulk_jobs import here, some_records
+from tests.bulk_jobs import here, numbered_records
 
 
 @pytest.fixture(scope="module")
@@ -53,28 +54,28 @@ class Fragile(Generator):
 
 
 def test_the_texts_are_the_generators(model: Model, generator: Generator) -> None:
-    records = list(some_records(9))
+    records = list(numbered_records(9))
     writer = writer_of(generator, here(model, "n_best=2", "inference.verify=off"))
     lines = list(writer.texts([row(record) for record in records], 100))
     free = replace(model.inference, verify="off")
-    wanted = [one for found in generator.generate(records, None, False, 2, free) for one in found]
-    assert [line["text"] for line in lines] == [one.text for one in wanted]
-    assert [line["plan"] for line in lines] == [str(one.plan) for one in wanted]
-    assert [line["faults"] for line in lines] == [one.faults for one in wanted]
+    expected = [text for best in generator.generate(records, None, False, 2, free) for text in best]
+    assert [line["text"] for line in lines] == [text.text for text in expected]
+    assert [line["plan"] for line in lines] == [str(text.plan) for text in expected]
+    assert [line["faults"] for line in lines] == [text.faults for text in expected]
     assert all(line["faults"] for line in lines), "the model has random weights"
-    assert [line["text_log_probability"] for line in lines] == [one.text_log_probability for one in wanted]
+    assert [line["text_log_probability"] for line in lines] == [text.text_log_probability for text in expected]
     assert [line["row"] for line in lines if line["rank"] == 1] == list(range(1100, 1109))
     assert {line["rank"] for line in lines} == {1, 2}
-    assert (writer.counts.records, writer.counts.texts, writer.counts.rejects) == (9, len(wanted), 0)
-    assert pa.Table.from_pylist(lines, text_schema()).num_rows == len(wanted)
+    assert (writer.counts.records, writer.counts.texts, writer.counts.rejects) == (9, len(expected), 0)
+    assert pa.Table.from_pylist(lines, text_schema()).num_rows == len(expected)
 
 
 def test_a_row_says_what_training_never_saw_and_what_the_model_did_not_write(
     model: Model, generator: Generator
 ) -> None:
-    known = next(iter(some_records(1)))
+    known = next(iter(numbered_records(1)))
     record = Record("r", (known.triples[0], Triple("Neon", "used in", "signs")))
-    ((line,), (own,)) = (texts(generator, here(model), [row(each)]) for each in (record, known))
+    ((line,), (own,)) = (texts(generator, here(model), [row(record)]) for record in (record, known))
     assert (line["unknown_predicates"], own["unknown_predicates"]) == (("used in",), ())
     assert line["facts"][-1]["predicates"] == ("used in",) and line["facts"][-1]["fallback"]
     assert line["text"].endswith(" Neon: used in: signs.")
@@ -82,7 +83,7 @@ def test_a_row_says_what_training_never_saw_and_what_the_model_did_not_write(
 
 
 def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> None:
-    record = next(record for record in some_records(50) if len(record.triples) == 3)
+    record = next(record for record in numbered_records(50) if len(record.triples) == 3)
     first, second, third = record.predicates
     whole, partial = str(Plan(((third, first), (second,)))), str(Plan(((third,),)))
     rows = [row(record, plan=plan) for plan in (whole, partial, "[nonsense]", "[broken")]
@@ -96,29 +97,29 @@ def test_a_records_own_plan_is_followed(model: Model, generator: Generator) -> N
 
 
 def test_one_record_that_breaks_the_generator_is_one_reject(model: Model, generator: Generator) -> None:
-    records = list(some_records(12))
-    wanted = texts(generator, here(model), [row(record) for record in records])
+    records = list(numbered_records(12))
+    expected = texts(generator, here(model), [row(record) for record in records])
     fragile = Fragile(generator, {"r7"})
     writer = writer_of(fragile, here(model))
     lines = list(writer.texts([row(record) for record in records], 0))
     assert [str(reject) for reject in writer.rejects] == [
         "in/in.jsonl:7: record 'r7': RuntimeError: this record is beyond me"
     ]
-    assert [line["text"] for line in lines] == [line["text"] for line in wanted[:7] + wanted[8:]]
+    assert [line["text"] for line in lines] == [line["text"] for line in expected[:7] + expected[8:]]
     assert (writer.counts.rejects, writer.counts.failed) == (1, 1)
     assert len(fragile.asked) <= 9  # it is found by halving
 
 
 def test_a_generator_that_always_fails_ends_the_job(model: Model, generator: Generator) -> None:
-    records = list(some_records(24))
+    records = list(numbered_records(24))
     fragile = Fragile(generator, {record.id for record in records})
-    with pytest.raises(BulkError, match="any of 24 records; for the first: RuntimeError: this record is beyond me"):
+    with pytest.raises(JobError, match="any of 24 records; for the first: RuntimeError: this record is beyond me"):
         texts(fragile, here(model), [row(record) for record in records])
 
 
 def test_rows_that_are_no_records_and_duplicates_are_rejects(model: Model, generator: Generator) -> None:
-    (record,) = some_records(1)
-    long = Record("long", tuple(t for one in some_records(60) for t in one.triples)[:30])
+    (record,) = numbered_records(1)
+    long = Record("long", tuple(t for other in numbered_records(60) for t in other.triples)[:30])
     rows = [
         row(record),
         row(record, line=7),

@@ -8,8 +8,9 @@ import pytest
 
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.bulk import model as model_module
-from agggen_platform.bulk.config import BulkError, described, fingerprint
+from agggen_platform.bulk.config import described, fingerprint
 from agggen_platform.bulk.model import Model, bulk_config, load_generator, open_model
+from agggen_platform.sharded.config import JobError
 
 
 def test_settings_begin_with_the_bundles_then_the_preset_then_the_overrides(model: Model, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_an_alias_is_resolved_once(model: Model, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_bundle_that_was_replaced_is_refused(model: Model, tmp_path: Path) -> None:
-    with pytest.raises(BulkError, match="it was replaced, or nodes see different folders"):
+    with pytest.raises(JobError, match="it was replaced, or nodes see different folders"):
         load_generator(model.address, "0" * 64, "cpu")
     with pytest.raises(BundleError):
         open_model(str(tmp_path / "nothing"))

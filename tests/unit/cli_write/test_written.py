@@ -55,25 +55,22 @@ def test_a_record_need_have_no_subject(run: Run, bundle: Path, tmp_path: Path) -
         assert (code, err, [line["id"] for line in parsed(out)]) == (0, "", ["n"])
 
 
-def test_n_best_lines_carry_their_rank_and_fall_in_score(run: Run, bundle: Path, records: Path) -> None:
-    code, out, _ = run("generate", bundle, "-i", records, "--n-best", "3")
-    lines = parsed(out)
-    assert code == 0
-    assert len(lines) > len(RESTAURANTS)
+def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
+    lines = parsed(run("generate", bundle, "-i", records, "--n-best", "3", "--level", "1")[1])
+    assert all(len(state) == 1 for line in lines for state in Plan.parse(line["plan"]).states)
     for record in RESTAURANTS:
-        own = [line for line in lines if line["id"] == record["id"]]
-        assert [line["rank"] for line in own] == list(range(1, len(own) + 1))
-        assert len(own) <= 3
-        assert [line["score"] for line in own] == sorted((line["score"] for line in own), reverse=True)
-        assert len({line["text"] for line in own}) == len(own)
-
-
-@pytest.mark.parametrize("level", [1, 2])
-def test_level_limits_every_group(run: Run, bundle: Path, records: Path, level: int) -> None:
-    for line in parsed(run("generate", bundle, "-i", records, "--level", level)[1]):
-        assert max(len(state) for state in Plan.parse(line["plan"]).states) <= level
-    for line in parsed(run("plan", bundle, "-i", records, "--level", level)[1]):
-        assert all(len(state) <= level for found in line["plans"] for state in Plan.parse(found["plan"]).states)
+        ranked = [line for line in lines if line["id"] == record["id"]]
+        assert [line["rank"] for line in ranked] == list(range(1, len(ranked) + 1))
+        assert [line["score"] for line in ranked] == sorted((line["score"] for line in ranked), reverse=True)
+    for line in parsed(run("plan", bundle, "-i", records, "-k", "4")[1]):
+        chances = [plan["log_probability"] for plan in line["plans"]]
+        assert 1 <= len({plan["plan"] for plan in line["plans"]}) == len(chances) <= 4
+        assert chances[0] <= 0 and chances == sorted(chances, reverse=True)
+    fourth = json_lines(tmp_path / "fourth.jsonl", RESTAURANTS[3:4])
+    (line,) = parsed(run("generate", bundle, "-i", fourth, "--plan", "[area] [near food eatType]")[1])
+    assert line["plan"] == "[area] [near food eatType]"
+    (line,) = parsed(run("generate", bundle, "-i", fourth, "--plan", "[near area]", "--complete")[1])
+    assert line["plan"].startswith("[near area]") and len(Plan.parse(line["plan"]).predicates) == 4
 
 
 def test_verify_decides_whether_texts_must_be_true(run: Run, bundle: Path, records: Path) -> None:
@@ -90,39 +87,11 @@ def test_predicates_that_training_never_saw_are_named_once(
     run: Run, bundle: Path, tmp_path: Path, command: str
 ) -> None:
     strange = [["Mill", "owner", "Oda"], ["Mill", "built", "1871"]]
-    triples = [RESTAURANTS[2]["triples"] + strange[:count] for count in (0, 1, 2)]
-    path = json_lines(tmp_path / "r.jsonl", [{"triples": each} for each in triples])
+    inputs = [RESTAURANTS[2]["triples"] + strange[:count] for count in (0, 1, 2)]
+    path = json_lines(tmp_path / "r.jsonl", [{"triples": triples} for triples in inputs])
     code, out, err = run(command, bundle, "-i", path)
     assert (code, len(parsed(out))) == (0, 3)
-    assert err == "Predicates that training never saw, and how many records have each: owner (2), built (1)\n"
-
-
-def test_a_human_plan_is_followed(run: Run, bundle: Path, tmp_path: Path) -> None:
-    one = json_lines(tmp_path / "one.jsonl", RESTAURANTS[3:4])
-    code, out, _ = run("generate", bundle, "-i", one, "--plan", "[area] [near food eatType]")
-    assert (code, parsed(out)[0]["plan"]) == (0, "[area] [near food eatType]")
-
-
-def test_complete_adds_what_a_human_plan_omits(run: Run, bundle: Path, tmp_path: Path) -> None:
-    one = json_lines(tmp_path / "one.jsonl", RESTAURANTS[3:4])
-    code, out, _ = run("generate", bundle, "-i", one, "--plan", "[near area]", "--complete")
-    plan = Plan.parse(parsed(out)[0]["plan"])
-    assert code == 0
-    assert plan.states[0] == ("near", "area")
-    assert sorted(plan.predicates) == ["area", "eatType", "food", "near"]
-
-
-def test_plan_gives_distinct_plans_by_falling_probability(run: Run, bundle: Path, records: Path) -> None:
-    code, out, _ = run("plan", bundle, "-i", records, "-k", "4")
-    assert code == 0
-    for line, record in zip(parsed(out), RESTAURANTS, strict=True):
-        found = line["plans"]
-        assert line["id"] == record["id"]
-        assert 1 <= len(found) <= 4
-        assert len({each["plan"] for each in found}) == len(found)
-        chances = [each["log_probability"] for each in found]
-        assert chances == sorted(chances, reverse=True)
-        assert chances[0] <= 0
+    assert err == "Predicates that are not in the training data, with their number of records: owner (2), built (1)\n"
 
 
 def test_align_gives_each_fact_its_predicates(run: Run, bundle: Path, tmp_path: Path) -> None:
@@ -160,8 +129,8 @@ def test_new_texts_are_cut_as_the_bundle_says(
     code, out, _ = run("align", tmp_path / "other", "-i", path)
     (line,) = parsed(out)
     assert (code, [fact["text"] for fact in line["facts"]]) == (0, facts)
-    told = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
-    assert (told["facts"], told["new texts are cut by"]) == (config.source, config.for_new_texts.source)
+    shown = dict(row.split("\t") for row in run("inspect", tmp_path / "other")[1].splitlines())
+    assert (shown["facts"], shown["new texts are segmented by"]) == (config.source, config.for_new_texts.source)
 
 
 def test_a_record_without_a_text_cannot_be_aligned(run: Run, bundle: Path, tmp_path: Path) -> None:
@@ -195,7 +164,7 @@ def test_an_adjusted_bundle_has_the_same_weights_and_writes_otherwise(run: Run, 
         assert Path("made/adjusted", name).read_bytes() == (bundle / name).read_bytes()
     _, texts, _ = run("generate", "made/adjusted", "-i", records)
     known = [Record.of(record) for record in RESTAURANTS]
-    expected = [found[0].text for found in old.generator().generate(known, config=new.inference)]
+    expected = [best.text for best, *_ in old.generator().generate(known, config=new.inference)]
     assert [line["text"] for line in parsed(texts)] == expected
     assert texts != run("generate", bundle, "-i", records)[1]
     assert run("adjust", "made/adjusted", *overrides_of(old.inference), "-o", "made/back")[0] == 0
@@ -217,12 +186,12 @@ def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path)
     assert run("adjust", "new", "level=1", "--wordings", "more.json", "-o", "newer")[0] == 0
     assert load_bundle("newer").lexicon.variants == new.lexicon.variants | {"city": ("downtown", "in town")}
     assert load_bundle("newer").inference.level == 1
-    told = dict(line.split("\t") for line in run("inspect", "newer")[1].splitlines())
-    assert told["wordings of values"] == "4 of 2 values"
+    shown = dict(line.split("\t") for line in run("inspect", "newer")[1].splitlines())
+    assert shown["wordings of values"] == "4 of 2 values"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "line 1 column 1"),
         (b"{", 'must be JSON like {"United_States": ["the States", "American"]}'),
@@ -236,17 +205,17 @@ def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path)
         (None, "cannot read own.json: No such file or directory"),
     ],
 )
-def test_wordings_that_cannot_be_read_are_named(run: Run, bundle: Path, content: bytes | None, said: str) -> None:
+def test_wordings_that_cannot_be_read_are_named(run: Run, bundle: Path, content: bytes | None, message: str) -> None:
     if content is not None:
         Path("own.json").write_bytes(content)
     code, out, err = run("adjust", bundle, "--wordings", "own.json", "-o", "new")
     assert (code, out) == (2, "")
-    assert "own.json" in err and said in err
+    assert "own.json" in err and message in err
     assert not Path("new").exists()
 
 
 @pytest.mark.parametrize(
-    ("settings", "output", "code", "said"),
+    ("settings", "output", "code", "message"),
     [
         ((), "new", 2, "nothing to adjust; give settings (level=2) or --wordings FILE"),
         (("plan_weigth=1",), "new", 2, "did you mean 'plan_weight'"),
@@ -256,12 +225,12 @@ def test_wordings_that_cannot_be_read_are_named(run: Run, bundle: Path, content:
     ],
 )
 def test_an_adjusted_bundle_that_cannot_be_is_not_written(
-    run: Run, bundle: Path, settings: tuple[str, ...], output: str, code: int, said: str
+    run: Run, bundle: Path, settings: tuple[str, ...], output: str, code: int, message: str
 ) -> None:
     Path("there").mkdir()
-    found, out, err = run("adjust", bundle, *settings, "-o", output)
-    assert (found, out) == (code, "")
-    assert said in err
+    actual, out, err = run("adjust", bundle, *settings, "-o", output)
+    assert (actual, out) == (code, "")
+    assert message in err
     assert not Path("new").exists() and not list(Path("there").iterdir())
 
 
@@ -328,6 +297,3 @@ def test_a_reader_that_takes_one_line_is_no_error(bundle: Path, tmp_path: Path) 
         process.stdout.close()
         assert process.wait(timeout=120) == 1
         assert process.stderr.read() == b""
-
-
-# --- help -----------------------------------------------------------------------------------------------------------

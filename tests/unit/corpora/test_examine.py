@@ -22,18 +22,18 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
         row(41, "A.", director=b"x"),
     ]
     result = examine(load_dataset(rows))
-    assert {name: (use.texts, use.unsaid) for name, use in result.predicates.items()} == {
+    assert {name: (use.texts, use.missing) for name, use in result.predicates.items()} == {
         "director": (28, 1),
         "genre": (1, 0),
     }
     said = {finding.what: finding for finding in result.findings}
-    assert "record '41': a cell holds bytes" in str(said["rows that could not be read"])
+    assert "record '41': a cell has the type bytes" in str(said["rows that could not be read"])
     assert said["records without a text"].examples == ("33",)
-    assert said["values of which a text says no word"].examples == ("director 'Scott' (record 30)",)
+    assert said["values of which a text has no word"].examples == ("director 'Scott' (record 30)",)
     own = said["numbers and names in texts that the record lacks"]
     assert {example.partition(" ")[0] for example in own.examples} >= {"'Malta'", "'1977'"}
     assert said["predicates with fewer than 20 training texts"].examples == ("genre (1)",)
-    assert said["predicates that training never sees"].examples == ("price",)
+    assert said["predicates that are not in training"].examples == ("price",)
     assert said["records with the same triples in several splits"].examples == ("train 0, dev 0",)
     assert said["texts in several splits"].count == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -15,27 +16,55 @@ from tests.file_server import CONTENT, Files
 
 def get(files: Files, folder: Path, path: str = "a.csv") -> FetchReport:
     file = RemoteFile(path, len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), files.url(path))
-    return fetch_files([file], folder, attempts=2, timeout=10, pause=0)
+    return fetch_files([file], folder, attempts=3, timeout=10, pause=0)
 
 
-def test_what_is_there_and_right_is_left_alone(files: Files, tmp_path: Path) -> None:
+def test_valid_files_are_not_downloaded_again(files: Files, tmp_path: Path) -> None:
     assert get(files, tmp_path) == FetchReport(tmp_path, 1, 0)
     assert get(files, tmp_path) == FetchReport(tmp_path, 0, 1)
-    assert len(files.requests) == 1
+    assert files.requests == 1
     (tmp_path / "a.csv").write_bytes(CONTENT[:-1] + b"x")
     assert get(files, tmp_path).downloaded == 1
     assert (tmp_path / "a.csv").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
-def test_what_cannot_be_fetched_says_why(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="/absent responded 404 Not Found; absent was not downloaded"):
+def test_cut_connections_and_busy_servers_are_retried(files: Files, tmp_path: Path) -> None:
+    files.cut_after, files.failures = [100_000], 1
+    get(files, tmp_path)
+    assert (files.requests, (tmp_path / "a.csv").read_bytes()) == (3, CONTENT)
+
+
+def test_a_failed_download_says_why_and_leaves_no_file(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"cannot download absent from .*: the server responded 404 Not Found"):
         get(files, tmp_path, "absent")
-    files.cut_after = [100_000, 100_000]
-    with pytest.raises(CorpusError, match=r"cannot download a\.csv .* the folder AGGGEN_DATA_HOME"):
+    assert files.requests == 1
+    files.cut_after = [100_000] * 3
+    with pytest.raises(CorpusError, match=r"the connection ended after 100,000 bytes\. .* the folder AGGGEN_DATA_HOME"):
         get(files, tmp_path)
+    files.failures = 3
+    with pytest.raises(CorpusError, match="the server responded 503"):
+        get(files, tmp_path)
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(CorpusError, match=r"cannot write .*file/a\.csv"):
         get(files, tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1] + b"x", CONTENT + b"x" * 100_000, CONTENT[:1000]])
+def test_another_file_is_refused(files: Files, tmp_path: Path, content: bytes) -> None:
+    files.content = content
+    with pytest.raises(CorpusError, match=r"is not the expected file \(.* bytes with another SHA-256\)"):
+        get(files, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_network_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        file = RemoteFile("a", 1, "0" * 64, f"http://127.0.0.1:{unused.getsockname()[1]}/a")
+        with pytest.raises(CorpusError, match=r"cannot download a from .*refused\. Without network, copy"):
+            fetch_files([file], tmp_path, attempts=2, pause=0)
 
 
 def test_manifests_pin_every_file_by_commit_and_hash() -> None:

@@ -63,8 +63,6 @@ GOOD = '{"id": "good", "triples": [["a", "b", "c"]]}'
         ("[" * 100_000, "nested too deeply"),
         ('{"id": ' + "9" * 5000 + "}", "integer string conversion"),
         (GOOD, "line 1 has the same id"),
-        (GOOD.replace("c", "\0"), "NUL byte"),
-        (" " * 10_000_001, "longer than 10,000,000 bytes"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )

@@ -81,14 +81,14 @@ def test_nested_objects_and_lists_are_flattened() -> None:
 
 def test_a_misspelt_key_of_triples_is_no_predicate() -> None:
     (reject,) = read({"id": "1", "tripels": [["Aromi", "food", "English"]]}).rejects
-    assert reject.reason == "'tripels' holds a list in a list, which is no value; triples stand under 'triples'"
+    assert reject.reason == "'tripels' has a list in a list, which is not a value; triples belong under 'triples'"
 
 
 def test_a_row_with_nothing_but_a_name_is_a_reject() -> None:
     table = read({"title": "Alien", "year": "1979"}, {"title": "Nothing", "year": ""}, {"title": "", "year": " "})
     assert [reject.reason for reject in table.rejects] == [
-        "the row holds no value besides 'title'",
-        "the row holds no value",
+        "the row has no value besides 'title'",
+        "the row has no value",
     ]
 
 
@@ -166,7 +166,7 @@ def test_cells_become_text(cell: object, text: str | None) -> None:
 
 
 def test_a_cell_that_is_no_text_is_refused() -> None:
-    with pytest.raises(RecordError, match="a cell holds bytes"):
+    with pytest.raises(RecordError, match="a cell has the type bytes"):
         text_of(b"x")
 
 
@@ -229,8 +229,8 @@ def test_one_object_is_a_record_in_either_form() -> None:
         ({"subject": "Alien", "predicate": "year"}, "is one triple, not a record"),
         ({"id": "1", "tripels": [["Alien", "year", "1979"]]}, "unknown key 'tripels'; did you mean 'triples'"),
         ({"id": "1"}, "triples"),
-        ({"title": "Alien"}, "the row holds no value besides 'title'"),
-        ({"year": [["Alien", "year", "1979"]]}, "'year' holds a list in a list"),
+        ({"title": "Alien"}, "the row has no value besides 'title'"),
+        ({"year": [["Alien", "year", "1979"]]}, "'year' has a list in a list"),
         (["Alien"], "a record must be an object"),
         (reduce(lambda value, _: {"a": value}, range(5000), "x"), "'a' is nested too deeply"),
     ],

@@ -42,13 +42,6 @@ def test_the_token(
     assert TOKEN not in str(findings)
 
 
-def test_the_token_of_the_home_folder(home: Path) -> None:
-    (home / ".ray").mkdir()
-    (home / ".ray" / "auth_token").write_text(TOKEN)
-    (home / ".ray" / "auth_token").chmod(0o644)  # as Ray creates it
-    assert only(cluster.token(JOINING), "token").remedy == f"chmod 600 {home}/.ray/auth_token"
-
-
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_where_nothing_listens(scheme: str) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'agggen[ray]'")
@@ -75,7 +68,3 @@ def test_the_room_for_the_jobs_workers(settings: Settings, level: str | None) ->
 def test_a_dashboard_asks_for_a_token(status: int, level: str) -> None:
     with answering({"/api/version": (status, "{}")}) as url:
         assert cluster.dashboard(url).level == level
-
-
-def test_a_dashboard_that_cannot_be_reached_is_a_note() -> None:
-    assert cluster.dashboard(f"http://127.0.0.1:{free_ports(1)[0]}").level == "note"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.doctor import areas
-from agggen_platform.doctor.findings import Finding, error, note, ok, warning
+from agggen_platform.doctor.findings import ok, warning
 from agggen_platform.doctor.report import report
 from agggen_platform.doctor.settings import Settings, settings_of
 from tests.command import Run
@@ -29,20 +29,6 @@ def test_the_shape_of_the_json() -> None:
         {"area": "ray", "level": "warning", "subject": "b", "message": "not so well", "remedy": "do this"},
     ]
     assert json.loads(json.dumps(result)) == result
-
-
-@pytest.mark.parametrize(
-    ("findings", "worst", "code"),
-    [
-        ([], "ok", 0),
-        ([note("a", "b")], "note", 0),
-        ([warning("a", "b", "c"), ok("a", "b")], "warning", 0),
-        ([error("a", "b", "c"), ok("a", "b")], "error", 11),
-    ],
-)
-def test_the_worst_finding_decides_the_exit_code(findings: list[Finding], worst: str, code: int) -> None:
-    result = report({"ray": findings})
-    assert (result["worst"], result["exit_code"]) == (worst, code)
 
 
 # --- what the job would use --------------------------------------------------------------------------------------

@@ -67,15 +67,6 @@ def test_a_store_that_is_busy_or_down(s3: str, faulty_s3: FaultyS3, monkeypatch:
     assert str(finding.remedy).startswith("curl ")
 
 
-def test_no_credentials() -> None:
-    assert "there are no credentials" in only(look("s3://bucket"), "put").message
-
-
-@pytest.mark.parametrize("address", ["gs://bucket/x", "s3://", "s3://bucket/../x"])
-def test_an_invalid_address(address: str) -> None:
-    assert levels(look(address)) == {"address": "error"}
-
-
 def test_folders(home: Path) -> None:
     (home / "file").write_text("")
     assert levels(look(f"{home}/runs")) == {"folder": "ok"}

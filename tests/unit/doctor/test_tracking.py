@@ -51,11 +51,6 @@ def test_an_experiment_that_can_and_that_cannot_be_written_to(home: Path, monkey
     assert (finding.level, str(finding.remedy).startswith("mlflow experiments restore")) == ("error", True)
 
 
-def test_a_file_that_is_not_a_database(home: Path) -> None:
-    (home / "mlflow.db").write_bytes(b"these are no tables" * 100)
-    assert levels(look(f"sqlite:///{home}/mlflow.db")) == {"tracking": "error", "registry": "error"}
-
-
 def test_a_server_that_works() -> None:
     with answering({EXPERIMENT: ABSENT, MODELS: (200, "{}")}) as url:
         findings = look(url)

@@ -17,7 +17,7 @@ from agggen.errors import AggGenError
 from agggen.evaluation.coco import cider_statistics, ptb_tokens, rouge_l_statistics
 from agggen.evaluation.java import run_lines
 from agggen.evaluation.meteor import meteor_score, meteor_statistics
-from agggen.evaluation.protocols import score_texts
+from tests.unit.score_files import score_texts
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java runtime: METEOR and CoreNLP cannot run")
 

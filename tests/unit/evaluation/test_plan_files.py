@@ -97,8 +97,6 @@ def test_several_texts_of_one_id_are_told_apart_by_their_words(tmp_path: Path) -
         ([{"id": "2", "plan": "[a]", "predicates": "a"}], "line 1, id '2': 'predicates' must be a list"),
         (["[1]"], "line 1: must be a JSON object, not list"),
         (["", "{oops"], "line 2: not JSON at column 2"),
-        ([r'{"id": "\ud83d", "plan": "[a]"}'], "line 1: contains .* half of a surrogate pair"),
-        (["[" * 100_000], "line 1: the JSON is nested too deeply"),
         (["", " "], "contains no line"),
         ([], "is empty"),
     ],

@@ -10,11 +10,12 @@ import pytest
 
 from agggen.corpora.catalogue import get_corpus, load
 from agggen.evaluation import Score
-from agggen.evaluation.protocols import PROTOCOLS, score_texts
+from agggen.evaluation.protocols import PROTOCOLS
 from agggen.evaluation.published import ALIGNMENT, BOARDS, PLANNING, Board, board_for
 from agggen.records import Record
 from agggen.report import Measure, Section
 from agggen.report.build import beside_published
+from tests.unit.score_files import score_texts
 
 SLOT_ERRORS = ("ser.add", "ser.miss", "ser.wrong", "ser.ser")
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import AggGenError, RecordError
+from agggen.evaluation.systems import slot_statistics
 from agggen.records import Record, Triple
-from agggen.verification.e2e import Reading, SlotErrors, says, slot_error_rate, slot_errors, slot_of
+from agggen.verification.e2e import Reading, SlotErrors, says, slot_errors, slot_of
 
 READINGS: tuple[Reading, ...] = ("published", "plain")
 
@@ -227,7 +228,7 @@ def test_any_text_is_read(text: str, reading: Reading) -> None:
 def test_the_rate_is_a_share_of_all_values() -> None:
     records = [record(("food", "Italian"), ("area", "riverside")), record(("eatType", "pub"))]
     texts = ["Zizzi serves Italian food in a restaurant.", "Zizzi is a coffee shop."]
-    scores = slot_error_rate(records, texts)
+    scores = {name: statistics.corpus() for name, statistics in slot_statistics(records, texts).items()}
     assert {name: float(score) for name, score in scores.items()} == {
         "ser.add": pytest.approx(20),
         "ser.miss": pytest.approx(20),
@@ -243,9 +244,9 @@ def test_bad_input_is_refused() -> None:
     ):
         slot_errors(record(("birthPlace", "Rome")), "Zizzi")
     with pytest.raises(AggGenError, match="1 records but 0 texts"):
-        slot_error_rate([record(("food", "Thai"))], [])
+        slot_statistics([record(("food", "Thai"))], [])
     with pytest.raises(AggGenError, match="no records"):
-        slot_error_rate([], [])
+        slot_statistics([], [])
 
 
 def test_says() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.e2e import parse_meaning
+from agggen.evaluation.systems import slot_statistics
 from agggen.records import Record
-from agggen.verification.e2e import SLOTS, Reading, slot_error_rate, slot_errors
+from agggen.verification.e2e import SLOTS, Reading, slot_errors
 from agggen.verification.e2e.matching import canonical
 
 PARTS = ("add", "miss", "wrong", "ser")
@@ -49,8 +50,8 @@ def cleaned(data_home: Path) -> list[Record]:
 
 
 def rates(records: list[Record], output: Path, reading: Reading = "published") -> list[float]:
-    scores = slot_error_rate(records, output.read_text(encoding="utf-8").splitlines(), reading)
-    return [float(scores[f"ser.{part}"]) for part in PARTS]
+    statistics = slot_statistics(records, output.read_text(encoding="utf-8").splitlines(), reading)
+    return [statistics[f"ser.{part}"].corpus().value for part in PARTS]
 
 
 def tgen(data_home: Path, group: str) -> tuple[Path, list[float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agggen.evaluation import Score
-from agggen.evaluation.text_metrics import bleu_statistics, corpus_bleu, multi_bleu_statistics
+from agggen.evaluation.text_metrics import bleu_statistics, multi_bleu_statistics
 
 TEXTS = ["The Fig is a cheap pub near the river.", "It serves Thai food, doesn't it?"]
 RAGGED = [["The Fig is a pub near the river.", "A cheap pub is the Fig."], ["It serves food from Thailand."]]
@@ -26,9 +26,10 @@ def test_blank_references_flatter_short_texts_in_multi_bleu() -> None:
 
 def test_case_counts_unless_it_is_lowered() -> None:
     upper = [text.upper() for text in TEXTS]
-    assert corpus_bleu(upper, RAGGED, lowercase=True).value == corpus_bleu(TEXTS, RAGGED, lowercase=True).value
-    assert corpus_bleu(upper, RAGGED).value < corpus_bleu(TEXTS, RAGGED).value
-    assert "case:lc" in corpus_bleu(TEXTS, RAGGED, lowercase=True).signature
+    lower = bleu_statistics(TEXTS, RAGGED, lowercase=True).corpus()
+    assert bleu_statistics(upper, RAGGED, lowercase=True).corpus().value == lower.value
+    assert bleu_statistics(upper, RAGGED).corpus().value < bleu_statistics(TEXTS, RAGGED).corpus().value
+    assert "case:lc" in lower.signature
 
 
 def test_a_score_shows_value_and_signature() -> None:

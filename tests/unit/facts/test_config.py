@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from agggen.config import flatten, load_config, overrides_of
 from agggen.errors import AggGenError, ConfigError
-from agggen.facts.config import FOR_NEW_TEXTS, SEGMENTERS, AllenNLPConfig, FactSource, SegmenterConfig, segmenter
+from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
 from agggen.facts.framed import FrameSegmenter
 from agggen.run import FactsConfig, RunConfig
 from agggen_platform.segmentation.config import SegmentConfig
@@ -86,9 +86,9 @@ def test_an_archive_is_a_path_and_no_address_with_its_secrets_is_kept() -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_every_source_has_an_answer_for_new_texts() -> None:
-    assert set(FOR_NEW_TEXTS) == set(get_args(FactSource)) == {"corpus", *SEGMENTERS}
-    assert set(FOR_NEW_TEXTS.values()) == set(SEGMENTERS) - {"precomputed"}
+def test_new_texts_are_segmented_by_the_same_source_or_the_embedded_tagger() -> None:
+    assert FactsConfig(source="precomputed", precomputed="frames.jsonl").for_new_texts.source == "embedded"
+    assert FactsConfig(source="clauses").for_new_texts.source == "clauses"
     config = load_config(RunConfig, None, ["facts.source=corpus", "facts.level=paper"]).facts
     assert config.segmenter is None
     assert config.for_new_texts == SegmenterConfig(source="embedded", level="paper")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.errors import AggGenError, ConfigError, CorpusError
+from agggen.errors import AggGenError, CorpusError
 from agggen.facts import FactSegmenter
 from agggen.facts.framed import FrameSegmenter
 from agggen.facts.frames import Frame, FrameSource, Phrase, SentenceSource, Words
@@ -121,11 +121,6 @@ def test_fingerprints_follow_source_and_level() -> None:
     }
     assert len(prints) == 4
     assert FrameSegmenter(VerbsOfAList()).fingerprint in prints
-
-
-def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown level 'half'"):
-        FrameSegmenter(VerbsOfAList(), "half")  # type: ignore[arg-type]
 
 
 # --- precomputed frames ------------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from agggen.errors import BundleError
 from agggen.facts.embedded import SHIPPED
-from agggen.facts.tagger.batches import collate_words, groups
 from agggen.facts.tagger.decode import best_frames, best_tags, tags_of
-from agggen.facts.tagger.features import TABLES, Features, shape, values
+from agggen.facts.tagger.features import TABLES, Features, collate_words, groups, shape, values
 from agggen.facts.tagger.model import TaggerConfig, TaggerModel
 from agggen.facts.tagger.store import load_tagger
 from tests.unit.facts.role_notation import check_bio

@@ -135,17 +135,19 @@ def test_agreement_with_allennlp_on_webnlg(data_home: Path) -> None:
     parsed = [parse_allennlp(item) for line in lines[len(lines) // 2 :: 3] for item in json.loads(line)]
     expected = [Sentence(joined(words), frames) for words, frames in parsed]
     frames = EmbeddedFrames().frames([sentence.words for sentence in expected])
-    result = [replace(sentence, frames=own) for sentence, own in zip(expected, frames, strict=True)]
+    result = [
+        replace(sentence, frames=sentence_frames) for sentence, sentence_frames in zip(expected, frames, strict=True)
+    ]
     assert f1(result, expected, predicates) >= 0.95
     assert f1(result, expected, boundaries) >= 0.70
     assert f1(result, expected, lambda sentence: {span[:3] for span in arguments(sentence)}) >= 0.78
     assert f1(result, expected, arguments) >= 0.70
 
 
-def f1(found: Sequence[Sentence], expected: Sequence[Sentence], items: Callable[[Sentence], set[Any]]) -> float:
+def f1(actual: Sequence[Sentence], expected: Sequence[Sentence], items: Callable[[Sentence], set[Any]]) -> float:
     """Harmonic mean of precision and recall of the items of all sentences, 0 to 1."""
-    pairs = [(items(own), items(other)) for own, other in zip(found, expected, strict=True)]
-    return 2 * sum(len(own & other) for own, other in pairs) / sum(len(own) + len(other) for own, other in pairs)
+    pairs = [(items(ours), items(gold)) for ours, gold in zip(actual, expected, strict=True)]
+    return 2 * sum(len(ours & gold) for ours, gold in pairs) / sum(len(ours) + len(gold) for ours, gold in pairs)
 
 
 def predicates(sentence: Sentence) -> set[Any]:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from agggen.errors import PlanError, RecordError
+from agggen.errors import PlanError
 from agggen.generation.config import BeamConfig
 from agggen.generation.generator import Candidates, InferenceConfig
-from agggen.generation.planner import MAX_TRIPLES, Planner
 from agggen.generation.search import BeamSearch, Task
 from agggen.planning import ScoredPlan, named_plan
-from agggen.records import Plan, Record, Triple
+from agggen.records import Plan, Record
 from tests.unit.generation.test_generator import NILS, ODA, RECORDS, SHORT, STRANGE, VOSS, generator, same
 
 SETTINGS = [
@@ -69,13 +68,6 @@ def test_a_reward_of_groups_moves_the_distribution_of_plans(reward: float) -> No
         assert [plan.log_probability for plan in candidates.plans] == pytest.approx(best, abs=1e-9)
         if reward > 10:
             assert len(after[0].plan.states) == len(record.triples)
-
-
-def test_planning_needs_the_transitions_alone() -> None:
-    machine = generator()
-    planner = Planner(machine.model.transitions, machine.encoder, SHORT)
-    assert planner.candidates(RECORDS) == machine.planner.candidates(RECORDS)
-    assert planner.plan(RECORDS, k=4) == machine.planner.plan(RECORDS, k=4)
 
 
 def test_records_of_one_call_may_have_settings_of_their_own() -> None:
@@ -141,12 +133,7 @@ def test_candidates_of_another_record_are_refused(plans: Any, message: str) -> N
         generator().write([ODA], [Candidates(tuple(ScoredPlan(plan, 0.0) for plan in plans), "given")])
 
 
-def test_impossible_jobs_are_refused() -> None:
-    machine, three = generator(), replace(SHORT, level=3)
-    large = Record("large", tuple(Triple("Oda", f"p{n}", "1") for n in range(MAX_TRIPLES + 1)))
-    with pytest.raises(PlanError, match="aggregation level 3 exceeds this model's largest group of 2 predicates"):
-        machine.planner.candidates([NILS, ODA], config=[None, three])
-    with pytest.raises(RecordError, match="record 'large' has 25 triples"):
-        machine.write([large], [Candidates((ScoredPlan(((0,),), 0.0),), "given")])
+def test_one_number_per_record_is_needed() -> None:
+    machine = generator()
     with pytest.raises(ValueError, match="n_best has 2 values for 1 records"):
         machine.write([NILS], machine.planner.candidates([NILS]), n_best=[1, 2])

@@ -13,7 +13,6 @@ import pytest
 from agggen.alignment import align
 from agggen.corpora.catalogue import load
 from agggen.corpora.delimited import read_csv
-from agggen.corpora.e2e import read_e2e
 from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.prepared import read_records, write_records
 from agggen.corpora.rejects import Reject
@@ -22,7 +21,7 @@ from agggen.generation.truth import sentence
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.text.linearise import linearise
 from agggen.verification.check import Checker, whole_values
-from agggen.verification.e2e import slot_error_rate, slot_errors
+from agggen.verification.e2e import slot_errors
 from agggen.verification.learning import learn
 from agggen.verification.lenient import mentioned_values, verify
 from agggen.verification.lexicon import Lexicon
@@ -36,22 +35,10 @@ PUB = Record(
 BERGEN = Record("bergen", (Triple(NO_SUBJECT, "birthPlace", "Bergen"), Triple(NO_SUBJECT, "age", "41")))
 
 
-@pytest.mark.parametrize(
-    ("split", "records", "texts"), [("train", 12568, 33525), ("dev", 1484, 4299), ("test", 1847, 4693)]
-)
-def test_no_record_of_cleaned_e2e_is_left_out(data_home: Path, split: str, records: int, texts: int) -> None:
-    result = list(load("e2e-cleaned", split, data_home))
-    read = [item for item in result if not isinstance(item, Reject)]
-    assert (len(result), len(read), sum(len(record.references) for record in read)) == (records, records, texts)
-    nameless = [record for record in read if record.triples[0].subject == NO_SUBJECT]
-    assert len(nameless) == {"train": 38, "dev": 7, "test": 3}[split]
-
-
-def test_a_meaning_without_a_name_is_a_record() -> None:
-    rows = b'mr,ref\n"eatType[pub], food[Thai], area[riverside]",The pub serves Thai food by the riverside.\n'
-    (result,) = read_e2e(io.BytesIO(rows), "dev")
-    assert isinstance(result, Record)
-    assert (result.triples, result.references) == (PUB.triples, PUB.references)
+@pytest.mark.parametrize(("split", "nameless"), [("train", 38), ("dev", 7), ("test", 3)])
+def test_records_of_cleaned_e2e_without_a_name_have_no_subject(data_home: Path, split: str, nameless: int) -> None:
+    records = [item for item in load("e2e-cleaned", split, data_home) if not isinstance(item, Reject)]
+    assert sum(record.triples[0].subject == NO_SUBJECT for record in records) == nameless
 
 
 def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -> None:
@@ -77,12 +64,6 @@ def test_no_other_part_may_be_empty(part: int) -> None:
     parts[part] = ""
     with pytest.raises(RecordError, match="is empty"):
         Triple.of(parts)
-
-
-def test_a_csv_without_ids_needs_subjects() -> None:
-    (result,) = read_csv(io.BytesIO(b"subject,predicate,object\n,eatType,pub\n"))
-    assert isinstance(result, Reject)
-    assert result.reason == "the id is empty"
 
 
 def test_the_encoder_reads_predicates_and_objects() -> None:
@@ -135,7 +116,6 @@ def test_it_has_no_name_to_miss_and_one_that_is_said_is_added(reading: Any) -> N
     right, named = "The pub serves Thai food by the riverside.", "The Mill is a pub with Thai food by the riverside."
     assert (slot_errors(PUB, right, reading).slots, slot_errors(PUB, right, reading).all) == (3, ())
     assert [(error.slot, error.said) for error in slot_errors(PUB, named, reading).added] == [("name", "The Mill")]
-    assert float(slot_error_rate([PUB], [right], reading)["ser.ser"]) == 0
 
 
 def test_its_coverage_counts_all_its_triples() -> None:

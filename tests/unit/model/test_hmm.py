@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior, viterbi
+from agggen.model.hmm import Potentials, k_best_paths, log_likelihood, posterior
 from agggen.model.lattice import IMPOSSIBLE, Lattice, lattice
 from tests.unit.model.enumeration import log_sum, marginals, paths_of
 
@@ -87,26 +87,15 @@ def test_k_best_paths_equal_the_sorted_enumeration(problem: tuple[Potentials, La
     for row, length in enumerate(potentials.lengths.tolist()):
         paths = paths_of(potentials, states, row)[:k]
         for rank in range(k):
-            found = chosen[row, rank].tolist()
+            actual = chosen[row, rank].tolist()
             if rank >= len(paths):
                 assert totals[row, rank] <= IMPOSSIBLE / 2
-                assert set(found) == {-1}
+                assert set(actual) == {-1}
                 continue
             total, path = paths[rank]
             assert totals[row, rank].item() == pytest.approx(total, abs=1e-9)
-            assert tuple(states.states[s] for s in found[:length]) == path
-            assert set(found[length:]) <= {-1}
-
-
-@given(problems())
-@everything
-def test_viterbi_is_the_best_path(problem: tuple[Potentials, Lattice]) -> None:
-    potentials, states = problem
-    totals, chosen = viterbi(potentials, states)
-    for row, length in enumerate(potentials.lengths.tolist()):
-        total, path = paths_of(potentials, states, row)[0]
-        assert totals[row].item() == pytest.approx(total, abs=1e-9)
-        assert tuple(states.states[s] for s in chosen[row, :length].tolist()) == path
+            assert tuple(states.states[s] for s in actual[:length]) == path
+            assert set(actual[length:]) <= {-1}
 
 
 def test_equal_paths_are_all_kept() -> None:
@@ -156,8 +145,8 @@ def test_paths_and_posteriors_in_inference_mode() -> None:
     expected = posterior(potentials, states), *k_best_paths(potentials, states, 3)
     with torch.inference_mode():
         inside = Potentials(*(tensor.clone() for tensor in potentials))
-        found = posterior(inside, states), *k_best_paths(inside, states, 3)
-    for one, other in zip(expected, found, strict=True):
+        actual = posterior(inside, states), *k_best_paths(inside, states, 3)
+    for one, other in zip(expected, actual, strict=True):
         torch.testing.assert_close(one, other)
 
 

@@ -99,10 +99,10 @@ def test_next_token_distribution_sums_to_one(history: str, copy: bool) -> None:
     visible = torch.tensor([[t in group for t in example.triple]])
     targets = torch.tensor([sayable])
     with torch.no_grad():
-        found = model.token_log_probs(hidden, targets, torch.ones_like(targets, dtype=torch.bool), memory, visible)[0]
+        actual = model.token_log_probs(hidden, targets, torch.ones_like(targets, dtype=torch.bool), memory, visible)[0]
         twin = EmissionTwin(model, example).next_token(hidden[0, 0], group)
-    assert found.exp().sum().item() == pytest.approx(1, abs=1e-12)
-    for token, score in zip(sayable, found.tolist(), strict=True):
+    assert actual.exp().sum().item() == pytest.approx(1, abs=1e-12)
+    for token, score in zip(sayable, actual.tolist(), strict=True):
         assert math.exp(score) == pytest.approx(twin[token], abs=1e-12)
 
 
@@ -226,12 +226,12 @@ def test_likelihood_posterior_and_best_paths_equal_enumeration(
     model, batch = tiny_model(transition=transition, history=history), collate(PRUNED)
     with torch.no_grad():
         potentials, states = model.potentials(batch, prune, penalty)
-        found = model.log_likelihood(batch, prune, penalty)
+        actual = model.log_likelihood(batch, prune, penalty)
     shares = posterior(potentials, states)
     totals, chosen = k_best_paths(potentials, states, 3)
     for row, example in enumerate(PRUNED):
         paths, facts = enumerate_paths(model, example, prune, penalty), range(len(example.facts))
-        assert found[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
+        assert actual[row].item() == pytest.approx(log_sum(total for total, _ in paths), abs=1e-9)
         for t in facts:
             visited = {path[t] for _, path in paths}
             for state, share in zip(states.states, shares[row, t].tolist(), strict=True):

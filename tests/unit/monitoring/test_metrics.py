@@ -74,10 +74,6 @@ def test_names_are_as_prometheus_wants_them(metric: Metric) -> None:
     assert "run" in metric.labels
 
 
-def test_names_are_used_once() -> None:
-    assert len({metric.name for metric in METRICS}) == len(METRICS)
-
-
 # --- the board ----------------------------------------------------------------------------------------------------
 
 
@@ -98,12 +94,6 @@ def test_a_ray_that_is_not_connected_counts_nothing(ray: Ray) -> None:
         ray.connected = True
         job_metrics.set("tracking_unsent_bytes", 2)
         assert ray["agggen_tracking_unsent_bytes", "r"] == 2
-
-
-def test_a_ray_that_is_still_being_imported_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
-    with JobMetrics(run="r") as job_metrics:
-        job_metrics.set("tracking_unsent_bytes", 1)
 
 
 def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,11 +57,6 @@ def test_another_bundle_than_the_one_that_was_registered_is_refused(trained: lis
         admit(str(trained[0]), fingerprint(trained[1]))
 
 
-def test_where_nothing_is_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=f"there is no bundle at {tmp_path}/none"):
-        admit(str(tmp_path / "none"))
-
-
 # --- smoke test ---
 
 
@@ -82,19 +77,3 @@ def test_a_record_that_cannot_be_written_about_is_named(tmp_path: Path) -> None:
     many = Record("many", tuple(Triple("a", f"p{n}", "b") for n in range(40)))
     (fault,) = smoke(bundle, [many])
     assert fault.startswith("writing about record 'many' failed: RecordError: record 'many' has 40 triples")
-
-
-def test_an_empty_text_is_a_fault(trained: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from agggen.generation.generator import Generator
-
-    real = Generator.generate
-    monkeypatch.setattr(
-        Generator,
-        "generate",
-        lambda self, *a, **k: [[replace(g, text=" ") for g in each] for each in real(self, *a, **k)],
-    )
-    faults = smoke(admit(str(trained[0])).bundle)
-    assert len(faults) == 2
-    assert all(fault.endswith("gave an empty text") for fault in faults)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import time
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import ConfigError
 from agggen_platform.registry import Registry, RegistryError, evaluations_of, record, register, resolve, version_of
-from agggen_platform.registry.client import registry_uri
 from agggen_platform.registry.store import Version
 from agggen_platform.storage.bundles import get_bundle
 from tests.processes import free_ports
@@ -72,17 +70,6 @@ def test_of_two_that_register_a_bundle_at_once_the_first_stays(
     assert [version.number for version in Registry().versions("agggen")] == ["1"]
 
 
-def test_a_relative_folder_is_found_from_everywhere(
-    trained: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(trained[0], "model")
-    register("model")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry_uri())
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert resolve("models:/agggen/1") == str(tmp_path / "model")
-
-
 # --- evaluations ---
 
 
@@ -128,16 +115,6 @@ def test_a_dead_server_costs_seconds(scheme: str) -> None:
         resolve("models:/agggen@champion", uri=uri)
     assert time.monotonic() - started < 10
     assert "secret" not in str(raised.value)
-
-
-def test_a_silent_server_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the connection and says nothing
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        started = time.monotonic()
-        with pytest.raises(RegistryError, match="does not answer"):
-            resolve("models:/agggen@champion")
-    assert time.monotonic() - started < 10
 
 
 def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:

@@ -66,7 +66,7 @@ def test_another_evaluations_report_is_never_overwritten(tmp_path: Path) -> None
     write_report(tmp_path / "r", report(ROWS))
     before = files(tmp_path / "r")
     other = replace(report(ROWS), identity={"bundle": "cd34", "limit": 0})
-    with pytest.raises(ConfigError, match=r"holds the report of another evaluation \(its bundle differs\)"):
+    with pytest.raises(ConfigError, match=r"has the report of another evaluation \(its bundle differs\)"):
         write_report(tmp_path / "r", other)
     assert files(tmp_path / "r") == before
 
@@ -83,7 +83,7 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
 def test_a_file_of_ones_own_in_the_folder_is_kept(tmp_path: Path) -> None:
     write_report(tmp_path / "r", report(ROWS))
     (tmp_path / "r" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds notes\.txt"):
+    with pytest.raises(ConfigError, match=r"has notes\.txt"):
         write_report(tmp_path / "r", report(ROWS))
     assert (tmp_path / "r" / "notes.txt").read_text() == "mine"
 
@@ -93,7 +93,11 @@ def test_an_empty_folder_is_taken_and_a_file_or_link_is_refused(tmp_path: Path) 
     write_report(tmp_path / "empty", report(ROWS))
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    for name, message in (("file", "it is a file"), ("link", "is a link"), ("file/r", "file is a file, no folder")):
+    for name, message in (
+        ("file", "it is a file"),
+        ("link", "is a symbolic link"),
+        ("file/r", "file is a file, not a folder"),
+    ):
         with pytest.raises(ConfigError, match=message):
             write_report(tmp_path / name, report(ROWS))
 

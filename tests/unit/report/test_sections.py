@@ -10,7 +10,6 @@ import pytest
 
 from agggen.corpora.elements import elements_records
 from agggen.evaluation.alignments import Positions, positions
-from agggen.evaluation.protocols import score_texts
 from agggen.evaluation.values import VALUES, read_values
 from agggen.facts.config import segmenter
 from agggen.generation.results import WrittenFact
@@ -21,6 +20,7 @@ from agggen.report.sections import TextMetrics, protocol_of, text_scores
 from agggen.report.tables import by_category
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
+from tests.unit.score_files import score_texts
 
 ELEMENTS = [record for record in elements_records("dev") if len(record.triples) > 1][:40]
 
@@ -186,7 +186,7 @@ def test_groups_of_references_come_from_their_plans_or_else_from_rules() -> None
     planned = ELEMENTS[:5]
     sizes, source = reference_groups(planned, segmenter("clauses"))
     assert sizes == [len(state) for plans in references_of(planned) for plan in plans for state in plan.states]
-    assert "own plans" in source
+    assert "those of their plans" in source
     triples = [["Rome", "country", "Italy"], ["Rome", "leader", "Ann Black"], ["Rome", "river", "Tiber"]]
     texts = ["Rome is in Italy and on the Tiber. Its mayor is Ann Black.", "Rome is a city."]
     bare = Record.of({"id": "1", "triples": triples, "references": texts})

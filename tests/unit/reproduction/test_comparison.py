@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agggen.errors import ConfigError
-from agggen_platform.reproduction.comparison import compare, notes_of, rows_of, to_json
+from agggen_platform.reproduction.comparison import compare, notes_of, rows_of
 from agggen_platform.reproduction.records import Score
 from agggen_platform.reproduction.tables import TABLES
 from tests.unit.reproduction.made import made_record, made_table
@@ -35,9 +35,6 @@ def test_ours_stand_below_the_published_row_of_the_same_name_and_the_others_last
 def test_a_cell_has_the_mean_and_the_spread_over_seeds(values: list[float], cell: str) -> None:
     comparison = compare(TABLE, [made_record(seed=seed, bleu=value) for seed, value in enumerate(values)])
     assert rows_of(comparison)[3] == ["AggGen", cell, rows_of(comparison)[3][2], f"ours, n={len(values)}"]
-    runs = to_json(comparison)["rows"][2]["runs"]
-    assert [run["scores"]["bleu"]["value"] for run in runs] == values
-    assert runs[0]["scores"]["bleu"]["interval"] == (49.0, 51.0)
 
 
 def test_notes_have_the_sources_the_recipe_and_the_signatures() -> None:
@@ -70,7 +67,7 @@ RECORD = made_record(seed=3)
 )
 def test_records_that_do_not_compare_are_refused_by_name(what: str, change: dict[str, Any]) -> None:
     records = [made_record(seed=1), made_record(seed=2), replace(RECORD, **change)]
-    with pytest.raises(ConfigError, match=f"agggen-1 and agggen-3 do not compare: the {what} is"):
+    with pytest.raises(ConfigError, match=f"agggen-1 and agggen-3 are not comparable: the {what} is"):
         compare(TABLE, records)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from agggen.bundle import fingerprint, load_bundle
-from agggen.config import flatten
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError, CorpusError
 from agggen.training import data
@@ -126,20 +125,6 @@ def test_the_test_split_is_read_once_a_system_and_only_when_both_models_are_fina
     assert first.count("read test") == len(SYSTEMS)
 
 
-def test_a_record_has_the_scores_of_its_report_and_what_gave_them(finished: tuple[Path, Log], table: Table) -> None:
-    runs, _ = finished
-    record, bundle = record_of(table, runs, "agggen-od-2"), runs / "toy-agggen-2" / "bundle"
-    assert record.bundle == fingerprint(bundle)
-    assert dict(record.settings) == flatten(replace(load_bundle(bundle).inference, ablation="random-order"))
-    reports = [json.loads(path.read_text()) for path in (runs / "toy-agggen-2" / "evaluation").glob("*/report.json")]
-    matching = [
-        {measure["name"]: measure["value"] for measure in report["scores"]["plain"]["measures"]} for report in reports
-    ]
-    assert {name.removeprefix("plain/"): score.value for name, score in record.scores.items()} in [
-        {name: measures[name] for name in ("bleu", "chrf")} for measures in matching
-    ]
-
-
 # --- what is not done twice ----------------------------------------------------------------------------------------
 
 
@@ -170,15 +155,6 @@ def test_after_a_kill_between_report_and_record_it_resumes_at_the_record(
     assert path.read_bytes() == before
 
 
-def test_finished_runs_are_found_wherever_their_folder_lies(
-    runs: Path, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(runs.parent)
-    for spelling in (Path("runs"), runs):  # a copy, whose runs started from bundles that lay elsewhere
-        path_of(runs, "agggen-1").unlink(missing_ok=True)
-        assert reproduce(table, spelling).count("This run is finished already") == 2
-
-
 # --- what is refused -----------------------------------------------------------------------------------------------
 
 
@@ -201,12 +177,12 @@ def test_another_recipe_is_refused_but_another_machine_is_not(runs: Path, table:
 
 def test_other_inference_settings_are_refused(runs: Path, table: Table, no_work: None) -> None:
     systems = tuple(replace(s, inference=("verify=strict",)) if s.key == "agggen-free" else s for s in SYSTEMS)
-    with pytest.raises(ConfigError, match=r"agggen-free-1\.json .* verify is 'off' there and 'strict' now"):
+    with pytest.raises(ConfigError, match=r"agggen-free-1\.json .* verify is 'off' in the record and 'strict' now"):
         reproduce(replace(table, systems=systems), runs)
     path = path_of(runs, "agggen-1")
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"settings": content["settings"] | {"an_old_setting": 1}}))
-    with pytest.raises(ConfigError, match=r"agggen-1\.json .* an_old_setting is 1 there and None now"):
+    with pytest.raises(ConfigError, match=r"agggen-1\.json .* an_old_setting is 1 in the record and None now"):
         reproduce(table, runs)
 
 

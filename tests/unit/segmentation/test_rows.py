@@ -34,18 +34,18 @@ def test_bad_rows_and_references_are_rejects() -> None:
         (12, "record 'e2e-2' has no triples; it needs at least one"),
         (14, "reference 1: a reference text is empty"),
         (14, "reference 2: the reference has no text"),
-        (15, "reference 1: record 'e2e-5': a reference names 'elsewhere', which is no predicate of it"),
+        (15, "reference 1: record 'e2e-5': a reference names 'elsewhere', which is not one of its predicates"),
     ]
     assert segmenter.rejects[0] == Reject("in.parquet", 11, "", "the record's id is empty")
-    assert [(one.id, one.category) for one in records] == [
+    assert [(record.id, record.category) for record in records] == [
         ("e2e-0", None),
         ("e2e-3", "Food"),
         ("e2e-4", None),
         ("e2e-5", None),
         ("e2e-6", None),
     ]
-    assert [len(one.references) for one in records] == [2, 0, 1, 0, 1]
+    assert [len(record.references) for record in records] == [2, 0, 1, 0, 1]
     assert str(records[2].references[0].plan) == '[food] ["near by"]'
     counts = segmenter.counts
     assert (counts.records, counts.references, counts.rejects) == (5, 4, 5)
-    assert counts.facts == sum(len(reference.facts or ()) for one in records for reference in one.references)
+    assert counts.facts == sum(len(reference.facts or ()) for record in records for reference in record.references)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agggen.corpora.prepared import schema
-from agggen_platform.segmentation.shards import Shard, open_source, plan_shards, read_rows
+from agggen_platform.segmentation.shards import open_source, plan_shards
+from agggen_platform.sharded.shards import Shard, read_rows
 from agggen_platform.storage.folder import Folder
 
 
@@ -38,7 +39,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
         read = []
         for shard in shards:
             number = shard.first
-            for first, rows in read_rows(shard, at_once):
+            for first, rows in read_rows(shard, at_once, None):
                 assert first == number
                 assert 0 < len(rows) <= at_once
                 number += len(rows)
@@ -47,7 +48,7 @@ def test_every_row_is_in_one_shard(groups: list[int], size: int, at_once: int) -
     assert read == [str(number) for number in range(sum(groups))]
     assert [shard.index for shard in shards] == list(range(len(shards)))
     assert source.rows == sum(groups)
-    assert all(shard.rows <= max(size, max(groups) / 16 + 1) for shard in shards)
+    assert all(shard.rows <= size for shard in shards)
     assert [Shard.from_json(shard.as_json()) for shard in shards] == shards
 
 
@@ -64,8 +65,15 @@ def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
     triples = [{"subject": "a", "predicate": "p", "object": "b"}]
     blank = [{"subject": "a", "predicate": "p", "object": " "}]
     rows = [
-        {"id": identifier, "corpus": "x", "split": "dev", "category": None, "triples": some, "references": []}
-        for identifier, some in [
+        {
+            "id": identifier,
+            "corpus": "x",
+            "split": "dev",
+            "category": None,
+            "triples": triples_or_none,
+            "references": [],
+        }
+        for identifier, triples_or_none in [
             *(("x", None), ("x", blank), ("y", triples), ("x", triples), ("", triples), ("x", []), (" x ", triples)),
             *(("y\x07", triples), ("y", triples), ("z", triples)),
         ]
@@ -77,10 +85,10 @@ def test_a_row_that_is_no_record_hides_none_of_its_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [False, True])
 def test_the_fingerprint_of_foreign_parquet_is_its_content(tmp_path: Path, change: bool) -> None:
-    found = []
+    fingerprints = []
     for number in (0, 1):
         folder = tmp_path / str(number)
         folder.mkdir()
         write(folder / "dev.parquet", [5, 5 + change * number])
-        found.append(open_source(Folder(str(folder)), "dev.parquet").fingerprint)
-    assert (found[0] != found[1]) == change
+        fingerprints.append(open_source(Folder(str(folder)), "dev.parquet").fingerprint)
+    assert (fingerprints[0] != fingerprints[1]) == change

@@ -14,11 +14,11 @@ from agggen_platform.serving.config import BatchConfig, ServeConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
+from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from tests.tiny_models import save_tiny_bundle
 from tests.unit.serve.api_calls import CONFIG, Ask, asking
 from tests.unit.serve.http_calls import Clock
-from tests.unit.serve.local_handles import LocalHandle
 from tests.unit.serve.stub_engine import StubEngine
 
 

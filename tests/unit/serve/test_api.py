@@ -278,7 +278,8 @@ def test_the_model_is_described_with_this_servers_limits(ask_stub: Ask) -> None:
 def test_every_address_is_documented(ask_stub: Ask) -> None:
     document = ask_stub("GET", "/openapi.json").json()
     assert set(document["paths"]) == {
-        *(f"/v1/{name}" for name in ("generate", "plan", "realise", "align", "generate:stream", "model")),
+        *(f"/v1/{name}" for name in ("generate", "plan", "realise", "align", "check", "generate:stream")),
+        *("/v1/model", "/v1/examples"),
         "/healthz",
         "/readyz",
     }

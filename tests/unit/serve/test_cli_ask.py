@@ -93,7 +93,7 @@ def test_predicates_that_training_never_saw_are_named_once(run: Run, endpoint: s
     source.write_text("".join(json.dumps({"triples": strange[:count]}) + "\n" for count in (1, 2)))
     code, _, err = run("ask", endpoint, "-i", source)
     assert code == 0
-    assert err == "Predicates that training never saw, and how many records have each: food (2), area (1)\n"
+    assert err == "Predicates that are not in the training data, with their number of records: food (2), area (1)\n"
 
 
 def test_a_plan_for_all(run: Run, endpoint: str, tmp_path: Path) -> None:

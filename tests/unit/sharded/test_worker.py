@@ -88,7 +88,7 @@ def test_a_node_that_is_gone_is_no_fault_of_a_shard(tmp_path: Path, node: list[s
     ("fault", "message", "code"),
     [
         (BundleError("the bundle was replaced"), "^the bundle was replaced$", 3),
-        (ValueError("what?"), r"^a worker broke over rows 0 to 7 of in/in.jsonl \(ValueError: what\?\)", 4),
+        (ValueError("what?"), r"^a worker failed at rows 0 to 7 of in/in.jsonl \(ValueError: what\?\)", 4),
     ],
 )
 def test_an_error_of_an_actor_keeps_its_message(
@@ -110,7 +110,7 @@ def test_a_shard_takes_three_requests_beside_its_input(
         ("PUT", "done.json"),
     ]
     (again,) = with_attempts([SHARD], Folder(s3))
-    assert attempt(Folder(s3), again).found
+    assert attempt(Folder(s3), again).reused
 
 
 def test_gpus_that_are_not_there_are_waited_for_on_a_cluster_that_may_grow(

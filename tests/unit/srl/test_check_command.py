@@ -32,7 +32,7 @@ def test_check_without_an_archive_looks_at_the_environment(folder: Path, capsys:
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == f"ok\tenvironment\t{folder}"
     assert out.splitlines()[1].startswith("ok\tworker\tpython 1.0, allennlp 1.0,")
-    assert "no archive was given" in err
+    assert "without --archive no model" in err
 
 
 def test_check_finds_frames_with_the_shipped_tagger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

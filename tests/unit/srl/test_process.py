@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -65,36 +64,6 @@ def test_an_exit_says_its_status_and_the_last_lines() -> None:
     assert is_gone(process.pid)
 
 
-def test_a_signal_is_named() -> None:
-    process = child("import os, sys\nsys.stdin.readline(); os.kill(os.getpid(), 9)")
-    with pytest.raises(WorkerDied, match="killed by SIGKILL; it said nothing on standard error"):
-        process.ask({}, 30)
-    assert not process.is_alive
-
-
-def test_a_death_while_it_is_written_to_is_seen() -> None:
-    process = child("import os, sys\nos.close(0); print('no more', file=sys.stderr); sys.exit(1)")
-    with pytest.raises(WorkerDied, match=r"exit status 1(?s:.*)no more"):
-        process.ask({"text": "x" * 8_000_000}, 30)
-
-
-def test_a_child_that_does_not_answer_in_time_is_ended() -> None:
-    process = child("import sys, time\nprint('thinking', file=sys.stderr, flush=True); time.sleep(600)")
-    with pytest.raises(WorkerDied, match=r"did not answer within 1 s(?s:.*)thinking"):
-        process.ask({}, 1)
-    assert is_gone(process.pid)
-
-
-def test_what_is_no_json_object_is_refused() -> None:
-    for answer in ("hello", "[1]"):
-        process = child(
-            f"import sys\nsys.stdin.readline(); sys.stdout.write('{answer}\\n'); sys.stdout.flush(); input()"
-        )
-        with pytest.raises(WorkerDied, match="no JSON object"):
-            process.ask({}, 30)
-        assert is_gone(process.pid)
-
-
 def test_an_interruption_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the next question would get the answer to this one."""
     process = child(ECHO)
@@ -125,20 +94,6 @@ def test_close_lets_the_child_finish_and_clears_up(tmp_path: Path) -> None:
     assert sign.exists()
     assert not scratch.exists()
     process.close()  # once more does no harm
-
-
-def test_a_child_that_does_not_want_to_end_is_ended() -> None:
-    process = child("import time\ntime.sleep(600)")
-    process.close(grace=0.2)
-    assert is_gone(process.pid)
-
-
-def test_a_dropped_one_is_ended() -> None:
-    process = child(ECHO)
-    pid = process.pid
-    del process
-    gc.collect()
-    assert is_gone(pid)
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "1 / 0"])

@@ -128,25 +128,10 @@ def test_it_imports_only_the_standard_library_before_it_is_asked() -> None:
     assert names <= sys.stdlib_module_names
 
 
-def test_it_says_the_versions(worker: JsonLinesProcess) -> None:
-    ready = start(worker, None)["ready"]
-    assert {name: ready[name] for name in ("torch", "transformers", "spacy", "allennlp", "allennlp-models")} == {
-        "torch": "1",
-        "transformers": "2",
-        "spacy": "3",
-        "allennlp": "4",
-        "allennlp-models": "5",
-    }
-
-
 def test_without_allennlp_it_says_what_is_missing() -> None:
     worker = JsonLinesProcess([sys.executable, "-I", "-S", str(WORKER)], dict(os.environ))
     assert start(worker, None)["failed"].startswith("ModuleNotFoundError: No module named 'torch'")
     worker.close()
-
-
-def test_another_protocol_is_refused(worker: JsonLinesProcess) -> None:
-    assert "speaks version" in start(worker, None, protocol=99)["failed"]
 
 
 def test_another_archive_is_refused_before_it_is_loaded(worker: JsonLinesProcess, tmp_path: Path) -> None:
@@ -162,14 +147,6 @@ def test_what_is_no_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path,
 
 def test_an_archive_of_another_model_is_refused(worker: JsonLinesProcess, tmp_path: Path) -> None:
     assert "a model of type 'coref'" in start(worker, archive(tmp_path, "coref"))["failed"]
-
-
-def test_a_folder_is_an_archive_too(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    folder = tmp_path / "unpacked"
-    folder.mkdir()
-    with tarfile.open(archive(tmp_path, prefix="./")) as stream:
-        stream.extractall(folder, filter="data")
-    assert start(worker, folder)["ready"]["model"] == "srl_bert"
 
 
 def test_a_model_that_is_only_on_the_hub_says_what_to_do(worker: JsonLinesProcess, tmp_path: Path) -> None:
@@ -215,12 +192,6 @@ def test_a_sentence_that_cannot_be_tagged_spoils_no_other(
     first, bad, last = tag(worker, ("a b", [0]), (text, places), ("a b c", [0, 1]))
     assert bad == {"error": reason}
     assert (len(first["frames"]), len(last["frames"])) == (1, 2)
-
-
-def test_the_bilstm_has_no_limit(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    assert start(worker, archive(tmp_path, "srl"))["ready"]["limit"] is None
-    (result,) = tag(worker, ("x " * 200 + "y", [0]))
-    assert len(result["frames"][0]["tags"]) == 201
 
 
 def test_spacy_finds_verbs_and_auxiliaries(worker: JsonLinesProcess, tmp_path: Path) -> None:

@@ -38,7 +38,15 @@ def test_names_that_lead_elsewhere_are_refused_by_all_calls(name: str, address: 
             call(name)
 
 
-@pytest.mark.parametrize("address", ["gs://bucket/x", "http://host/x", "s3://", "s3:///x", "s3://b/a/../c", "a\0b"])
+@pytest.mark.parametrize("address", ["gs://bucket/x", "az://c/x", "abfs://c/x", "http://host/x"])
+def test_other_stores_are_refused_with_what_works(address: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^'{address}' is neither .* AWS_ENDPOINT_URL_S3=https://storage.googleapis"
+    ):
+        Folder(address)
+
+
+@pytest.mark.parametrize("address", ["s3://", "s3:///x", "s3://b/a/../c", "a\0b"])
 def test_addresses_that_are_none_are_refused(address: str) -> None:
     with pytest.raises(ConfigError):
         Folder(address)

@@ -60,15 +60,6 @@ def test_the_note_names_a_registry_that_other_commands_would_not_read(run: Run, 
     assert Registry(uri).aliases("agggen") == {"candidate": "2"}
 
 
-def test_the_registry_of_the_environment_counts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(tmp_path / "there" / "mlflow.db", tmp_path / "other.db")
-    monkeypatch.setenv("MLFLOW_REGISTRY_URI", f"sqlite:///{tmp_path / 'other.db'}")
-    code, _, err = run(*SWEEP)
-    assert code == 0
-    assert "--registry" not in err
-    assert resolve("models:/agggen@candidate").endswith("there/s-t000/bundle")
-
-
 def test_a_registry_that_refuses_costs_neither_the_table_nor_the_bundle(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

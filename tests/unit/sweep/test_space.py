@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from agggen.config import load_config, preset_names
 from agggen.errors import ConfigError
 from agggen_platform.job_config import JobConfig
 from agggen_platform.sweep.config import SPACES, SweepConfig
-from agggen_platform.sweep.space import check_space, largest, parse_space, trial_config
+from agggen_platform.sweep.space import check_space, parse_space, trial_config
 
 
 def elements(*overrides: str) -> JobConfig:
@@ -98,12 +97,6 @@ def test_a_trials_configuration_has_the_values_and_all_else_as_it_was() -> None:
     assert trial_config(config, {}) == config
 
 
-def test_the_largest_number_of_epochs() -> None:
-    config = elements("training.joint.epochs=4")
-    assert largest({}, config, "training.joint.epochs") == 4
-    assert largest({"training.joint.epochs": IntDistribution(2, 7)}, config, "training.joint.epochs") == 7
-
-
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -123,10 +116,3 @@ def test_settings_of_a_sweep_are_checked(override: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(SweepConfig, "rates", [override], SPACES)
     assert said in str(refused.value)
-
-
-def test_a_space_may_be_a_file_and_extend_a_named_one(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text("extends: predicate-sizes\nasha: null\nspace:\n  model.width: {choice: [32, 64]}\n")
-    settings = load_config(SweepConfig, path, presets_package=SPACES)
-    assert (settings.trials, settings.asha, list(settings.space)) == (24, None, ["model.width"])

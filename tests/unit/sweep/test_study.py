@@ -10,10 +10,9 @@ import pytest
 from optuna.trial import TrialState
 
 from agggen.errors import ConfigError, TrainingError
-from agggen_platform.storage.claim import ClaimedError, heartbeat
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.space import parse_space
-from agggen_platform.sweep.study import JOURNAL, Epochs, Study, StudyClaim, Suggestion, open_study, reason_of
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study, reason_of
 
 SPACE: dict[str, dict[str, list[Any]]] = {
     "model.predicate_dim": {"choice": [8, 16, 32]},
@@ -27,10 +26,10 @@ def settings(**changed: Any) -> SweepConfig:
     return SweepConfig(**{"space": SPACE, "trials": 14, "asha": AshaConfig(2, 2)} | changed)
 
 
-def opened(folder: Path, config: SweepConfig | None = None, database: str | None = None) -> Study:
+def opened(folder: Path, config: SweepConfig | None = None) -> Study:
     """As a process does that starts: nothing is left of earlier ones but the storage."""
     config = config or settings()
-    return Study(open_study(folder, "s", {"seed": config.seed}, database), config, parse_space(SPACE), EPOCHS)
+    return Study(open_study(folder, "s", {"seed": config.seed}), config, parse_space(SPACE), EPOCHS)
 
 
 def losses(suggestion: Suggestion) -> Iterator[tuple[str, int, float]]:
@@ -154,45 +153,6 @@ def test_a_larger_budget_goes_on_and_a_smaller_one_runs_nothing(tmp_path: Path) 
     assert more.left == 2
     Driver(more).run()
     assert [trial.number for trial in more.trials(*ENDED)] == [0, 1, 2, 3, 4]
-
-
-def test_a_database_serves_as_well_as_the_journal(undisturbed: list[tuple[Any, ...]], tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    with pytest.raises(Killed):
-        Driver(opened(tmp_path, settings(trials=4), url), 12).run()
-    again = opened(tmp_path, settings(trials=4), url)
-    Driver(again).run()
-    assert outcome(again) == undisturbed[:4]
-    assert not (tmp_path / JOURNAL).exists()
-
-
-def test_two_drivers_elsewhere_cannot_share_a_study(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'study.db'}"
-    first, second = (StudyClaim(opened(tmp_path / folder, database=url).optuna) for folder in ("a", "b"))
-    with heartbeat(first, 0.1) as check:
-        with (
-            pytest.raises(ClaimedError, match="another job works on the study s in its database"),
-            heartbeat(second, 0.1),
-        ):
-            pass
-        check()
-    with heartbeat(second, 0.1):
-        second.write(".claim", b'{"id": "another", "who": "it", "count": 1}')
-        with pytest.raises(ClaimedError), heartbeat(first, 0.1) as lost:
-            second.write(".claim", b'{"id": "another", "who": "it", "count": 2}')
-            lost()
-
-
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        ("sqlite:////no/such/folder/study.db", "unable to open"),
-        ("postgresql://me@127.0.0.1:1/studies", "psycopg2.OperationalError"),  # without the name of a driver
-    ],
-)
-def test_a_database_that_cannot_be_used_is_refused(url: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"the study's database cannot be used: .*{reason}"):
-        opened(tmp_path, database=url)
 
 
 def test_half_a_line_and_a_lock_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:

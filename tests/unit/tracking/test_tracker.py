@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agggen.errors import ConfigError, StoppedError
+from agggen.errors import ConfigError, StoppedEarlyError, StoppedError
+from agggen.records import Plan, Record
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.store import KEY_CHARACTERS, PARAM_CHARACTERS
-from agggen_platform.tracking.tracker import ui_command
 
 Track = Callable[..., Tracker]
 RunOf = Callable[[Tracker], Any]
@@ -36,9 +35,10 @@ def one_of_everything(tracker: Tracker) -> None:
     tracker.set_tags({"kind": "test"})
     tracker.log_dataset("e2e", "train", "0123456789abcdef" * 4, "s3://user:secret@bucket/e2e")
     tracker.log_text("[name] a sample", "samples/1.txt")
+    tracker.log_model("base", "f1" * 32, {"width": 64}, {"bleu": 40.0}, "e2e/dev", "0f" * 32)
 
 
-EVERYTHING = ["start", "params", "params", "metrics", "metrics", "metrics", "tags", "dataset", "artifact", "end"]
+EVERYTHING = ["start", *["params"] * 2, *["metrics"] * 3, "tags", "dataset", "artifact", "model", "end"]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,40 @@ def test_everything_arrives_in_mlflow(finished: tuple[Tracker, list[str]], run_o
     assert "secret" not in str(dataset.dataset.source)
 
 
+def test_a_bundle_is_one_model_with_metrics_by_dataset(finished: tuple[Tracker, list[str]], track: Track) -> None:
+    with track() as evaluation:
+        evaluation.log_model("another name", "f1" * 32, {}, {"bleu": 39.0}, "e2e/test", "0f" * 32)
+    client = mlflow_client(finished[0].uri)
+    experiment = client.get_experiment_by_name("toys").experiment_id
+    (model,) = client.search_logged_models([experiment], "tags.fingerprint = '" + "f1" * 32 + "'")
+    assert (model.name, model.params, model.status) == ("base", {"width": "64"}, "READY")
+    assert model.source_run_id == finished[0].run_id
+    assert {(metric.dataset_name, metric.key, metric.value) for metric in model.metrics} == {
+        ("e2e/dev", "bleu", 40.0),
+        ("e2e/test", "bleu", 39.0),
+    }
+
+
+def test_texts_of_runs_stand_side_by_side_in_mlflow(track: Track, run_of: RunOf) -> None:
+    triples = [["Mill", "food", "Thai"], ["Mill", "area", "city"]]
+    record = Record.of({"id": "r1", "triples": triples, "references": ["Mill serves Thai food."]})
+    with track() as tracker:
+        tracker.log_texts([(record, Plan((("food",),)), "The Mill is Thai.")])
+    (shown,) = json.loads(run_of(tracker).data.tags["mlflow.loggedArtifacts"])
+    assert shown == {"path": "texts.json", "type": "table"}
+    stored = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts" / "texts.json"
+    table = json.loads(stored.read_text(encoding="utf-8"))
+    (row,) = table["data"]
+    assert table["columns"][:2] == ["id", "text"], "by which and what MLflow compares at first"
+    assert dict(zip(table["columns"], row, strict=True)) == {
+        "id": "r1",
+        "triples": "Mill | food | Thai\nMill | area | city",
+        "plan": "[food]",
+        "text": "The Mill is Thai.",
+        "reference": "Mill serves Thai food.",
+    }
+
+
 def test_a_run_says_where_it_comes_from(finished: tuple[Tracker, list[str]], run_of: RunOf) -> None:
     tags = run_of(finished[0]).data.tags
     assert {"host", "python", "version.torch", "mlflow.user", "mlflow.source.name"} <= set(tags)
@@ -104,12 +138,6 @@ def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str
     assert Tracker("http://me:hunter2@mlflow:5000", runs_dir=tmp_path).ui_command() == "http://mlflow:5000"
     database = Tracker("postgresql://me:hunter2@db/mlflow", runs_dir=tmp_path)
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
-
-
-def test_the_command_of_mlflow_s_pages_names_the_store_and_listens_on_loopback(tmp_path: Path) -> None:
-    words = shlex.split(ui_command(f"sqlite:///{tmp_path}/mlflow.db"))
-    assert f"MLFLOW_BACKEND_STORE_URI=sqlite:///{tmp_path}/mlflow.db" in words
-    assert words[words.index("--host") + 1] == "127.0.0.1"
 
 
 def test_an_experiment_opens_as_one_of_trained_models(finished: tuple[Tracker, list[str]]) -> None:
@@ -228,14 +256,24 @@ def test_another_experiment_or_server_gets_the_whole_run_log(track: Track, curve
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
-    [(ZeroDivisionError, "FAILED"), (KeyboardInterrupt, "KILLED"), (StoppedError, "KILLED")],
-    ids=["failed", "interrupted", "stopped"],
+    ("error", "status", "why"),
+    [
+        (ZeroDivisionError("no data"), "FAILED", "ZeroDivisionError: no data"),
+        (KeyboardInterrupt(), "KILLED", "stopped: KeyboardInterrupt"),
+        (StoppedError("after update 2"), "KILLED", "stopped: after update 2"),
+        (StoppedEarlyError("it fell behind"), "FINISHED", "early stopping: it fell behind"),
+    ],
+    ids=["failed", "interrupted", "stopped", "early"],
 )
-def test_how_a_run_ended(track: Track, run_of: RunOf, error: type[BaseException], status: str) -> None:
-    with pytest.raises(error), track(f"-{status}") as tracker:
-        raise error("it ended")
-    assert events(tracker)[-1]["status"] == run_of(tracker).info.status == status
+def test_how_and_why_a_run_ended(track: Track, run_of: RunOf, error: BaseException, status: str, why: str) -> None:
+    with pytest.raises(type(error)), track(f"-{type(error).__name__}") as tracker:
+        raise error
+    run = run_of(tracker)
+    assert events(tracker)[-1]["status"] == run.info.status == status
+    assert run.data.tags["ended"] == why
+    with track(f"-{type(error).__name__}") as tracker:
+        pass
+    assert (run_of(tracker).info.status, run_of(tracker).data.tags["ended"]) == ("FINISHED", "finished")
 
 
 def test_a_child_waits_for_its_parent(track: Track, run_of: RunOf, said: list[str]) -> None:

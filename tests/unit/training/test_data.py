@@ -17,8 +17,7 @@ from agggen.records import Record, Reference, Triple
 from agggen.run import CorpusConfig, FactsConfig
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import JobConfig
-from agggen_platform.training.data import data_of, default_name
-from agggen_platform.training.job import train_job
+from agggen_platform.training.job import data_of, default_name, train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
@@ -60,10 +59,10 @@ def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfi
 
 def test_what_cannot_be_read_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(catalogue(tmp_path, monkeypatch, bad=1), max_reject_share=0.5)
-    said: list[str] = []
-    train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append)
+    messages: list[str] = []
+    train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append)
     path = tmp_path / "runs" / "r" / "rejects.jsonl"
-    assert said == [f"1 records of e2e/train cannot be read: {path}"]
+    assert messages == [f"1 records of e2e/train cannot be read: {path}"]
     (reject,) = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert (Path(reject["file"]).name, reject["line"]) == ("trainset.csv", 21)
 
@@ -81,7 +80,7 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
     """One sentence that AllenNLP's model could not take once ended the training."""
     monkeypatch.setattr("agggen.run.segmenter", lambda _: Short())
     config = replace(config_of(write_corpus(tmp_path / "toy")), max_reject_share=0.5)
-    said: list[str] = []
+    messages: list[str] = []
     stopped: list[str] = []
 
     def stop(event: TrainingEvent) -> bool:
@@ -89,18 +88,18 @@ def test_a_text_that_cannot_be_cut_is_left_out_said_and_kept(tmp_path: Path, mon
         return len(stopped) == 1
 
     with pytest.raises(StoppedError):
-        train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append, on_evaluation=stop)
+        train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append, on_evaluation=stop)
     path, toy = tmp_path / "runs" / "r" / "rejects.jsonl", str(tmp_path / "toy")
-    assert said == [f"1 texts of {toy}/{split} are left out: {path}" for split in ("train", "dev")]
+    assert messages == [f"1 texts of {toy}/{split} are left out: {path}" for split in ("train", "dev")]
     rejects = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     reason = "reference 1: AggGenError: a text is too long for the model"
     assert rejects == [
         {"file": f"{toy}/train", "line": None, "id": "Café Zoë", "reason": reason},
         {"file": f"{toy}/dev", "line": None, "id": "Strada", "reason": reason},
     ]
-    said.clear()
-    assert train_job(config, "r", runs_dir=tmp_path / "runs", say=said.append, on_evaluation=stop).trained
-    assert len(said) == 2, "a run that continues has left out the same"
+    messages.clear()
+    assert train_job(config, "r", runs_dir=tmp_path / "runs", say=messages.append, on_evaluation=stop).trained
+    assert len(messages) == 2, "a run that continues has left out the same"
 
 
 def test_a_record_too_large_is_no_sample(tmp_path: Path) -> None:

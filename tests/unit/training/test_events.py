@@ -49,7 +49,7 @@ def test_system_metrics_of_workers_reach_the_run(job: Job) -> None:
 
 
 def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> None:
-    found = []
+    fruitless = []
     for attempts, newest in [
         (1, None),
         (0, None),
@@ -63,8 +63,8 @@ def test_restarts_are_fruitless_until_there_is_a_newer_checkpoint(job: Job) -> N
     ]:
         job.newest = newest
         job.tell(*[("attempt", None)] * attempts)
-        found.append(job.monitor.fruitless)
-    assert found == [0, 0, 1, 2, 0, 1, 3, 4, 0]
+        fruitless.append(job.monitor.fruitless)
+    assert fruitless == [0, 0, 1, 2, 0, 1, 3, 4, 0]
     assert job.coordinator.state() == (False, 9)
 
 

@@ -15,13 +15,12 @@ import pytest
 from agggen.bundle import fingerprint, load_bundle
 from agggen.corpora.prepared import write_records
 from agggen.datasets import fingerprint_of
-from agggen.errors import BundleError, ConfigError, CorpusError, StoppedError
+from agggen.errors import BundleError, ConfigError, CorpusError, StoppedEarlyError, StoppedError
 from agggen.training.events import TrainingEvent
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import data_of, default_name
-from agggen_platform.training.job import Finished, train_job
+from agggen_platform.training.job import Finished, data_of, default_name, train_job
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
 
@@ -38,8 +37,8 @@ def config(corpus: Path) -> JobConfig:
 @pytest.fixture(scope="module")
 def whole(config: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, list[TrainingEvent]]:
     """An uninterrupted run, and all that was said."""
-    news: list[TrainingEvent] = []
-    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=news.append), news
+    shown: list[TrainingEvent] = []
+    return train_job(config, "whole", runs_dir=tmp_path_factory.mktemp("runs"), show=shown.append), shown
 
 
 @pytest.fixture(autouse=True)
@@ -71,17 +70,21 @@ def test_a_job_leaves_a_bundle_and_says_where(
 
 def test_the_run_log_has_the_whole_story(whole: tuple[Finished, list[TrainingEvent]], corpus: Path) -> None:
     run = whole[0].path.parent
-    found = events(run)
-    params = next(event["values"] for event in found if event["event"] == "params")
+    log = events(run)
+    params = next(event["values"] for event in log if event["event"] == "params")
     assert (params["model.width"], params["cluster.workers"]) == (8, 0)
-    datasets = {event["split"]: event for event in found if event["event"] == "dataset"}
+    datasets = {event["split"]: event for event in log if event["event"] == "dataset"}
     assert datasets["dev"]["fingerprint"] == fingerprint_of(RECORDS[8:])
     assert datasets["train"]["name"] == str(corpus)
-    steps = [
-        event["step"] for event in found if event["event"] == "metrics" and "baseline/train_loss" in event["values"]
-    ]
+    steps = [event["step"] for event in log if event["event"] == "metrics" and "baseline/train_loss" in event["values"]]
     assert steps == [1, 2, 3, 4, 5, 6]
-    logged = {name for event in found if event["event"] == "metrics" for name in event["values"]}
+    both = [(e["step"], *e["values"]) for e in log if e["event"] == "metrics" and "dev_loss" in e["values"]]
+    assert both == [(3, "dev_loss"), (6, "dev_loss"), (9, "dev_loss"), (12, "dev_loss")], "of both stages on one line"
+    (model,) = [event for event in log if event["event"] == "model"]
+    assert (model["dataset"], model["metrics"]) == (f"{corpus}/dev", whole[0].bundle.metrics)
+    table = json.loads((run / "texts.json").read_text())
+    assert [row[0] for row in table["data"]] == ["Cotto", "Strada"]
+    logged = {name for event in log if event["event"] == "metrics" for name in event["values"]}
     assert {"baseline/dev_loss", "joint/train_loss", "joint/dev_loss", "train_seconds"} <= logged
     assert sorted(path.name for path in (run / "samples").iterdir()) == [
         *(f"baseline-{epoch:03d}.txt" for epoch in (1, 2)),
@@ -100,7 +103,7 @@ def test_a_finished_run_is_found_and_not_trained_again(
 ) -> None:
     done = whole[0]
     log = (done.path.parent / "tracking.jsonl").read_bytes()
-    again = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda news: pytest.fail("it trains"))
+    again = train_job(config, "whole", runs_dir=done.path.parents[1], show=lambda _: pytest.fail("it trains"))
     assert (again.trained, again.path, again.address) == (False, done.path, done.address)
     assert (done.path.parent / "tracking.jsonl").read_bytes() == log
 
@@ -121,44 +124,41 @@ def test_a_finished_run_that_was_changed_is_refused(config: JobConfig, tmp_path:
 def test_a_signal_saves_and_the_same_call_ends_like_a_run_without(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
-    def interrupt(news: TrainingEvent) -> None:
-        if (news.stage, news.kind, news.step) == ("joint", "log", 2):
+    def interrupt(event: TrainingEvent) -> None:
+        if (event.stage, event.kind, event.step) == ("joint", "log", 2):
             os.kill(os.getpid(), number)
 
-    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(StoppedError, match="joint was stopped after update 2; the same command continues") as stopped:
         train_job(config, "r", runs_dir=tmp_path, show=interrupt)
     assert stopped.value.exit_code == 128 + number
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
-    news: list[TrainingEvent] = []
-    done = train_job(config, "r", runs_dir=tmp_path, show=news.append)
-    assert [one.step for one in news if one.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
+    assert [signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)] == before
+    shown: list[TrainingEvent] = []
+    done = train_job(config, "r", runs_dir=tmp_path, show=shown.append)
+    assert [event.step for event in shown if event.kind == "log"] == [3, 4, 5, 6], "nothing is done twice"
     assert fingerprint(done.path) == fingerprint(whole[0].path)
 
 
 def test_an_evaluation_callback_can_stop_the_job(config: JobConfig, tmp_path: Path) -> None:
-    told: list[tuple[str, int, float]] = []
+    def behind(event: TrainingEvent) -> bool:
+        raise StoppedEarlyError("it fell behind")
+
+    with pytest.raises(StoppedEarlyError, match="it fell behind"):
+        train_job(config, "r", runs_dir=tmp_path, on_evaluation=behind, tags={"mlflow.source.name": "agggen sweep x"})
+    first, *_, last = events(tmp_path / "r")
+    assert first["tags"]["mlflow.source.name"] == "agggen sweep x"
+    assert (last["status"], last["ended"]) == ("FINISHED", "early stopping: it fell behind")
+    evaluations: list[tuple[str, int, float]] = []
 
     def enough(event: TrainingEvent) -> bool:
-        told.append((event.stage, event.step, event.metrics["dev_loss"]))
-        return len(told) == 3
+        evaluations.append((event.stage, event.step, event.metrics["dev_loss"]))
+        return len(evaluations) == 3
 
     with pytest.raises(StoppedError, match="joint was stopped after update 3") as stopped:
         train_job(config, "r", runs_dir=tmp_path, on_evaluation=enough)
     assert stopped.value.exit_code == 4
-    assert [(stage, step) for stage, step, _ in told] == [("baseline", 3), ("baseline", 6), ("joint", 3)]
+    assert [(stage, step) for stage, step, _ in evaluations] == [("baseline", 3), ("baseline", 6), ("joint", 3)]
     assert train_job(config, "r", runs_dir=tmp_path).trained
-
-
-def test_a_store_elsewhere_has_all_but_the_run_log(
-    whole: tuple[Finished, list[TrainingEvent]], config: JobConfig, tmp_path: Path
-) -> None:
-    away = replace(config, storage=replace(config.storage, url=str(tmp_path / "store")))
-    done = train_job(away, "r", runs_dir=tmp_path / "runs")
-    assert done.path == tmp_path / "store" / "r" / "bundle"
-    assert fingerprint(done.path) == fingerprint(whole[0].path), "storage does not change the model"
-    assert not (tmp_path / "runs" / "r" / "checkpoints").exists()
-    assert (tmp_path / "runs" / "r" / "tracking.jsonl").exists()
 
 
 @pytest.fixture
@@ -190,8 +190,8 @@ def _unplugged(*_: object) -> str:
     raise OSError("unplugged")
 
 
-def _no_updates(news: TrainingEvent) -> None:
-    assert news.kind == "end", "everything was trained already"
+def _no_updates(event: TrainingEvent) -> None:
+    assert event.kind == "end", "everything was trained already"
 
 
 def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
@@ -229,9 +229,9 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     shutil.rmtree(tmp_path / "a")
     done = train_job(away, "r", runs_dir=tmp_path / "b")
     assert fingerprint(done.path) == fingerprint(whole[0].path)
-    found = events(tmp_path / "b" / "r")
-    assert [event["event"] for event in found].count("start") == 2
-    assert events(tmp_path / "store" / "r") == found, "also its end"
+    log = events(tmp_path / "b" / "r")
+    assert [event["event"] for event in log].count("start") == 2
+    assert events(tmp_path / "store" / "r") == log, "also its end"
     samples = sorted(path.name for path in (tmp_path / "store" / "r" / "samples").iterdir())
     assert samples == [f"{stage}-00{epoch}.txt" for stage in ("baseline", "joint") for epoch in (1, 2)]
     client = MlflowClient(uri)
@@ -240,7 +240,7 @@ def test_a_run_that_goes_on_on_another_machine_goes_on_in_its_log_and_is_one_run
     assert len(client.list_artifacts(run.info.run_id, "samples")) == 4
     shutil.rmtree(tmp_path / "b")
     assert not train_job(away, "r", runs_dir=tmp_path / "c").trained
-    assert events(tmp_path / "c" / "r") == found
+    assert events(tmp_path / "c" / "r") == log
 
 
 def test_two_jobs_with_two_stores_do_not_share_a_run_log(config: JobConfig, tmp_path: Path) -> None:
@@ -281,15 +281,15 @@ def test_a_job_killed_after_its_bundle_ends_its_log_when_asked_again(
     last = next(number for number, line in enumerate(lines) if "train_seconds" in line)
     log.write_text("".join(lines[: last + 1]))
     assert not train_job(config, "whole", runs_dir=tmp_path).trained
-    found = events(tmp_path / "whole")
-    assert any(e["event"] == "artifact" and e["path"] == str(tmp_path / "whole" / "bundle") for e in found)
-    assert [e["values"]["bundle"] for e in found if "bundle" in e.get("values", {})] == [
+    log = events(tmp_path / "whole")
+    assert any(e["event"] == "artifact" and e["path"] == str(tmp_path / "whole" / "bundle") for e in log)
+    assert [e["values"]["bundle"] for e in log if "bundle" in e.get("values", {})] == [
         str(tmp_path / "whole" / "bundle")
     ]
-    assert (found[-1]["event"], found[-1]["status"]) == ("end", "FINISHED")
-    assert sum(e["event"] == "end" for e in found) == 1
+    assert (log[-1]["event"], log[-1]["status"]) == ("end", "FINISHED")
+    assert sum(e["event"] == "end" for e in log) == 1
     train_job(config, "whole", runs_dir=tmp_path)
-    assert events(tmp_path / "whole") == found, "it is told once"
+    assert events(tmp_path / "whole") == log, "it is told once"
 
 
 # --- names ---
@@ -301,17 +301,17 @@ def test_the_default_name_follows_from_all_that_decides_the_result(config: JobCo
     assert name.startswith("toy-") and len(name) == len("toy-") + 12
     elsewhere = replace(config, cluster=ClusterConfig(workers=2), storage=replace(config.storage, keep=9))
     assert default_name("toy", elsewhere, data) == name
-    other = replace(config, training=replace(config.training, seed=9))
+    other_seed = replace(config, training=replace(config.training, seed=9))
     changed = replace(data, fingerprints=dict.fromkeys(data.fingerprints, "0"))
-    assert len({name, default_name("toy", other, data), default_name("toy", config, changed)}) == 3
+    assert len({name, default_name("toy", other_seed, data), default_name("toy", config, changed)}) == 3
 
 
 def test_another_configuration_under_an_old_name_is_refused_by_its_keys(
     whole: tuple[Finished, list[TrainingEvent]], config: JobConfig
 ) -> None:
-    other = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
+    changed = replace(config, model=replace(config.model, width=16), training=replace(config.training, seed=7))
     with pytest.raises(ConfigError, match=r"model\.width was 8 and is 16; training\.seed was 1 and is 7.*--fresh"):
-        train_job(other, "whole", runs_dir=whole[0].path.parents[1])
+        train_job(changed, "whole", runs_dir=whole[0].path.parents[1])
 
 
 def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_path: Path) -> None:
@@ -327,14 +327,14 @@ def test_settings_of_a_stage_without_epochs_do_not_count(config: JobConfig, tmp_
 
 def test_a_setting_that_did_not_exist_when_a_run_began_had_its_default(config: JobConfig, tmp_path: Path) -> None:
     train_job(config, "r", runs_dir=tmp_path)
-    asked = tmp_path / "r" / "run.json"
-    before = json.loads(asked.read_text())
+    run_file = tmp_path / "r" / "run.json"
+    before = json.loads(run_file.read_text())
     del before["inference.verify"]
-    asked.write_text(json.dumps(before))
+    run_file.write_text(json.dumps(before))
     assert not train_job(config, "r", runs_dir=tmp_path).trained
-    other = replace(config, inference=replace(config.inference, verify="off"))
+    changed = replace(config, inference=replace(config.inference, verify="off"))
     with pytest.raises(ConfigError, match=r"inference\.verify was 'strict' and is 'off'"):
-        train_job(other, "r", runs_dir=tmp_path)
+        train_job(changed, "r", runs_dir=tmp_path)
 
 
 def test_other_data_under_an_old_name_are_refused(config: JobConfig, tmp_path: Path) -> None:

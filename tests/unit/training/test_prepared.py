@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,31 +28,49 @@ def content(prepared: Prepared) -> tuple[object, ...]:
     """All of it, to be compared."""
     encoder = prepared.encoder
     described = encoder.vocabulary.to_json(), encoder.predicates, encoder.max_group_size
-    return *described, prepared.train, prepared.dev, prepared.segmenter
+    return *described, list(prepared.train), list(prepared.dev), prepared.segmenter
 
 
 DATA = Data(RECORDS[:8], RECORDS[8:], {"toy/train": "12", "toy/dev": "34"}, "sentences-1")
 
 
 def test_examples_are_read_as_they_were_made(config: JobConfig, tmp_path: Path) -> None:
-    made, place = prepared_in(Folder(str(tmp_path)), config, DATA)
-    found = read_prepared(Folder(str(tmp_path)), place)
+    written, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    read = read_prepared(Folder(str(tmp_path)), place)
     expected = prepare(config, DATA.train, DATA.dev)
-    assert content(found) == content(made) == content(expected)
-    assert fingerprint(found.train) == fingerprint(expected.train), "a checkpoint of the one fits the other"
-    assert found.train[0].required, "the toy corpus has constraints to lose"
+    assert content(read) == content(written) == content(expected)
+    assert fingerprint(read.train) == fingerprint(expected.train), "a checkpoint of the one fits the other"
+    assert read.train[0].required, "the toy corpus has constraints to lose"
 
 
 def test_every_kind_of_example_survives(config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = prepare(config, DATA.train, DATA.dev)
+    written = prepare(config, DATA.train, DATA.dev)
     odd = replace(
         random_example(3, 3, [2, 3]), facts=((1, 2), ()), kept=(0, 2), required=(1 << 23, 0), forbidden=(0, 5)
     )
     bare = replace(random_example(4, 2, []), facts=())
-    odd_ones = Prepared(made.encoder, [odd, bare], made.dev, "a segmenter")
+    odd_ones = Prepared(written.encoder, [odd, bare], written.dev, "a segmenter")
     monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: odd_ones)
     _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
     assert content(read_prepared(Folder(str(tmp_path)), place)) == content(odd_ones)
+
+
+def test_a_worker_holds_no_example_as_python_objects(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They once took 2 kB each."""
+    written = prepare(config, DATA.train, DATA.dev)
+    many = replace(written, train=[*written.train] * 250)
+    monkeypatch.setattr("agggen_platform.training.prepared.prepare", lambda *_: many)
+    _, place = prepared_in(Folder(str(tmp_path)), config, DATA)
+    tracemalloc.start()
+    read = read_prepared(Folder(str(tmp_path)), place)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100 * len(many.train)
+    assert read.train[-2:] == [written.train[-2], written.train[-1]]
+    with pytest.raises(IndexError):
+        read.train[len(many.train)]
 
 
 def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_path: Path) -> None:
@@ -72,18 +91,18 @@ def test_what_decides_the_examples_decides_their_place(config: JobConfig, tmp_pa
         replace(config, corpus=replace(config.corpus, limit=3)),
         replace(config, model=replace(config.model, max_group_size=2)),
     ]
-    assert len({place(one) for one in same}) == 1
-    places = {place(one) for one in [config, *others]}
+    assert len({place(case) for case in same}) == 1
+    places = {place(case) for case in [config, *others]}
     data = [replace(DATA, fingerprints={"toy/train": "13"}), replace(DATA, segmenter="sentences-2")]
-    assert len(places | {place(config, one) for one in data}) == len(others) + 3
+    assert len(places | {place(config, case) for case in data}) == len(others) + 3
 
 
 def test_a_folder_cut_off_while_it_was_written_is_written_anew(config: JobConfig, tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     _, place = prepared_in(folder, config, DATA)
     folder.delete(f"{place}/encoder.json")  # it comes last
-    made, _ = prepared_in(folder, config, DATA)
-    assert content(read_prepared(folder, place)) == content(made)
+    written, _ = prepared_in(folder, config, DATA)
+    assert content(read_prepared(folder, place)) == content(written)
 
 
 def test_damaged_examples_are_refused(config: JobConfig, tmp_path: Path) -> None:

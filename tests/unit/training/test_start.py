@@ -16,8 +16,7 @@ from agggen.errors import BundleError, ConfigError
 from agggen.run import prepare
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.folder import Folder
-from agggen_platform.training.data import data_of, default_name
-from agggen_platform.training.job import train_job
+from agggen_platform.training.job import data_of, default_name, train_job
 from agggen_platform.training.prepared import prepared_in, read_prepared
 from tests.unit.training.toy import RECORDS, config_of, write_corpus
 
@@ -57,21 +56,21 @@ def weights(path: Path) -> Mapping[str, torch.Tensor]:
 
 def test_two_runs_make_the_model_of_one(config: JobConfig, start: Path, tmp_path: Path) -> None:
     whole = train_job(config, "whole", runs_dir=tmp_path)
-    second = train_job(from_start(config, start), "second", runs_dir=tmp_path)
-    expected, found = weights(whole.path), weights(second.path)
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
-    assert not torch.equal(weights(start)["embedding.weight"], found["embedding.weight"]), "the joint stage trained"
-    assert "start" in second.bundle.sources and "start" not in whole.bundle.sources
-    assert set(second.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
+    joint_run = train_job(from_start(config, start), "second", runs_dir=tmp_path)
+    expected, result = weights(whole.path), weights(joint_run.path)
+    assert all(torch.equal(expected[name], result[name]) for name in expected)
+    assert not torch.equal(weights(start)["embedding.weight"], result["embedding.weight"]), "the joint stage trained"
+    assert "start" in joint_run.bundle.sources and "start" not in whole.bundle.sources
+    assert set(joint_run.bundle.metrics) == {"joint.dev_loss", "joint.updates"}
 
 
 def test_words_and_predicates_are_those_of_the_start(config: JobConfig, start: Path) -> None:
     fewer = prepare(from_start(config, start), RECORDS[:4], RECORDS[8:])
-    there = load_bundle(start).encoder
-    assert fewer.encoder.predicates == there.predicates
-    assert fewer.encoder.vocabulary.fingerprint == there.vocabulary.fingerprint
+    start_encoder = load_bundle(start).encoder
+    assert fewer.encoder.predicates == start_encoder.predicates
+    assert fewer.encoder.vocabulary.fingerprint == start_encoder.vocabulary.fingerprint
     alone = prepare(config, RECORDS[:4], RECORDS[8:])
-    assert alone.encoder.vocabulary.fingerprint != there.vocabulary.fingerprint, "four records have fewer words"
+    assert alone.encoder.vocabulary.fingerprint != start_encoder.vocabulary.fingerprint, "four records have fewer words"
 
 
 def test_other_predicate_embeddings_begin_anew(config: JobConfig, start: Path, tmp_path: Path) -> None:
@@ -83,11 +82,12 @@ def test_other_predicate_embeddings_begin_anew(config: JobConfig, start: Path, t
 
 
 def test_what_a_worker_reads_begins_the_same(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    folder, asked = Folder(str(tmp_path)), from_start(config, start)
-    made, place = prepared_in(folder, asked, data_of(asked))
-    found = read_prepared(folder, place).start
-    assert found.keys() == made.start.keys() and all(torch.equal(found[name], made.start[name]) for name in found)
-    other = replace(asked, model=replace(asked.model, predicate_dim=asked.model.predicate_dim + 3))
+    folder, second_stage = Folder(str(tmp_path)), from_start(config, start)
+    written, place = prepared_in(folder, second_stage, data_of(second_stage))
+    result = read_prepared(folder, place).start
+    assert result.keys() == written.start.keys()
+    assert all(torch.equal(result[name], written.start[name]) for name in result)
+    other = replace(second_stage, model=replace(second_stage.model, predicate_dim=second_stage.model.predicate_dim + 3))
     assert prepared_in(folder, other, data_of(other))[1] != place, "what is taken from the start differs"
 
 
@@ -112,21 +112,21 @@ def test_a_start_that_is_not_there_is_refused(config: JobConfig, tmp_path: Path)
 def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
     place = tmp_path / "bundle"
     shutil.copytree(start, place)
-    asked = from_start(config, place)
-    before = default_name("toy", asked, data_of(asked))
-    train_job(asked, "r", runs_dir=tmp_path)
+    second_stage = from_start(config, place)
+    before = default_name("toy", second_stage, data_of(second_stage))
+    train_job(second_stage, "r", runs_dir=tmp_path)
     shutil.rmtree(place)
     other = epochs(config, joint=0)
-    made = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
-    shutil.copytree(made.path, place)
-    assert default_name("toy", asked, data_of(asked)) != before
+    retrained = train_job(replace(other, training=replace(other.training, seed=5)), "other", runs_dir=tmp_path)
+    shutil.copytree(retrained.path, place)
+    assert default_name("toy", second_stage, data_of(second_stage)) != before
     with pytest.raises(ConfigError, match=r"start was '.*' and is '.*'"):
-        train_job(asked, "r", runs_dir=tmp_path)
+        train_job(second_stage, "r", runs_dir=tmp_path)
 
 
 def test_a_start_counts_by_its_content_wherever_it_lies(config: JobConfig, start: Path, tmp_path: Path) -> None:
-    asked = from_start(config, start)
-    assert train_job(asked, "r", runs_dir=tmp_path).trained
+    second_stage = from_start(config, start)
+    assert train_job(second_stage, "r", runs_dir=tmp_path).trained
     shutil.copytree(start, tmp_path / "moved")
     assert not train_job(from_start(config, tmp_path / "moved"), "r", runs_dir=tmp_path).trained
     with pytest.raises(ConfigError, match=r"start was '.*' and is None"):

@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from agggen.verification.normal import MONTHS, LetterIndex, letters, words
@@ -96,10 +96,12 @@ def test_case_does_not_change_words(expected: list[str]) -> None:
     assert forms(text) == forms(text.upper()) == forms(text.title()) == forms(text.lower())
 
 
+@example(["tw\u00f2"])  # decomposed, it was once the number two
 @given(st.lists(LATIN, max_size=6))
 def test_accents_and_unicode_forms_do_not_change_words(expected: list[str]) -> None:
     text = " ".join(expected)
     assert forms(unicodedata.normalize("NFC", text)) == forms(unicodedata.normalize("NFD", text)) == forms(text)
+    assume(all(word.kind == "word" for word in words(without_accents(text))))  # "tw\u00f2" is no number, "two" is
     assert forms(without_accents(text)) == forms(text)
     assert forms(text.replace("ø", "o").replace("ł", "l").replace("đ", "d").replace("ǿ", "o")) == forms(text)
 

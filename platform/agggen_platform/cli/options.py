@@ -1,0 +1,54 @@
+"""Options that several commands share, and checks of folders that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from agggen.errors import ConfigError
+from agggen_platform.cli import console
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/", re.I)  # `Path` has made one slash of two
+
+Folders = TypeVar("Folders", Path, "list[Path] | None")
+
+
+def on_this_machine(value: Folders) -> Folders:
+    """The callback of an option that takes a folder or several: returns `value`.
+
+    Raises:
+        ConfigError: it is the address of a store, for which `Path` would create a folder called ``s3:``.
+    """
+    folders: Sequence[Path] = [value] if isinstance(value, Path) else value or ()
+    for folder in folders:
+        if address := _SCHEME.match(str(folder)):
+            rest = str(folder)[address.end() :]
+            raise ConfigError(f"{address.group()}/{rest}: this can only be a folder of this machine")
+    return value
+
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings, by their names in the configuration.")
+]
+Runs = Annotated[
+    Path, typer.Option("--runs", metavar="DIR", help="The folder of runs and run logs.", callback=on_this_machine)
+]
+Fresh = Annotated[bool, typer.Option(help="Start over: remove earlier results of the same name or folder.")]
+PrintConfig = Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")]
+
+
+def warn_if_temporary(folder: Path | str, instead: str) -> None:
+    """Warns if `folder` lies in the copy of the working directory that Ray deletes after a job.
+
+    Args:
+        instead: the option or setting that names another folder.
+    """
+    if not (_SCHEME.match(str(folder)) or Path(folder).is_absolute()) and "working_dir_files" in Path.cwd().parts:
+        console.note(
+            f"warning: {folder} lies in {Path.cwd()}, Ray's copy of the working directory, which is deleted after the "
+            f"job; name another folder: {instead}"
+        )

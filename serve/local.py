@@ -1,0 +1,108 @@
+"""The endpoint in one process, without Ray Serve: for one person on one machine (`agggen studio`), and for tests.
+
+The application, planner and generator are those of `serve.app`; there is one of each, and no proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.errors import PortError
+from agggen_platform.serving.target import find_target
+from serve.api import api
+from serve.generator import GeneratorReplica
+from serve.handles import HandleEngine
+from serve.planner import PlannerReplica
+from serve.security import key_ring
+
+
+class LocalResponse:
+    """The result of a handle's call: to be awaited or cancelled."""
+
+    def __init__(self, work: Any) -> None:
+        self.task = asyncio.ensure_future(work)
+        self.cancelled = False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.task.__await__()
+
+    def cancel(self) -> None:
+        """Cancels the call."""
+        self.cancelled = True
+        self.task.cancel()
+
+
+class LocalHandle:
+    """``LocalHandle(replica).method.remote(...)`` calls an object of this process, as a deployment's handle does."""
+
+    def __init__(self, replica: Any) -> None:
+        self._replica = replica
+
+    def __getattr__(self, name: str) -> Any:
+        return _Method(getattr(self._replica, name))
+
+
+class _Method:
+    def __init__(self, method: Any) -> None:
+        self._method = method
+
+    def remote(self, *arguments: Any) -> LocalResponse:
+        return LocalResponse(self._method(*arguments))
+
+
+def local_app(config: ServeConfig) -> FastAPI:
+    """The endpoint's application with a planner and a generator in this process.
+
+    Raises:
+        ConfigError: other machines could reach it without a key.
+        BundleError, RegistryError, StorageError: there is no such bundle, or it does not work.
+    """
+    key_ring(config)
+    config = find_target(config).fixed(config)
+    planner = PlannerReplica(config, config.bundle, config.fingerprint)
+    generator = GeneratorReplica(config, config.bundle, config.fingerprint)
+    return api(HandleEngine(LocalHandle(planner), LocalHandle(generator), config.batch.records), config)
+
+
+@contextmanager
+def running(app: Any, config: ServeConfig) -> Iterator[str]:
+    """Serves `app` where `config.http` says, in a thread, until the block ends; gives its URL.
+
+    Raises:
+        PortError: the port is taken.
+    """
+    http = config.http
+    try:
+        listener = socket.create_server((http.host, http.port), family=_family(http.host))
+    except OSError as error:
+        raise PortError(
+            f"http.port {http.host}:{http.port} cannot be listened at ({error.strerror}); another: http.port=8001"
+        ) from error
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level=logging.WARNING, access_log=False, timeout_graceful_shutdown=5)
+    )
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    with listener:
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://{f'[{http.host}]' if ':' in http.host else http.host}:{http.port}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

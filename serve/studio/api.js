@@ -1,0 +1,108 @@
+// The endpoint's public HTTP interface. A channel has one request at a time: a new one cancels the one before.
+
+const KEY = "agggen-key"; // of this tab alone
+
+export class ApiError extends Error {
+  /** `kind`: offline, key, busy, refused or fault; `problem` is the endpoint's problem+json. */
+  constructor(kind, message, { problem = {}, after = null } = {}) {
+    super(message);
+    this.kind = kind;
+    this.problem = problem;
+    this.after = after; // seconds
+  }
+
+  get retryable() {
+    return this.kind === "offline" || this.kind === "busy" || this.problem.retryable === true;
+  }
+}
+
+/** A newer request took its place. */
+export class Superseded extends Error {}
+
+export class Api {
+  constructor(base) {
+    this.base = base;
+    this.channels = new Map();
+    this.key = read();
+  }
+
+  setKey(key) {
+    this.key = key;
+    try {
+      if (key) sessionStorage.setItem(KEY, key);
+      else sessionStorage.removeItem(KEY);
+    } catch {
+      // It is kept in this page's memory alone.
+    }
+  }
+
+  cancel(channel) {
+    this.channels.get(channel)?.abort();
+  }
+
+  /** Opens a turn on a channel, which ends the turn before. Calls of an old turn raise Superseded. */
+  turn(channel) {
+    this.cancel(channel);
+    const controller = new AbortController();
+    this.channels.set(channel, controller);
+    return {
+      post: (path, body) => this.call(controller.signal, path, body),
+      get: (path) => this.call(controller.signal, path),
+      get current() {
+        return !controller.signal.aborted;
+      },
+    };
+  }
+
+  async call(signal, path, body) {
+    const headers = { Accept: "application/json" };
+    if (this.key) headers.Authorization = `Bearer ${this.key}`;
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    let response;
+    let data;
+    try {
+      const options = { headers, signal, method: body === undefined ? "GET" : "POST", cache: "no-store", credentials: "omit" };
+      if (body !== undefined) options.body = JSON.stringify(body);
+      response = await fetch(new URL(path, this.base), options);
+      data = await response.text();
+    } catch (error) {
+      if (signal.aborted) throw new Superseded();
+      throw new ApiError("offline", "The endpoint does not answer.");
+    }
+    if (signal.aborted) throw new Superseded();
+    return understood(response, data);
+  }
+
+  /** The single answer to a record. */
+  static only(answer) {
+    return answer.answers[0];
+  }
+}
+
+function understood(response, text) {
+  let data = null;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    // A proxy's own page: judged by its status.
+  }
+  if (response.ok && data) return data;
+  const { status } = response;
+  const problem = data?.detail ? data : {};
+  const after = Number(response.headers.get("Retry-After")) || null;
+  if (status === 401 || status === 403) throw new ApiError("key", problem.detail ?? "The endpoint asks for a key.", { problem });
+  if (status === 429) throw new ApiError("busy", "The endpoint is busy.", { problem, after });
+  if ([502, 503, 504].includes(status) || (status === 500 && !problem.detail)) {
+    throw new ApiError("offline", problem.detail ?? "The endpoint is starting again.", { problem, after });
+  }
+  if (status >= 500 || !data) throw new ApiError("fault", problem.detail ?? `The endpoint answered with status ${status}.`, { problem });
+  throw new ApiError("refused", problem.detail ?? `The endpoint refused it (status ${status}).`, { problem });
+}
+
+function read() {
+  try {
+    return sessionStorage.getItem(KEY) ?? "";
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,265 @@
+// The plan as rows of chips: moved by pointer, by keyboard, and by a menu.
+
+import { $, announce, colour, focusKey, h, letter, paint, spoken } from "./dom.js";
+import { drag } from "./drag.js";
+import * as plan from "./plan.js";
+
+export class Board {
+  constructor(store, follower, point) {
+    Object.assign(this, { store, follower, point });
+    this.lifted = null; // { fact or group, groups, ... }: picked up by keyboard and not put down
+    this.dragging = false;
+  }
+
+  get groups() {
+    return this.lifted?.groups ?? this.follower.groups;
+  }
+
+  get names() {
+    return plan.names(this.store.doc.triples);
+  }
+
+  show() {
+    if (this.dragging) return;
+    const { groups } = this;
+    const root = $("board");
+    if (!groups) {
+      const { kind, message } = this.follower.status;
+      paint(root, kind === "empty" ? h("p", { class: "empty" }, message) : ghost(this.store.doc.triples.length));
+      return;
+    }
+    root.classList.toggle("stale", !this.follower.fresh && !this.store.doc.plan);
+    paint(root, h("ol", { class: "groups" }, groups.map((group, i) => this.row(group, i, groups))));
+  }
+
+  row(group, i, groups) {
+    const lifted = this.lifted?.group === i;
+    const handle = h("button", {
+      type: "button", class: `handle badge ${colour(i)}`, key: `group-${i}`, "data-group": i, "aria-label": `Group ${letter(i)}, ${i + 1} of ${groups.length}${lifted ? ", picked up" : ""}`,
+      "aria-roledescription": "movable group", title: "Drag, or Enter and arrows", on: { click: () => this.toggleGroup(i), keydown: (event) => this.groupKey(event, i), pointerdown: (event) => this.dragGroup(event, i) },
+    }, letter(i));
+    const tools = h("span", { class: "rowtools" },
+      group.length > 1 ? h("button", { type: "button", class: "ghost tiny", key: `split-${i}`, "aria-label": `Split group ${letter(i)}`, on: { click: () => this.apply(plan.split(groups, i), `split group ${letter(i)}`) } }, "Split") : null,
+      i + 1 < groups.length ? h("button", { type: "button", class: "ghost tiny", key: `merge-${i}`, "aria-label": `Merge group ${letter(i)} with ${letter(i + 1)}`, on: { click: () => this.apply(plan.merge(groups, i), `merged groups ${letter(i)} and ${letter(i + 1)}`) } }, "Merge \u2193") : null);
+    return h("li", { class: `group ${colour(i)}${lifted ? " lifted" : ""}`, "data-row": i }, handle, h("span", { class: "chips" }, group.map((fact) => this.chip(fact, i))), tools);
+  }
+
+  chip(fact, group) {
+    const [, predicate, value] = this.store.doc.triples[fact];
+    const { pins } = this.store.doc;
+    const marks = [pins.first.includes(fact) ? "first" : null, pins.last.includes(fact) ? "last" : null,
+      pins.together.some((pair) => pair.includes(fact)) ? "together" : null, pins.apart.some((pair) => pair.includes(fact)) ? "apart" : null].filter(Boolean);
+    const lifted = this.lifted?.fact === fact;
+    return h("button", {
+      type: "button", class: `chip${lifted ? " lifted" : ""}`, key: `chip-${fact}`, "data-facts": fact, "aria-roledescription": "movable fact", "aria-describedby": "how",
+      "aria-label": `${spoken(predicate)}: ${value}, group ${letter(group)}${marks.length ? `, pinned ${marks.join(", ")}` : ""}${lifted ? ", picked up" : ""}`,
+      on: {
+        click: (event) => this.clicked(event, fact), keydown: (event) => this.chipKey(event, fact), pointerdown: (event) => this.dragChip(event, fact),
+        pointerenter: () => this.point(fact), pointerleave: () => this.point(null), focus: () => this.point(fact), blur: () => this.point(null),
+      },
+    }, h("span", { class: "grip", "aria-hidden": "true" }), h("span", { class: "name" }, h("bdi", {}, spoken(predicate))), h("bdi", { class: "value" }, value), marks.length ? h("span", { class: "pinned" }, marks.join(" \u00b7 ")) : null);
+  }
+
+  // --- changing the plan ---------------------------------------------------------------------------------------------
+
+  /** The person's plan; pins that it does not keep to are dropped, since the hand has the last word. */
+  apply(groups, label, focus = null) {
+    this.lifted = null;
+    if (plan.same(groups, this.follower.groups)) {
+      this.show();
+    } else {
+      let { pins } = this.store.doc;
+      const gone = plan.broken(groups, pins);
+      for (const [kind, value] of gone) pins = plan.unpin(pins, kind, value);
+      this.store.change({ plan: groups, pins }, label);
+      announce(`${label[0].toUpperCase()}${label.slice(1)}.${gone.length ? ` ${gone.length} pin${gone.length > 1 ? "s" : ""} removed.` : ""}`);
+    }
+    if (focus !== null) focusKey($("board"), focus);
+  }
+
+  moved(fact, groups, focus) {
+    const group = groups.findIndex((members) => members.includes(fact));
+    this.apply(groups, `moved ${spoken(this.names[fact])} to group ${letter(group)}`, focus ?? `chip-${fact}`);
+  }
+
+  // --- keyboard ------------------------------------------------------------------------------------------------------
+
+  clicked(event, fact) {
+    if (event.detail === 0) this.toggle(fact); // Enter, Space, or a screen reader
+    else if (this.lifted) this.putDown();
+    else this.menu(fact);
+  }
+
+  toggle(fact) {
+    if (this.lifted) {
+      this.putDown();
+      return;
+    }
+    const groups = this.follower.groups;
+    this.lifted = { fact, groups, ...plan.slotOf(groups, fact) };
+    this.show();
+    announce(`Picked up ${spoken(this.names[fact])}. Arrows move it, Enter puts it down, Escape leaves it where it was.`);
+  }
+
+  toggleGroup(i) {
+    if (this.lifted) {
+      this.putDown();
+      return;
+    }
+    this.lifted = { group: i, groups: this.follower.groups };
+    this.show();
+    announce(`Picked up group ${letter(i)}. Up and down move it, Enter puts it down.`);
+  }
+
+  putDown() {
+    const { fact, group, groups } = this.lifted;
+    if (fact !== undefined) this.moved(fact, groups);
+    else this.apply(groups, `moved a group to place ${group + 1}`, `group-${group}`);
+  }
+
+  letGo(focus) {
+    this.lifted = null;
+    this.show();
+    focusKey($("board"), focus);
+    announce("Left where it was.");
+  }
+
+  chipKey(event, fact) {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (event.key === "Escape" && this.lifted) this.letGo(`chip-${fact}`);
+    else if (event.key.toLowerCase() === "m" && !event.ctrlKey && !event.metaKey && !event.altKey) this.menu(fact);
+    else if (step && this.lifted?.fact === fact) this.carry(fact, ...step);
+    else if (step && !this.lifted) this.walk(fact, ...step);
+    else return;
+    event.preventDefault();
+  }
+
+  groupKey(event, i) {
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (event.key === "Escape" && this.lifted) this.letGo(`group-${i}`);
+    else if (by && this.lifted?.group === i) this.carryGroup(i, by);
+    else if (by) focusKey($("board"), `group-${i + by}`);
+    else if (event.key === "ArrowRight") focusKey($("board"), `chip-${this.groups[i][0]}`);
+    else return;
+    event.preventDefault();
+  }
+
+  /** Focus goes to the neighbour of a chip. */
+  walk(fact, x, y) {
+    const { groups } = this;
+    const row = groups.findIndex((group) => group.includes(fact));
+    const at = groups[row].indexOf(fact);
+    if (x < 0 && at === 0) focusKey($("board"), `group-${row}`);
+    else if (x) focusKey($("board"), `chip-${groups[row][at + x]}`);
+    else if (groups[row + y]) focusKey($("board"), `chip-${groups[row + y][Math.min(at, groups[row + y].length - 1)]}`);
+  }
+
+  /** The chip that is picked up goes to the next place. */
+  carry(fact, x, y) {
+    const { lifted } = this;
+    const base = this.follower.groups;
+    const last = plan.lastSlot(base, fact);
+    const slot = Math.min(last, Math.max(0, lifted.slot + y));
+    const row = lifted.groups.findIndex((group) => group.includes(fact));
+    const position = y ? Infinity : Math.min(lifted.groups[row].length - 1, Math.max(0, lifted.groups[row].indexOf(fact) + x));
+    this.lifted = { fact, slot, position, groups: plan.place(base, fact, { slot, position }) };
+    this.show();
+    const now = this.lifted.groups.findIndex((group) => group.includes(fact));
+    const others = this.lifted.groups[now].filter((other) => other !== fact).map((other) => spoken(this.names[other]));
+    announce(others.length ? `Group ${letter(now)}, with ${others.join(", ")}` : `Alone, as group ${letter(now)} of ${this.lifted.groups.length}`);
+  }
+
+  carryGroup(i, by) {
+    const to = Math.min(this.groups.length - 1, Math.max(0, i + by));
+    this.lifted = { group: to, groups: plan.moveGroup(this.groups, i, to) };
+    this.show();
+    focusKey($("board"), `group-${to}`);
+    announce(`Place ${to + 1} of ${this.groups.length}`);
+  }
+
+  // --- pointer -------------------------------------------------------------------------------------------------------
+
+  dragChip(event, fact) {
+    if (event.pointerType !== "mouse" && !event.target.closest(".grip")) return; // a finger scrolls, except on the grip
+    this.begin(event, (target) => {
+      const { groups } = this;
+      if (target) this.moved(fact, plan.move(groups, fact, target.group, target.alone, target.position), `chip-${fact}`);
+    }, fact);
+  }
+
+  dragGroup(event, i) {
+    this.begin(event, (target) => {
+      if (!target) return;
+      const to = target.group > i ? target.group - (target.alone ? 1 : 0) : target.group;
+      this.apply(plan.moveGroup(this.groups, i, to), `moved group ${letter(i)} to place ${to + 1}`, `group-${to}`);
+    });
+  }
+
+  begin(event, drop, fact) {
+    if (event.button !== 0 || this.lifted) return;
+    drag(event, $("board"), fact, {
+      start: () => (this.dragging = true),
+      end: (target) => {
+        this.dragging = false;
+        drop(target);
+        this.show();
+      },
+    });
+  }
+
+  // --- the menu of a fact --------------------------------------------------------------------------------------------
+
+  menu(fact) {
+    this.lifted = null;
+    document.querySelector("dialog.menu")?.close();
+    const { groups, names } = this;
+    const { pins } = this.store.doc;
+    const own = groups.findIndex((group) => group.includes(fact));
+    const close = (act) => () => {
+      dialog.close();
+      act();
+    };
+    const button = (label, act, pressed) => h("button", { type: "button", class: "tiny", "aria-pressed": pressed === undefined ? null : String(pressed), on: { click: close(act) } }, label);
+    const moves = groups.flatMap((_, i) => (i === own ? [] : [button(h("span", { class: `badge ${colour(i)}` }, letter(i)), () => this.moved(fact, plan.move(groups, fact, i)))]));
+    const others = names.map((_, other) => other).filter((other) => other !== fact);
+    const pair = (kind, other) => {
+      const value = fact < other ? [fact, other] : [other, fact];
+      const set = pins[kind].some((one) => plan.same(one, value));
+      return button(spoken(names[other]), () => this.pin(kind, value, set), set);
+    };
+    const single = (kind) => button(kind === "first" ? "First" : "Last", () => this.pin(kind, fact, pins[kind].includes(fact)), pins[kind].includes(fact));
+    const part = (title, ...children) => (children.flat().length ? h("div", { class: "part", role: "group", "aria-label": title }, h("p", { class: "quiet small" }, title), h("div", { class: "row" }, children)) : null);
+    const dialog = h("dialog", { class: "menu", "aria-label": `${spoken(names[fact])}: place and pins`, on: { close: () => dialog.remove() } },
+      h("div", { class: "title" }, h("h3", {}, spoken(names[fact])), h("button", { type: "button", class: "square ghost", "aria-label": "Close", on: { click: () => dialog.close() } }, "\u00d7")),
+      part("Move to group", moves),
+      part("As a group of its own", groups[own].length > 1 || groups.length > 1 ? [button("First", () => this.moved(fact, plan.move(groups, fact, 0, true))), groups[own].length > 1 ? button("After this group", () => this.moved(fact, plan.move(groups, fact, own + 1, true))) : null, button("Last", () => this.moved(fact, plan.place(groups, fact, { slot: plan.lastSlot(groups, fact) })))].filter(Boolean) : []),
+      part("Pin, in every plan", single("first"), single("last")),
+      part("Always together with", others.map((other) => pair("together", other))),
+      part("Never together with", others.map((other) => pair("apart", other))));
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    document.body.append(dialog);
+    dialog.showModal();
+    dialog.addEventListener("close", () => focusKey($("board"), `chip-${fact}`));
+  }
+
+  /** Sets or takes a pin; a plan of the person is rearranged to keep to it, the model is asked for one that does. */
+  pin(kind, value, set) {
+    let { pins } = this.store.doc;
+    pins = set ? plan.unpin(pins, kind, value) : { ...pins, [kind]: [...pins[kind], value] };
+    const opposite = { first: "last", last: "first", together: "apart", apart: "together" }[kind];
+    if (!set) pins = plan.unpin(pins, opposite, value);
+    this.store.change({ pins, plan: null }, set ? "took a pin away" : `pinned ${sentence(kind, value, this.names)}`);
+    announce(set ? "Pin removed" : `Pinned: ${sentence(kind, value, this.names)}`);
+  }
+}
+
+export function sentence(kind, value, all) {
+  const name = (fact) => spoken(all[fact]);
+  if (kind === "first" || kind === "last") return `${name(value)} ${kind}`;
+  return `${name(value[0])} and ${name(value[1])} ${kind}`;
+}
+
+function ghost(count) {
+  const rows = Array.from({ length: Math.min(4, Math.max(2, count)) }, () => h("div", { class: "ghostrow" }, h("i"), h("i")));
+  return h("div", { class: "loading", "aria-hidden": "true" }, rows);
+}

@@ -1,0 +1,95 @@
+// Elements from plain data. Text is always a text node: no value becomes markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An element. `props`: `on` holds listeners, `key` names it for `paint`, the rest are attributes
+ * (true: present; false, null and undefined: absent).
+ */
+export function h(tag, props, ...children) {
+  return build(document.createElement(tag), props, children);
+}
+
+export function svg(tag, props, ...children) {
+  return build(document.createElementNS(SVG, tag), props, children);
+}
+
+function build(element, props, children) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    else if (name === "key") element.dataset.key = value;
+    else if (name === "value") element.value = value;
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Replaces what is in `root`; the element with the focused element's key is focused again. */
+export function paint(root, ...children) {
+  const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  root.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  if (key !== undefined) focusKey(root, key);
+}
+
+export function focusKey(root, key) {
+  const element = root.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  element?.focus({ preventScroll: true });
+  return element;
+}
+
+export const $ = (id) => document.getElementById(id);
+
+let turn = 0;
+
+/** Says a sentence to screen readers; the same sentence twice is said twice. */
+export function announce(sentence) {
+  const lines = [$("live-a"), $("live-b")];
+  lines[turn].textContent = "";
+  turn = 1 - turn;
+  lines[turn].textContent = sentence;
+}
+
+/** Copies text, and says so on the button for a moment. */
+export async function copy(text, button) {
+  const label = button.dataset.label ?? button.textContent;
+  button.dataset.label = label;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+    announce("Copied");
+  } catch {
+    button.textContent = "Select and copy";
+    announce("The browser does not allow copying; select the text and copy it");
+  }
+  setTimeout(() => (button.textContent = label), 1600);
+}
+
+export function download(name, type, text) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+/** A, B, ..., Z, AA: the name of a group, beside its colour. */
+export function letter(number) {
+  const rest = Math.floor(number / 26);
+  return (rest > 0 ? letter(rest - 1) : "") + String.fromCharCode(65 + (number % 26));
+}
+
+export const colour = (number) => `g${number % 6}`;
+
+/** A predicate as words: birthPlace is "birth place". */
+export function spoken(name) {
+  return name.replace(/_/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})/gu, (_, before, after) => `${before} ${after.toLowerCase()}`);
+}
+
+/** A number with a sign that screen readers say. */
+export const signed = (value) => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(2);
+
+export function percent(probability) {
+  if (probability === null || probability === undefined) return "unknown";
+  const value = probability * 100;
+  return value >= 10 ? `${value.toFixed(0)} %` : value >= 0.1 ? `${value.toFixed(1)} %` : "< 0.1 %";
+}

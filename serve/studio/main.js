@@ -1,0 +1,313 @@
+// Puts the page together: the store, the follower, and the views that show them.
+
+import { Api, ApiError, Superseded } from "./api.js";
+import { Board, sentence } from "./board.js";
+import { $, announce, copy, h, letter, paint, percent, signed, spoken } from "./dom.js";
+import { Facts } from "./facts.js";
+import { Follower } from "./follow.js";
+import { Panels } from "./panels.js";
+import * as plan from "./plan.js";
+import { Store, decode } from "./store.js";
+import { coloured, factsOf, findings, mentionsOf, strip } from "./words.js";
+
+const TYPING_PAUSE_MS = 250;
+
+const api = new Api(new URL(".", document.baseURI));
+const store = new Store();
+const follower = new Follower(api, store, show);
+const facts = new Facts(store, follower, point);
+const board = new Board(store, follower, point);
+const panels = new Panels({ api, store, follower, facts, point });
+let typing = null;
+
+store.subscribe((doc, before, typed) => {
+  clearTimeout(typing);
+  if (typed === null || doc.triples.length !== before.triples.length) facts.showTable();
+  if (typed === null) follower.follow();
+  else typing = setTimeout(() => follower.follow(), TYPING_PAUSE_MS);
+  show();
+});
+
+/** Lights up everything that belongs to these facts: an index, several, or null for none. */
+function point(which) {
+  const lit = new Set(which === null ? [] : [which].flat().map(String));
+  for (const element of document.querySelectorAll("[data-facts]")) {
+    element.classList.toggle("lit", element.dataset.facts.split(" ").some((fact) => lit.has(fact)));
+  }
+}
+
+// --- what is shown ------------------------------------------------------------------------------------------------------
+
+function show() {
+  board.show();
+  facts.mark();
+  showStatus();
+  showTools();
+  showPins();
+  showPlanLine();
+  showText();
+  panels.show();
+}
+
+const STATUS = {
+  idle: ["wait", "Loading"],
+  empty: ["wait", "Waiting for facts"],
+  working: ["wait", "Writing\u2026"],
+  slow: ["wait", "Still writing: it is busy, or starts a generator"],
+  ready: ["good", "Ready"],
+  busy: ["warn", "Busy"],
+  offline: ["bad", "No answer"],
+  key: ["warn", "Asks for a key"],
+  refused: ["bad", "Refused"],
+  fault: ["bad", "An error in the endpoint"],
+};
+let said = "";
+
+function showStatus() {
+  const { kind, message, seconds } = follower.status;
+  const [tone, label] = STATUS[kind];
+  $("status").className = `status ${tone}`;
+  const sign = { good: "\u25cf", wait: "\u25cc", warn: "\u25b2", bad: "\u25a0" }[tone];
+  paint($("status"), h("span", { "aria-hidden": "true" }, sign), ` ${label}`);
+  document.body.dataset.state = kind;
+  const trouble = ["busy", "offline", "refused", "fault"].includes(kind);
+  if (kind === "key") showKeyForm(message);
+  else if (trouble) {
+    const again = seconds ? ` It is asked again in ${seconds} s; what you did is kept.` : "";
+    paint($("banner"), h("div", { class: `banner ${tone}` }, h("p", {}, h("strong", {}, `${label}. `), message, again), h("button", { type: "button", key: "again", on: { click: retry } }, "Ask again now")));
+  } else if (kind !== "working" || follower.fresh) {
+    if (!["working", "slow"].includes(kind)) paint($("banner"));
+  }
+  const sentence = trouble || kind === "key" || kind === "slow" ? `${label}. ${message ?? ""}` : "";
+  if (sentence && sentence !== said) announce(sentence);
+  said = sentence;
+}
+
+function showKeyForm(message) {
+  if ($("banner").querySelector("form")) return;
+  const field = h("input", { id: "key", type: "password", autocomplete: "off", required: true });
+  const form = h("form", { class: "banner warn" }, h("p", {}, h("strong", {}, "This endpoint asks for a key. "), message), h("label", { for: "key" }, "Key"), field, h("button", { type: "submit", class: "primary" }, "Use it"), h("p", { class: "quiet small" }, "It stays in this tab, and is in no link."));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    api.setKey(field.value.trim());
+    paint($("banner"));
+    retry();
+  });
+  paint($("banner"), form);
+}
+
+function retry() {
+  if (follower.card) follower.follow();
+  else start();
+}
+
+function showTools() {
+  const { doc, past, future } = store;
+  const levels = follower.card?.largest_group ?? 1;
+  const level = doc.level ?? levels;
+  const button = (key, label, act, enabled, title) => h("button", { type: "button", key, title, "aria-label": title, disabled: !enabled, on: { click: act } }, label);
+  const slider = h("input", {
+    id: "level", key: "level", type: "range", min: 1, max: levels, step: 1, value: level, "aria-valuetext": levelText(level), disabled: levels < 2,
+    on: { input: (event) => setLevel(Number(event.target.value)) },
+  });
+  if (document.activeElement?.id === "level" && $("level")) {
+    $("level").value = level;
+    $("level").setAttribute("aria-valuetext", levelText(level));
+    $("levelname").textContent = levelText(level);
+    return;
+  }
+  paint(
+    $("tools"),
+    button("undo", "\u21b6", () => stepped(store.undo(), "Undone"), past.length, `Undo${past.length ? `: ${past.at(-1).label}` : ""}`),
+    button("redo", "\u21b7", () => stepped(store.redo(), "Done again"), future.length, `Redo${future.length ? `: ${future.at(-1).label}` : ""}`),
+    h("span", { class: "level" }, h("label", { for: "level" }, "Aggregation"), slider, h("span", { id: "levelname", class: "quiet small" }, levelText(level))),
+    doc.plan ? h("button", { type: "button", key: "model", on: { click: () => store.change({ plan: null }, "took the model's plan") } }, "Model's plan") : h("span", { class: "quiet small" }, "The model's plan"),
+  );
+}
+
+const levelText = (level) => (level === 1 ? "each fact alone" : `up to ${level} together`);
+
+function setLevel(level) {
+  const most = follower.card.largest_group;
+  store.change({ level: level === most ? null : level, plan: null }, `aggregation: ${levelText(level)}`);
+}
+
+function stepped(label, what) {
+  if (label) announce(`${what}: ${label}`);
+}
+
+function showPins() {
+  const all = plan.names(store.doc.triples);
+  const { pins } = store.doc;
+  const items = Object.entries(pins).flatMap(([kind, list]) => list.map((value) => [kind, value]));
+  const remove = (kind, value) => {
+    store.change({ pins: plan.unpin(pins, kind, value) }, "took a pin away");
+    announce("Pin removed");
+  };
+  paint(
+    $("pins"),
+    items.length ? h("ul", { class: "pinlist", "aria-label": "Pins" }, items.map(([kind, value]) => h("li", {}, h("bdi", {}, sentence(kind, value, all)), h("button", { type: "button", class: "square ghost tiny", key: `unpin-${kind}-${value}`, "aria-label": `Remove the pin: ${sentence(kind, value, all)}`, on: { click: () => remove(kind, value) } }, "\u00d7")))) : null,
+    follower.fresh && follower.result.notice ? h("p", { class: "notice" }, follower.result.notice) : null,
+  );
+}
+
+/** The plan as text, which can be typed and copied. */
+function showPlanLine() {
+  const { groups } = follower;
+  const field = $("plantext");
+  const text = groups && !board.lifted ? plan.format(groups, plan.names(store.doc.triples)) : null;
+  if (field) {
+    if (text !== null && document.activeElement !== field) {
+      field.value = text;
+      planError("");
+    }
+    field.closest(".planline").hidden = !groups;
+    return;
+  }
+  const input = h("input", { id: "plantext", type: "text", spellcheck: "false", autocomplete: "off", dir: "auto", "aria-describedby": "plan-error", value: text ?? "", on: { input: typedPlan, keydown: (event) => event.key === "Enter" && event.target.blur(), blur: () => showPlanLine() } });
+  const button = h("button", { type: "button", on: { click: (event) => copy(input.value, event.currentTarget) } }, "Copy");
+  paint($("planline"), h("div", { class: "planline", hidden: !groups }, h("label", { for: "plantext" }, "As text"), input, button), h("p", { id: "plan-error", class: "error", role: "status" }));
+}
+
+function typedPlan(event) {
+  try {
+    const groups = plan.parse(event.target.value, plan.names(store.doc.triples));
+    planError("");
+    if (!plan.same(groups, follower.groups)) store.change({ plan: groups }, "typed a plan", "plan");
+  } catch (error) {
+    planError(error.message);
+  }
+}
+
+function planError(message) {
+  $("plan-error").textContent = message;
+  $("plantext").setAttribute("aria-invalid", String(Boolean(message)));
+}
+
+let copies = false; // whether copied words are marked
+
+function showText() {
+  const { result, status } = follower;
+  const root = $("words");
+  root.classList.toggle("stale", !follower.fresh);
+  root.setAttribute("aria-busy", String(["working", "slow"].includes(status.kind)));
+  if (!result) {
+    paint(root, status.kind === "empty" ? h("p", { class: "empty" }, "The text appears here.") : h("div", { class: "loading", "aria-hidden": "true" }, h("i"), h("i"), h("i")));
+    paint($("numbers"));
+    paint($("checks"));
+    paint($("texttools"));
+    return;
+  }
+  const { text, groups, check, doc } = result;
+  const all = plan.names(doc.triples);
+  paint(root, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), mentions: mentionsOf(check, all), foreign: check?.invented, copied: text.copied, point })));
+  paint(
+    $("texttools"),
+    text.copied ? h("button", { type: "button", key: "copied", class: "ghost", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
+    h("button", { type: "button", key: "copytext", on: { click: (event) => copy(text.text, event.currentTarget) } }, "Copy text"),
+  );
+  showNumbers(result);
+  const known = follower.card ? new Set(follower.card.predicate_names) : null;
+  paint($("checks"), check ? strip(findings(doc.triples, check, text, known), doc.triples.length) : null);
+}
+
+function showNumbers({ text, doc, best, ms }) {
+  const own = text.plan_log_probability;
+  const cell = (name, value, title) => h("div", { title }, h("dt", {}, name), h("dd", {}, value));
+  const among = doc.level && !doc.plan ? `among plans of ${levelText(doc.level)}` : "among all plans of these facts";
+  const cost = own !== null && best !== null && best !== undefined && !(doc.level && !doc.plan) ? own - best : null;
+  const probability = own === null ? "not known" : percent(Math.exp(own));
+  paint(
+    $("numbers"),
+    h("dl", { class: "numbers" },
+      cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${own.toFixed(2)}, ${among}`),
+      cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : signed(cost), "log-probability of this plan less that of the most probable one"),
+      cell("Text, given the plan", text.text_log_probability.toFixed(1), "log-probability of the words"),
+      cell("Followed in", `${Math.round(ms)} ms`, "from the change to the text")),
+  );
+}
+
+// --- start --------------------------------------------------------------------------------------------------------------
+
+const KEYS = [
+  ["Enter, Space", "pick up the fact or group in focus; put it down"],
+  ["Arrows", "go from chip to chip; carry what is picked up, also into a group of its own"],
+  ["Escape", "leave it where it was"],
+  ["M", "the menu of a fact: move it, pin it"],
+  ["Ctrl Z, Ctrl Y", "undo, redo"],
+];
+
+document.addEventListener("keydown", (event) => {
+  const typed = event.target.matches("input[type=text], input:not([type]), textarea");
+  if (!(event.ctrlKey || event.metaKey) || typed || event.altKey) return;
+  const key = event.key.toLowerCase();
+  if (key !== "z" && key !== "y") return;
+  event.preventDefault();
+  if (key === "y" || event.shiftKey) stepped(store.redo(), "Done again");
+  else stepped(store.undo(), "Undone");
+});
+
+window.addEventListener("hashchange", () => {
+  const doc = decode(location.hash);
+  if (doc) store.change(doc, "opened a link");
+});
+window.addEventListener("online", retry);
+
+function themes() {
+  const order = ["auto", "light", "dark"];
+  const read = () => order.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
+  const apply = (name) => {
+    document.documentElement.dataset.theme = name;
+    $("theme").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[name];
+    $("theme").setAttribute("aria-label", `Colours: ${name}`);
+  };
+  $("theme").addEventListener("click", () => {
+    const next = order[(order.indexOf(document.documentElement.dataset.theme) + 1) % order.length];
+    try {
+      localStorage.setItem("agggen-theme", next);
+    } catch {
+      // The choice holds until the page is left.
+    }
+    apply(next);
+  });
+  apply(read());
+}
+
+/** Learns what is served, then shows the link's record, or what the tab remembers, or the first example. */
+async function start(attempt = 0) {
+  const turn = api.turn("start");
+  try {
+    const card = await turn.get("v1/model");
+    follower.card = card;
+    $("served").textContent = `${card.address.split("/").filter(Boolean).slice(-2).join("/")} \u00b7 ${card.fingerprint.slice(0, 8)}`;
+    $("served").title = `${card.address}, fingerprint ${card.fingerprint}`;
+    const examples = await turn.get("v1/examples");
+    if (!facts.records.length) facts.offer(examples.records, examples.corpus);
+  } catch (error) {
+    if (error instanceof Superseded) return;
+    if (!(error instanceof ApiError)) throw error;
+    follower.say({ kind: error.kind, message: error.message, seconds: error.retryable ? 2 : undefined });
+    if (error.retryable) setTimeout(() => !follower.card && start(attempt + 1), 2000);
+    return;
+  }
+  if (store.doc.triples.length) {
+    facts.showTable();
+    if (["working", "slow", "ready"].includes(follower.status.kind)) show();
+    else follower.follow();
+  } else if (facts.records.length) {
+    store.set({ ...store.doc, triples: facts.records[0].triples });
+  } else {
+    facts.showTable();
+    follower.follow();
+  }
+}
+
+themes();
+$("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone the plan comes first
+paint($("keys"), KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]));
+const linked = decode(location.hash);
+if (linked) store.set(linked);
+else store.restore();
+facts.showTable();
+show();
+start();

@@ -1,0 +1,130 @@
+// Records from pasted text: JSON, JSON lines, CSV (a triple or a record a row), or lines of "subject | predicate | object".
+
+const MOST = 500;
+const SUBJECTS = ["name", "title"];
+const NOT_PREDICATES = new Set(["id", "split", "category", "references", "facts", "plan", ...SUBJECTS]);
+const isText = (key) => /^text\d*$/.test(key);
+
+/**
+ * [{ id, triples, texts }]; throws an Error whose message says what is wrong. A column is a predicate unless it has
+ * another meaning (id, split, category, text, ...) and the model does not know a predicate of its name (`known`).
+ */
+export function parseRecords(text, known = []) {
+  const trimmed = text.trim();
+  if (!trimmed) throw new Error("There is nothing to read yet.");
+  const records = /^[[{]/.test(trimmed) ? fromJson(trimmed, known) : fromTable(trimmed, known);
+  const whole = records.filter((record) => record.triples.length);
+  if (!whole.length) throw new Error("There is no fact in it: a fact has a predicate and a value.");
+  return whole.slice(0, MOST).map((record, i) => ({ ...record, id: String(record.id ?? i + 1) }));
+}
+
+function fromJson(text, known) {
+  let data;
+  try {
+    data = JSON.parse(text);
+  } catch (error) {
+    const lines = text.split("\n").filter((line) => line.trim());
+    if (lines.length < 2) throw new Error(`This is not JSON: ${error.message}`);
+    data = lines.map((line, i) => {
+      try {
+        return JSON.parse(line);
+      } catch (inner) {
+        throw new Error(`Line ${i + 1} is not JSON: ${inner.message}`);
+      }
+    });
+  }
+  if (Array.isArray(data) && data.length && data.every((item) => isTripleList(item))) data = { triples: data };
+  if (!Array.isArray(data) && Array.isArray(data?.records)) data = data.records;
+  return (Array.isArray(data) ? data : [data]).map((item, i) => fromObject(item, i, known));
+}
+
+const isTripleList = (item) => Array.isArray(item) && item.length === 3 && item.every((part) => typeof part === "string");
+
+function fromObject(data, i, known) {
+  if (typeof data !== "object" || data === null || Array.isArray(data)) throw new Error(`Record ${i + 1} is not an object.`);
+  if (!("triples" in data)) return fromRow(data, known);
+  if (!Array.isArray(data.triples)) throw new Error(`Record ${i + 1}: triples is not a list.`);
+  const triples = data.triples.map((triple, j) => {
+    const parts = Array.isArray(triple) ? triple : [triple?.subject ?? "", triple?.predicate, triple?.object];
+    if (parts.length !== 3 || !parts.every((part) => typeof part === "string")) {
+      throw new Error(`Record ${i + 1}, fact ${j + 1}: it is not [subject, predicate, object].`);
+    }
+    return parts.map((part) => part.trim());
+  });
+  const texts = (data.references ?? []).map((item) => (typeof item === "string" ? item : item?.text));
+  return { id: data.id, triples, texts: [data.text, ...texts].filter((item) => typeof item === "string") };
+}
+
+/** A row with a key for each predicate. */
+function fromRow(row, known) {
+  const subject = String(row[SUBJECTS.find((key) => row[key])] ?? "").trim();
+  const texts = [];
+  const triples = [];
+  for (const [key, value] of Object.entries(row)) {
+    const said = value === null || value === undefined || typeof value === "object" ? "" : String(value).trim();
+    if (!said || !key) continue;
+    if (isText(key)) texts.push(said);
+    else if (!NOT_PREDICATES.has(key) || known.includes(key)) triples.push([subject, key, said]);
+  }
+  return { id: row.id, triples, texts };
+}
+
+function fromTable(text, known) {
+  const first = text.split("\n", 1)[0];
+  if (/^[^|\t,"]*\s\|\s[^|]+\s\|\s/.test(first)) return fromLines(text);
+  const separator = first.includes("\t") ? "\t" : first.includes(";") && !first.includes(",") ? ";" : ",";
+  const [head, ...rows] = cells(text, separator);
+  const columns = head.map((cell) => cell.trim());
+  if (columns.length < 2 || !rows.length) {
+    throw new Error("This is neither JSON nor a table: a CSV has a line of column names, then a row a record or a triple.");
+  }
+  const objects = rows.map((row, i) => {
+    if (row.length > columns.length) throw new Error(`Row ${i + 2} has ${row.length} cells; the first line names ${columns.length} columns.`);
+    return Object.fromEntries(columns.map((column, j) => [column, row[j] ?? ""]));
+  });
+  if (!["predicate", "object"].every((name) => columns.includes(name))) return objects.map((row) => fromRow(row, known));
+  const records = new Map();
+  for (const row of objects) {
+    if (!row.predicate.trim() || !row.object.trim()) continue;
+    const id = row.id ?? row.subject ?? "";
+    if (!records.has(id)) records.set(id, { id: id || undefined, triples: [], texts: [] });
+    records.get(id).triples.push([(row.subject ?? "").trim(), row.predicate.trim(), row.object.trim()]);
+  }
+  return [...records.values()];
+}
+
+function fromLines(text) {
+  const triples = text.split("\n").filter((line) => line.trim()).map((line, i) => {
+    const parts = line.split("|").map((part) => part.trim());
+    if (parts.length !== 3 || !parts[1] || !parts[2]) throw new Error(`Line ${i + 1} is not "subject | predicate | object".`);
+    return parts;
+  });
+  return [{ id: undefined, triples, texts: [] }];
+}
+
+/** The cells of a CSV (RFC 4180): quotes hold separators and line ends, "" is a quote. */
+function cells(text, separator) {
+  const rows = [[]];
+  let cell = "";
+  let quoted = false;
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i];
+    if (quoted) {
+      if (character !== '"') cell += character;
+      else if (text[i + 1] === '"') cell += text[++i];
+      else quoted = false;
+    } else if (character === '"' && !cell.trim()) {
+      quoted = true;
+      cell = "";
+    } else if (character === separator || character === "\n") {
+      rows.at(-1).push(cell.trim());
+      cell = "";
+      if (character === "\n") rows.push([]);
+    } else {
+      cell += character;
+    }
+  }
+  if (quoted) throw new Error("A quote is opened and never closed.");
+  rows.at(-1).push(cell.trim());
+  return rows.filter((row) => row.some((value) => value));
+}

@@ -1,0 +1,140 @@
+// A text with its facts coloured and its mentions marked, and the strip of checks under it.
+
+import { colour, h, letter, spoken } from "./dom.js";
+import { names } from "./plan.js";
+
+/**
+ * The nodes of a text. All offsets are in Unicode code points, as the endpoint counts.
+ *
+ * @param facts [{ start, end, group, facts, note }]: pieces of the text in order; `facts` are indices of triples.
+ * @param mentions [{ start, end, fact }]: the words that say a triple's value.
+ * @param foreign words that no triple has.
+ * @param copied [[start, end]] of words taken from the record letter by letter.
+ * @param point called with the indices of the facts under the pointer, or null.
+ */
+export function coloured({ text, facts, mentions = [], foreign = [], copied = [], point = () => {} }) {
+  const characters = Array.from(text);
+  const strange = foreign.flatMap((word) => occurrences(characters, word));
+  const edges = new Set([0, characters.length]);
+  for (const { start, end } of [...facts, ...mentions, ...strange]) edges.add(start).add(end);
+  for (const [start, end] of copied) edges.add(start).add(end);
+  for (const fact of facts) edges.add(trailing(characters, fact));
+  const cuts = [...edges].sort((a, b) => a - b);
+  const piece = (start, end) => {
+    const said = characters.slice(start, end).join("");
+    const within = (span) => span.start <= start && end <= span.end;
+    const told = mentions.filter(within).map((span) => span.fact);
+    let node = said;
+    if (copied.some((span) => span[0] <= start && end <= span[1])) node = h("span", { class: "copied" }, node);
+    if (told.length) node = h("b", { class: "mention", "data-facts": told.join(" "), on: hover(told, point) }, node);
+    if (strange.some(within)) node = h("span", { class: "foreign", title: "in no triple" }, node, h("span", { class: "hidden" }, " (in no triple)"));
+    return node;
+  };
+  const run = (from, to) => {
+    const inner = cuts.filter((cut) => cut >= from && cut <= to);
+    return inner.slice(1).map((cut, i) => piece(inner[i], cut));
+  };
+  const nodes = [];
+  let at = 0;
+  for (const fact of facts) {
+    if (fact.start > at) nodes.push(run(at, fact.start));
+    const trimmed = trailing(characters, fact);
+    if (fact.group < 0) nodes.push(h("span", { class: "fact none" }, run(fact.start, trimmed)));
+    else {
+      const label = h("sup", { class: "tag" }, letter(fact.group), fact.note ? h("span", { class: "flag" }, fact.note) : null);
+      nodes.push(h("span", { class: `fact ${colour(fact.group)}${fact.fallback ? " fallback" : ""}`, "data-facts": fact.facts.join(" "), on: hover(fact.facts, point) }, run(fact.start, trimmed), label));
+    }
+    nodes.push(characters.slice(trimmed, fact.end).join(""));
+    at = fact.end;
+  }
+  if (at < characters.length) nodes.push(run(at, characters.length));
+  return nodes;
+}
+
+const hover = (facts, point) => ({
+  pointerover: (event) => {
+    event.stopPropagation();
+    point(facts);
+  },
+  pointerout: () => point(null),
+});
+
+/** Where a fact ends without the spaces behind it. */
+function trailing(characters, fact) {
+  let end = fact.end;
+  while (end > fact.start && !characters[end - 1].trim()) end--;
+  return end;
+}
+
+function occurrences(characters, word) {
+  const letters = Array.from(word);
+  const result = [];
+  for (let start = 0; start + letters.length <= characters.length; start++) {
+    const end = start + letters.length;
+    const isWord = (i) => i >= 0 && i < characters.length && /[\p{L}\p{N}]/u.test(characters[i]);
+    if (letters.every((character, i) => characters[start + i] === character) && !isWord(start - 1) && !isWord(end)) result.push({ start, end });
+  }
+  return result;
+}
+
+/** The facts of an answer of /v1/generate, for `coloured`. */
+export function factsOf(text, groups, all) {
+  return text.facts.map((fact) => {
+    const indices = fact.predicates.map((name) => all.indexOf(name));
+    const group = groups.findIndex((members) => members.includes(indices[0]));
+    return { ...fact, facts: indices, group, note: fact.fallback ? "clause" : null };
+  });
+}
+
+/** The mentions of an answer of /v1/check, for `coloured`. */
+export function mentionsOf(check, all) {
+  return (check?.values ?? []).filter((value) => value.start !== undefined).map((value) => ({ start: value.start, end: value.end, fact: all.indexOf(value.predicate) }));
+}
+
+// --- the strip ---------------------------------------------------------------------------------------------------------
+
+const KINDS = {
+  whole: ["\u2713", "whole", "values that the text says completely"],
+  part: ["\u25d0", "in part", "values of which only words occur"],
+  missing: ["\u2715", "missing", "values that the text does not say"],
+  invented: ["!", "invented", "numbers, names and values that no triple has"],
+  wording: ["\u21c4", "under another predicate's wording", "right values in words that say another predicate"],
+  unnamed: ["\u2022", "subjects not named", "subjects that the text never names"],
+  repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
+  unknown: ["?", "unknown predicates", "predicates that training never saw: plain clauses say them"],
+  fallback: ["\u25a4", "by plain clauses", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
+};
+
+/** How often each kind of finding occurs, with what it is about. */
+export function findings(triples, check, text, known) {
+  const all = names(triples);
+  const how = (kind) => check.values.filter((value) => value.how === kind).map((value) => spoken(value.predicate));
+  const fallbacks = (text?.facts ?? []).filter((fact) => fact.fallback).flatMap((fact) => fact.predicates.map(spoken));
+  return {
+    whole: check.values.filter((value) => !["part", "missing"].includes(value.how)).map((value) => spoken(value.predicate)),
+    part: how("part"),
+    missing: how("missing"),
+    invented: check.invented,
+    wording: [...check.swapped.map((pair) => pair.map(spoken).join(" and ")), ...check.misplaced.map((triple) => spoken(triple[1]))],
+    unnamed: check.unnamed,
+    repeated: check.repeated,
+    unknown: known ? all.filter((_, i) => !known.has(triples[i][1].trim())).map(spoken) : [],
+    fallback: fallbacks,
+  };
+}
+
+/** The strip: a verdict, then what was found, each with a sign and words. */
+export function strip(found, count) {
+  const { whole, unknown, fallback, ...faults } = found;
+  const faultless = !Object.values(faults).some((items) => items.length);
+  const item = (kind, label) => {
+    const [sign, name, meaning] = KINDS[kind];
+    const items = found[kind];
+    return h("li", { class: `check ${kind}`, title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), h("span", {}, label ?? `${items.length} ${items.length === 1 ? name.replace(/s\b(?=$| not)/, "") : name}`), kind === "whole" ? null : h("span", { class: "about" }, h("bdi", {}, items.join(", "))));
+  };
+  const shown = Object.keys(faults).filter((kind) => found[kind].length).map((kind) => item(kind));
+  const hints = ["unknown", "fallback"].filter((kind) => found[kind].length).map((kind) => item(kind));
+  return h("ul", { class: "strip", "aria-label": "Checks" },
+    h("li", { class: `verdict ${faultless ? "good" : "bad"}` }, h("span", { class: "sign", "aria-hidden": "true" }, faultless ? "\u2713" : "\u2715"), faultless ? "No fault found" : "Faults found"),
+    item("whole", `${whole.length} of ${count} values whole`), shown, hints);
+}

@@ -1,0 +1,309 @@
+"""Traces of requests for MLflow: reading, planning, writing with its check; ids and sizes, never a record's content.
+
+Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue, and a thread posts them
+as OTLP over HTTP to the server that MLFLOW_TRACKING_URI names in the ingress's environment. What is lost there is
+logged; no request waits for it or fails by it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+from opentelemetry.proto.trace.v1.trace_pb2 import Status as StatusMessage
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Status, StatusCode
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agggen.errors import ConfigError
+from agggen.generation.results import Candidates, Generation
+from serve.engine import ByModel, Failure
+from serve.observe import current_request
+
+_log = logging.getLogger("agggen.serve")
+
+ROUTES = ("/v1/generate", "/v1/plan", "/v1/realise", "/v1/align", "/v1/generate:stream")
+_REFUSED = (401, 403, 404, 405)  # not traced: strangers fill no experiment
+_MOST_CALLS = 256  # spans of one trace: a stream may have thousands of calls
+_MOST_IDS = 20  # of unfulfilled records
+_QUEUE, _PAUSE_MS, _TIMEOUT_S = 2048, 2000, 10.0
+_TAG = "mlflow.traceTag."  # MLflow makes such attributes of a root span tags of the trace, which its search knows
+
+
+@dataclass(slots=True)
+class _Request:
+    """What the spans of a request add up to."""
+
+    totals: Counter[str] = field(default_factory=Counter)
+    unfulfilled: list[str] = field(default_factory=list)  # ids of records
+    calls: int = 0
+
+
+_request: ContextVar[_Request | None] = ContextVar("traced_request", default=None)
+
+
+class Traces:
+    """The traces of an ingress replica."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._provider = TracerProvider(resource=Resource({"service.name": "agggen"}))
+        processor = BatchSpanProcessor(exporter, max_queue_size=_QUEUE, schedule_delay_millis=_PAUSE_MS)
+        self._provider.add_span_processor(processor)
+        self.tracer = self._provider.get_tracer("agggen.serve")
+
+    def handle(self, handle: Any) -> Any:
+        """A deployment handle whose calls within a traced request are spans."""
+        return _Handle(handle, self.tracer)
+
+    def flush(self) -> bool:
+        """Exports what waits; False if that took more than 30 seconds."""
+        return self._provider.force_flush()
+
+
+class Traced:
+    """ASGI middleware inside `RequestContext`: one trace for each admitted request of `ROUTES`."""
+
+    def __init__(self, app: ASGIApp, traces: Traces) -> None:
+        self.app, self.tracer = app, traces.tracer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = next((route for route in ROUTES if str(scope.get("path", "")).endswith(route)), None)
+        if scope["type"] != "http" or scope["method"] != "POST" or route is None:
+            await self.app(scope, receive, send)
+            return
+        info, request, size, began = current_request(), _Request(), 0, time.time_ns()
+        root = self.tracer.start_span(f"POST {route}", context=trace.Context(), start_time=began)
+        info.trace = format(root.get_span_context().trace_id, "032x")
+
+        async def reading() -> Message:
+            nonlocal size
+            message = await receive()
+            if message["type"] == "http.request":
+                size += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    self.tracer.start_span("read", start_time=began, attributes={"bytes": size}).end()
+            return message
+
+        token, failure = _request.set(request), ""
+        try:
+            with trace.use_span(root, record_exception=False, set_status_on_exception=False):
+                await self.app(scope, reading, send)
+        except BaseException as error:
+            failure = type(error).__name__
+            raise
+        finally:
+            _request.reset(token)
+            if info.status not in _REFUSED:
+                _describe(root, route, size, request, failure)
+                root.end()
+
+
+def _describe(root: trace.Span, route: str, size: int, request: _Request, failure: str) -> None:
+    """Sets the attributes, tags and status of a request's span once it has been answered."""
+    info = current_request()
+    failed = info.outcomes.total() - info.outcomes["ok"]
+    facts = {"records": info.outcomes.total(), "failed": failed, **request.totals}
+    tags = {"request": info.id, "route": route, "status": str(info.status), "failed": _yes(failed)}
+    if request.totals["texts"]:
+        tags["fulfilled"] = _yes(not request.totals["unfulfilled"])
+        tags["fallback"] = _yes(request.totals["fallback"])
+    root.set_attributes(facts | {_TAG + name: value for name, value in tags.items()})
+    root.set_attribute("mlflow.spanInputs", json.dumps({"route": route, "bytes": size, "records": facts["records"]}))
+    shown = {name: request.totals[name] for name in ("unfulfilled", "fallback")}  # what MLflow's table has room for
+    outputs = {"status": info.status, **shown, **facts, "unfulfilled_ids": request.unfulfilled}
+    root.set_attribute("mlflow.spanOutputs", json.dumps(outputs))
+    problem = failure or info.problem or ("" if info.complete else "gone")
+    if problem or info.status >= 400:
+        root.set_status(Status(StatusCode.ERROR, problem or f"status {info.status}"))
+    else:
+        root.set_status(StatusCode.OK)
+
+
+def _yes(value: int) -> str:
+    """A tag's value, to be found with =; the counts are attributes."""
+    return "yes" if value else "no"
+
+
+_SPANS = {"candidates": "plan", "plan": "plan", "write": "write", "align": "align"}
+
+
+class _Handle:
+    def __init__(self, handle: Any, tracer: trace.Tracer) -> None:
+        self._handle, self._tracer = handle, tracer
+
+    def __getattr__(self, name: str) -> Any:
+        method, request = getattr(self._handle, name), _request.get()
+        if name not in _SPANS or request is None or request.calls >= _MOST_CALLS:
+            return method
+        return _Method(method, self._tracer, _SPANS[name], request)
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    method: Any
+    tracer: trace.Tracer
+    span: str
+    request: _Request
+
+    def remote(self, items: Sequence[Any], *arguments: Any) -> _Response:
+        self.request.calls += 1
+        return _Response(self.method.remote(items, *arguments), self, len(items))
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    response: Any
+    by: _Method
+    records: int
+
+    def cancel(self) -> None:
+        self.response.cancel()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        span = self.by.tracer.start_span(self.by.span, attributes={"records": self.records})
+        try:
+            result = yield from self.response.__await__()
+            _sum_up(span, result, self.by.request)
+            return result
+        except BaseException as error:
+            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            raise
+        finally:
+            span.end()
+
+
+def _sum_up(span: trace.Span, result: Any, request: _Request) -> None:
+    """Adds the sizes of a call's result to its span and to its request."""
+    if not isinstance(result, ByModel):
+        return
+    span.set_attribute("model", result.model)
+    counts: Counter[str] = Counter()
+    for answer in result.answers:
+        if isinstance(answer, Failure):
+            counts[f"failed.{answer.code}"] += 1
+        elif isinstance(answer, Candidates):
+            counts["plans"] += len(answer.plans)
+        elif isinstance(answer, list) and answer and isinstance(answer[0], Generation):
+            best = answer[0]
+            counts["texts"] += len(answer)
+            counts["tokens"] += sum(len(text.text.split()) for text in answer)
+            counts["fallback"] += sum(fact.fallback for fact in best.facts)
+            counts["unfulfilled"] += not best.fulfilled
+            if not best.fulfilled and len(request.unfulfilled) < _MOST_IDS:
+                request.unfulfilled.append(best.id)
+        elif isinstance(answer, list):
+            counts["plans"] += len(answer)
+    span.set_attributes(dict(counts))
+    request.totals.update({name: count for name, count in counts.items() if not name.startswith("failed.")})
+
+
+# --- to MLflow --------------------------------------------------------------------------------------------------------
+
+
+class MlflowExporter(SpanExporter):
+    """Posts spans to an MLflow server, which makes the experiment if there is none of this name."""
+
+    def __init__(self, experiment: str, uri: str | None = None) -> None:
+        """`uri`: the server; None: MLFLOW_TRACKING_URI.
+
+        Raises:
+            ConfigError: that is no address of a server.
+        """
+        uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+        if not uri.startswith(("http://", "https://")):
+            raise ConfigError(
+                "tracing.experiment needs MLFLOW_TRACKING_URI, in the environment of the ingress, to be the address of "
+                "an MLflow server (http://HOST:PORT or https://...)"
+            )
+        env = os.environ
+        auth = (
+            (env["MLFLOW_TRACKING_USERNAME"], env.get("MLFLOW_TRACKING_PASSWORD", ""))
+            if ("MLFLOW_TRACKING_USERNAME" in env)
+            else None
+        )
+        head = {"Authorization": f"Bearer {env['MLFLOW_TRACKING_TOKEN']}"} if "MLFLOW_TRACKING_TOKEN" in env else {}
+        self._client = httpx.Client(base_url=uri.rstrip("/"), auth=auth, headers=head, timeout=_TIMEOUT_S)
+        self._experiment, self._id, self.lost = experiment, "", 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Posts the spans; those that the server does not take are lost, which is logged."""
+        try:
+            self._id = self._id or self._experiment_id()
+            head = {"x-mlflow-experiment-id": self._id, "Content-Type": "application/x-protobuf"}
+            self._client.post("/v1/traces", content=message(spans), headers=head).raise_for_status()
+        except (httpx.HTTPError, KeyError, ValueError) as error:
+            self.lost += len(spans)
+            why = error.response.status_code if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
+            _log.warning("MLflow did not take %d spans (%s); %d are lost so far", len(spans), why, self.lost)
+            self._id = ""  # it may have been another server, or the experiment is deleted
+            return SpanExportResult.FAILURE
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def _experiment_id(self) -> str:
+        """The id of the experiment, which is made if it is missing."""
+        address, name = "/api/2.0/mlflow/experiments", self._experiment
+        answer = self._client.get(f"{address}/get-by-name", params={"experiment_name": name})
+        if answer.status_code == 404:
+            answer = self._client.post(f"{address}/create", json={"name": name})
+            if answer.status_code == 400:  # another replica made it meanwhile
+                answer = self._client.get(f"{address}/get-by-name", params={"experiment_name": name})
+        data = answer.raise_for_status().json()
+        return str(data["experiment"]["experiment_id"] if "experiment" in data else data["experiment_id"])
+
+
+def message(spans: Sequence[ReadableSpan]) -> bytes:
+    """The spans as an ExportTraceServiceRequest of OTLP."""
+    request = ExportTraceServiceRequest()
+    group = request.resource_spans.add()
+    group.resource.attributes.extend(_key_values(spans[0].resource.attributes))
+    scope = group.scope_spans.add()
+    for span in spans:
+        context = span.get_span_context()
+        assert context is not None
+        scope.spans.append(
+            SpanMessage(
+                trace_id=context.trace_id.to_bytes(16, "big"),
+                span_id=context.span_id.to_bytes(8, "big"),
+                parent_span_id=b"" if span.parent is None else span.parent.span_id.to_bytes(8, "big"),
+                name=span.name,
+                kind=SpanMessage.SPAN_KIND_INTERNAL,
+                start_time_unix_nano=span.start_time or 0,
+                end_time_unix_nano=span.end_time or 0,
+                attributes=_key_values(span.attributes or {}),
+                status=_status(span),
+            )
+        )
+    return request.SerializeToString()
+
+
+def _status(span: ReadableSpan) -> StatusMessage:
+    code = {StatusCode.OK: StatusMessage.STATUS_CODE_OK, StatusCode.ERROR: StatusMessage.STATUS_CODE_ERROR}
+    return StatusMessage(
+        code=code.get(span.status.status_code, StatusMessage.STATUS_CODE_UNSET), message=span.status.description or ""
+    )
+
+
+def _key_values(attributes: Any) -> list[KeyValue]:
+    """Texts and whole numbers, which are all that the spans here hold."""
+    return [
+        KeyValue(key=key, value=AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value))
+        for key, value in attributes.items()
+    ]

@@ -1,0 +1,130 @@
+"""Chromium in front of a real endpoint with the shipped bundle, in this process, which can be made slow or refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agggen_platform.serving.config import serve_settings
+from serve.local import local_app, running
+from tests.browser.studio import Studio
+from tests.processes import free_ports
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+ARGUMENTS += ["--disable-component-update", "--disable-sync"]
+PICTURES = "AGGGEN_PICTURES"
+"""The variable that names a folder for pictures of the page's main states."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            if CHROMIUM is None:
+                item.add_marker(pytest.mark.skip(reason="there is no Chromium: apt install chromium"))
+
+
+class Faults:
+    """An application in front of the endpoint that delays or refuses what a test names."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.reset()
+
+    def reset(self) -> None:
+        self.delays: dict[str, list[float]] = {}
+        """By path: seconds that the next requests wait, in their order."""
+        self.refusals: dict[str, list[tuple[int, dict[str, str]]]] = {}
+        """By path: status and headers of the next answers."""
+        self.asked: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            path = scope["path"]
+            self.asked.append(path)
+            if waits := self.delays.get(path):
+                await asyncio.sleep(waits.pop(0))
+            if refusals := self.refusals.get(path):
+                status, headers = refusals.pop(0)
+                lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+                await send({"type": "http.response.start", "status": status, "headers": lines})
+                await send({"type": "http.response.body", "body": b"{}"})
+                return
+        await self.app(scope, receive, send)
+
+
+@pytest.fixture(scope="session")
+def _endpoint() -> Iterator[tuple[str, Faults]]:
+    config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
+    app = Faults(local_app(config))
+    with running(app, config) as url:
+        yield url, app
+
+
+@pytest.fixture
+def faults(_endpoint: tuple[str, Faults]) -> Iterator[Faults]:
+    _endpoint[1].reset()
+    yield _endpoint[1]
+    _endpoint[1].reset()
+
+
+@pytest.fixture
+def url(_endpoint: tuple[str, Faults], faults: Faults) -> str:
+    return _endpoint[0]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install 'agggen[dev]'")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Any) -> Iterator[Any]:
+    """Opens an address in a fresh context, ``visit(url, **context)``; at the end no script may have failed."""
+    visits: list[Studio] = []
+
+    def open_studio(address: str, ready: bool = True, **context: Any) -> Studio:
+        settings = {"viewport": {"width": 1280, "height": 900}, "permissions": ["clipboard-read", "clipboard-write"]}
+        page = chromium.new_context(**{**settings, **context}).new_page()
+        page.set_default_timeout(20_000)
+        studio = Studio(page, address)
+        visits.append(studio)
+        page.goto(address)
+        if ready:
+            studio.ready()
+        return studio
+
+    yield open_studio
+    for studio in visits:
+        studio.page.context.close()
+        assert studio.errors == []
+
+
+@pytest.fixture
+def studio(visit: Any, url: str) -> Studio:
+    """The page with the first example of the corpus."""
+    return visit(url)
+
+
+@pytest.fixture
+def picture() -> Any:
+    """Takes a picture of the whole page, where AGGGEN_PICTURES names a folder: ``picture(studio, "name")``."""
+    folder = os.environ.get(PICTURES)
+
+    def take(studio: Studio, name: str, whole: bool = True) -> None:
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            studio.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
+
+    return take

@@ -1,0 +1,111 @@
+"""The plan studio as a person uses it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class Studio:
+    """A page. `errors` are failures of its scripts, blocked content, and requests to other hosts."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page, self.url = page, url
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._said)
+        page.on("request", self._asked)
+
+    def _said(self, message: Any) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.errors.append(message.text)
+
+    def _asked(self, request: Any) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.url).netloc and not request.url.startswith("blob:"):
+            self.errors.append(f"asked {request.url}")
+
+    # --- what it shows --------------------------------------------------------------------------------------------
+
+    def ready(self) -> None:
+        """Waits until the text is that of the plan, and its check is there."""
+        self.state("ready")
+        self.page.locator("#words:not(.stale) .fact").first.wait_for()
+        self.page.locator("#checks .verdict").wait_for()
+
+    def state(self, name: str) -> None:
+        """Waits until the page is in a state: ready, working, offline, ..."""
+        self.page.locator(f"body[data-state={name}]").wait_for()
+
+    @property
+    def text(self) -> str:
+        """The text, without the letters of its groups."""
+        return str(
+            self.page.locator("#words .text").evaluate(
+                "node => { const copy = node.cloneNode(true);"
+                " copy.querySelectorAll('sup, .hidden').forEach((e) => e.remove()); return copy.textContent; }"
+            )
+        )
+
+    @property
+    def plan(self) -> str:
+        return str(self.page.locator("#plantext").input_value())
+
+    @property
+    def checks(self) -> list[str]:
+        return [item.strip() for item in self.page.locator("#checks li").all_inner_texts()]
+
+    @property
+    def triples(self) -> list[list[str]]:
+        rows = self.page.locator("#table .triples > li").all()
+        return [[field.input_value() for field in row.locator("input").all()] for row in rows]
+
+    @property
+    def announced(self) -> str:
+        """What screen readers were told last."""
+        return " ".join(self.page.locator("#live-a, #live-b").all_inner_texts()).strip()
+
+    def said(self, words: str) -> None:
+        """Waits until screen readers are told something with these words."""
+        self.page.locator("#live-a, #live-b").filter(has_text=re.compile(re.escape(words))).first.wait_for(
+            state="attached"
+        )
+
+    def chip(self, name: str) -> Any:
+        label = self.page.locator(".name", has_text=re.compile(f"^{name}$"))
+        return self.page.locator("#board .chip").filter(has=label)
+
+    def group(self, number: int) -> Any:
+        return self.page.locator("#board .group").nth(number)
+
+    @property
+    def focused(self) -> str:
+        return str(self.page.evaluate("() => document.activeElement.getAttribute('data-key') ?? ''"))
+
+    # --- what one does --------------------------------------------------------------------------------------------
+
+    def drag(self, source: Any, x: float, y: float, drop: bool = True) -> None:
+        """Drags an element to a point of the window."""
+        box = source.bounding_box()
+        mouse = self.page.mouse
+        mouse.move(box["x"] + 12, box["y"] + box["height"] / 2)
+        mouse.down()
+        mouse.move((box["x"] + x) / 2, (box["y"] + y) / 2, steps=4)
+        mouse.move(x, y, steps=4)
+        if drop:
+            mouse.up()
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def load(self, pasted: str) -> None:
+        """Pastes records and uses the first one."""
+        self.page.get_by_role("button", name="Paste", exact=True).click()
+        self.page.get_by_label("Paste records").fill(pasted)
+        self.page.get_by_role("button", name="Use these").click()
+
+    def tab(self, name: str) -> Any:
+        """Opens a tab; its panel."""
+        self.page.get_by_role("tab", name=name).click()
+        return self.page.locator("#panel")

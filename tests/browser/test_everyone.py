@@ -1,0 +1,176 @@
+"""Everyone can use it: WCAG 2.2 AA by axe-core, the keyboard alone, narrow screens; pictures of the main states."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Faults
+from tests.browser.studio import Studio
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+ODD = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]
+
+
+def odd_record(studio: Studio) -> None:
+    studio.load(json.dumps(ODD))
+    studio.ready()
+    studio.tab("Check any text")
+    studio.page.locator("#anytext").fill("Silicon (Si) was found in 1811 in Paris.")
+    studio.page.locator("#check").click()
+    studio.page.locator("#aligned .verdict").wait_for()
+
+
+def own_plan(studio: Studio) -> None:
+    studio.page.get_by_role("button", name="Merge group A with B").click()
+    studio.ready()
+    studio.chip("category").focus()
+    studio.press("m")
+    studio.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
+    studio.ready()
+    studio.tab("Compare").get_by_role("button", name="Hold").click()
+    studio.page.get_by_role("button", name="Merge group B with C").click()
+    studio.ready()
+
+
+def tab(name: str) -> Callable[[Studio], None]:
+    def act(studio: Studio) -> None:
+        panel = studio.tab(name)
+        panel.locator(".card, textarea, .option").first.wait_for()
+
+    return act
+
+
+def menu(studio: Studio) -> None:
+    studio.chip("category").click()
+    studio.page.get_by_role("dialog").wait_for()
+
+
+def paste(studio: Studio) -> None:
+    studio.page.get_by_role("button", name="Paste", exact=True).click()
+    studio.page.get_by_role("button", name="Use these").click()
+
+
+def empty(studio: Studio) -> None:
+    studio.load("Silicon | symbol | Si")
+    studio.ready()
+    studio.page.locator("#sheet").evaluate("(sheet) => { sheet.open = true; }")
+    studio.page.get_by_role("button", name="Remove fact 1").click()
+
+
+STATES = {
+    "start": tab("Other plans"),
+    "texts": tab("Other texts"),
+    "odd": odd_record,
+    "own-plan": own_plan,
+    "corrections": tab("Corrections"),
+    "share": tab("Share"),
+    "menu": menu,
+    "paste": paste,
+    "empty": empty,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_axe_finds_no_violation(visit: Any, url: str, picture: Any, name: str, look: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {}
+    studio = visit(url, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce", **context)
+    STATES[name](studio)
+    picture(studio, f"{name}-{look}")
+    found = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
+    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found.response["violations"]] == []
+    width = studio.page.evaluate("() => document.documentElement.scrollWidth")
+    assert width <= studio.page.viewport_size["width"], "it scrolls sideways"
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_axe_finds_no_violation_in_trouble(visit: Any, url: str, faults: Faults, picture: Any, look: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    studio = visit(url, color_scheme=look, reduced_motion="reduce")
+    for state, status in {"offline": 503, "key": 401, "busy": 429}.items():
+        faults.refusals["/v1/generate"] = [(status, {"retry-after": "20"})]
+        studio.page.get_by_role("button", name="Next record").click()
+        studio.state(state)
+        picture(studio, f"{state}-{look}", whole=False)
+        found = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
+        assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found.response["violations"]] == []
+        faults.reset()
+
+
+def focus_by_tab(studio: Studio, selector: str, keys: str = "Tab") -> None:
+    """Presses Tab until the focus is on an element."""
+    for _ in range(120):
+        if studio.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+            return
+        studio.press(keys)
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+def test_the_whole_task_list_by_keyboard_alone(studio: Studio) -> None:
+    """From picking a record to copying a link, without the pointer."""
+    focus_by_tab(studio, "#source select")
+    studio.press("ArrowDown")
+    studio.ready()
+    picked = studio.triples
+    focus_by_tab(studio, "[data-key=add]")
+    studio.press("Enter")
+    studio.page.keyboard.type("symbol")
+    studio.press("Tab")
+    studio.page.keyboard.type("H")
+    studio.ready()
+    assert studio.triples == [*picked, ["Hydrogen", "symbol", "H"]]
+    focus_by_tab(studio, "#level")
+    studio.press("ArrowLeft")
+    studio.ready()
+    focus_by_tab(studio, ".chip")
+    before = studio.plan
+    studio.press("Enter", "ArrowDown", "ArrowDown", "ArrowDown", "Enter")
+    studio.ready()
+    assert studio.plan != before
+    studio.press("m")
+    focus_by_tab(studio, "dialog [aria-label^=Pin] button")
+    studio.press("Enter")
+    studio.ready()
+    assert studio.page.locator("#pins li").count() == 1 and studio.focused.startswith("chip-")
+    focus_by_tab(studio, "#pins button")
+    studio.press("Enter")
+    studio.ready()
+    focus_by_tab(studio, "[role=tab][aria-selected=true]")
+    studio.press("ArrowRight", "ArrowRight")
+    focus_by_tab(studio, "#anytext")
+    studio.page.keyboard.type("Hydrogen is a gas.")
+    focus_by_tab(studio, "#check")
+    studio.press("Enter")
+    studio.page.locator("#aligned .verdict").wait_for()
+    focus_by_tab(studio, "[role=tab][aria-selected=true]", "Shift+Tab")
+    studio.press("End")
+    focus_by_tab(studio, "[data-key=copy-link]")
+    studio.press("Enter")
+    studio.said("Copied")
+    assert "#r=" in studio.page.evaluate("() => navigator.clipboard.readText()")
+
+
+def test_colour_is_never_the_only_sign(studio: Studio) -> None:
+    letters = studio.page.locator("#board .handle").all_inner_texts()
+    assert letters == studio.page.locator("#words sup").all_inner_texts() == ["A", "B", "C", "D"]
+    assert sorted(studio.page.locator("#table .badge").all_inner_texts()) == letters
+    for item in studio.page.locator("#checks li").all():
+        assert item.locator(".sign").inner_text() and len(item.inner_text()) > 3
+
+
+def test_colours_follow_the_person_who_chooses(studio: Studio) -> None:
+    def page() -> str:
+        return str(studio.page.evaluate("() => getComputedStyle(document.body).backgroundColor"))
+
+    light, choice = page(), studio.page.locator("#theme")
+    choice.click()
+    choice.click()
+    assert choice.inner_text() == "Dark" and page() != light
+    studio.page.reload()
+    studio.ready()
+    assert page() != light

@@ -1,0 +1,132 @@
+"""What is beside plan and text: alternatives, any text, comparing, corrections, sharing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from agggen.datasets import load_records
+from tests.browser.studio import Studio
+
+
+def test_another_plan_is_taken_with_one_click(studio: Studio) -> None:
+    options = studio.page.locator("#panel .option")
+    options.nth(7).wait_for()
+    shares = [float(text.split()[0]) for text in studio.page.locator("#panel .share-of").all_inner_texts()]
+    assert shares == sorted(shares, reverse=True) and len(shares) == 8
+    assert studio.page.locator("#panel .option[aria-pressed=true]").count() == 1
+    options.first.click()
+    studio.ready()
+    assert studio.plan == "[category stateAtRoomTemperature] [meltingPoint] [discoveryYear]"
+    assert options.first.get_attribute("aria-pressed") == "true"
+    cost = studio.page.locator("#numbers div").filter(has_text="Your change").locator("dd").inner_text()
+    assert cost == "+0.00"  # it is the likeliest one
+
+
+def test_best_and_sampled_texts_are_shown_and_their_plans_taken(studio: Studio) -> None:
+    panel = studio.tab("Other texts")
+    cards = panel.locator(".card")
+    cards.nth(4).wait_for()
+    assert "log p" in cards.first.inner_text() and cards.first.locator(".fact").count() >= 2
+    panel.get_by_role("button", name="Sampled").click()
+    panel.get_by_role("button", name="Sample again").wait_for()
+    first = cards.all_inner_texts()
+    assert len(first) >= 2 and "Plans drawn" in panel.inner_text()
+    panel.get_by_role("button", name="Sample again").click()
+    panel.locator("p", has_text="Plans drawn").wait_for()
+    label = cards.last.get_by_role("button").get_attribute("aria-label")
+    cards.last.get_by_role("button").click()
+    studio.ready()
+    assert label == f"Take the plan of this text: {studio.plan}"
+
+
+def test_any_text_is_aligned_checked_and_its_plan_taken(studio: Studio) -> None:
+    panel = studio.tab("Check any text")
+    studio.page.locator("#anytext").fill("Hydrogen is a gas, was found in 1801 and melts at 14 K. It is a nonmetal.")
+    studio.page.locator("#check").click()
+    panel.locator(".verdict").wait_for()
+    found = panel.locator(".strip").inner_text()
+    assert "Faults found" in found and "1 invented" in found and "1801" in found and "1 missing" in found
+    assert panel.locator(".foreign").first.inner_text().startswith("1801")
+    panel.get_by_role("button", name="Corpus text 1").click()
+    panel.locator(".verdict.good").wait_for()
+    ids = "(nodes) => nodes.map((node) => node.dataset.facts).join(' ')"
+    groups = [fact.get_attribute("data-facts") for fact in panel.locator(".text .fact").all()]
+    panel.get_by_role("button", name="Write by this text's plan").click()
+    studio.ready()
+    rows = studio.page.locator("#board .group").all()
+    assert [row.locator(".chip").evaluate_all(ids) for row in rows] == groups
+
+
+def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
+    panel = studio.tab("Compare")
+    panel.get_by_role("button", name="Hold this plan and text").click()
+    held = studio.text
+    studio.page.get_by_role("button", name="Merge group A with B").click()
+    studio.ready()
+    sides = panel.locator(".sides .card .text")
+    assert sides.nth(0).inner_text() == held and sides.nth(1).inner_text() == studio.text
+    assert panel.locator("del").count() and panel.locator("ins").count()
+    panel.get_by_role("button", name="Let go").click()
+    assert panel.locator(".sides").count() == 0
+
+
+def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, tmp_path: Path) -> None:
+    panel = studio.tab("Corrections")
+    area = studio.page.get_by_label("The text as it should be")
+    assert area.input_value() == studio.text
+    for text in ("Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'):
+        area.fill(text)
+        panel.get_by_role("button", name="Keep it").click()
+    studio.page.get_by_role("button", name="Next record").click()
+    studio.ready()
+    area.fill("Of another record.")
+    panel.get_by_role("button", name="Keep it").click()
+    studio.page.reload()
+    studio.ready()
+    studio.tab("Corrections")
+    with studio.page.expect_download() as download:
+        panel.get_by_role("button", name="Download 3 as JSON lines").click()
+    download.value.save_as(tmp_path / "corrections.jsonl")
+    records = load_records(tmp_path / "corrections.jsonl")
+    texts = [[reference.text for reference in record.references] for record in records]
+    assert texts == [["Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'], ["Of another record."]]
+    panel.get_by_role("button", name="Remove kept text 1").click()
+    assert panel.locator("#keptlist .card").count() == 2
+
+
+def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visit: Any, url: str, faults: Any) -> None:
+    studio.page.locator("#plantext").fill("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
+    studio.ready()
+    studio.tab("Share")
+    link = studio.page.locator("#share-link").input_value()
+    assert link.startswith(f"{url}/#r=")
+    other = visit(link)
+    assert (other.plan, other.text, other.triples) == (studio.plan, studio.text, studio.triples)
+    assert all("r=" not in path for path in faults.asked)
+    for broken in ("#r=AAAA", "#r=!!", "#r=" + "e30", "#other"):
+        assert visit(f"{url}/{broken}").plan  # the first example instead
+
+
+def test_the_request_and_the_curl_line_give_the_same_text(studio: Studio) -> None:
+    subject = "O'Neil's \"metal\""
+    studio.load(json.dumps([[subject, "symbol", "$(x)`y`"], [subject, "category", "metalloid"]]))
+    studio.ready()
+    studio.tab("Share")
+    line = studio.page.locator("#share-curl").input_value()
+    words = shlex.split(line)
+    assert json.loads(words[-1]) == json.loads(studio.page.locator("#share-json").input_value())
+    answer = json.loads(subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout)
+    assert answer["answers"][0]["texts"][0]["text"] == studio.text == studio.page.locator("#share-plain").input_value()
+    studio.page.get_by_role("button", name="Copy curl").click()
+    assert studio.page.evaluate("() => navigator.clipboard.readText()") == line
+
+
+def test_copied_words_are_marked_on_wish(studio: Studio) -> None:
+    marked = studio.page.locator("#words .show-copied .copied")
+    assert marked.count() == 0
+    studio.page.get_by_role("button", name="Copied words").click()
+    assert "1766" in marked.all_inner_texts() or "Hydrogen" in marked.all_inner_texts()

@@ -1,0 +1,128 @@
+"""The endpoint is slow, busy, gone or asks for a key: the page says so, and keeps what the person did."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from agggen_platform.serving.config import serve_settings
+from agggen_platform.serving.keys import add_key, new_key
+from serve.local import local_app, running
+from tests.browser.conftest import Faults
+from tests.browser.studio import Studio
+from tests.processes import Running, free_ports
+
+GENERATE = "/v1/generate"
+
+
+def merge(studio: Studio) -> None:
+    studio.page.get_by_role("button", name="Merge group A with B").click()
+
+
+def banner(studio: Studio) -> str:
+    return str(studio.page.locator("#banner").inner_text())
+
+
+def test_an_answer_to_an_older_plan_never_overwrites_a_newer_one(studio: Studio, faults: Faults) -> None:
+    faults.delays[GENERATE] = [1.5, 0]
+    merge(studio)
+    merge(studio)
+    studio.ready()
+    plan, text = studio.plan, studio.text
+    assert plan.count("[") == 2
+    studio.page.wait_for_timeout(1800)
+    assert (studio.plan, studio.text) == (plan, text)
+    studio.state("ready")
+
+
+def test_a_slow_endpoint_is_said_to_be_slow_and_the_old_text_is_dimmed(studio: Studio, faults: Faults) -> None:
+    faults.delays[GENERATE] = [2.5]
+    before = studio.text
+    merge(studio)
+    studio.page.locator("#words.stale").wait_for()
+    assert studio.text == before and studio.page.locator("#words").get_attribute("aria-busy") == "true"
+    studio.said("Still writing")
+    studio.ready()
+    assert studio.text != before
+
+
+def test_a_slow_check_leaves_the_page_ready(studio: Studio, faults: Faults) -> None:
+    faults.delays["/v1/check"] = [2.5]
+    merge(studio)
+    studio.page.wait_for_timeout(2000)
+    studio.state("ready")
+    studio.ready()
+
+
+def test_a_busy_endpoint_is_asked_again(studio: Studio, faults: Faults) -> None:
+    faults.refusals[GENERATE] = [(429, {"retry-after": "1"})]
+    merge(studio)
+    studio.state("busy")
+    assert "asked again in 1 s" in banner(studio)
+    studio.ready()
+    assert studio.plan.count("[") == 3 and not banner(studio)
+
+
+def test_a_restarting_endpoint_is_asked_again_at_once_on_demand(studio: Studio, faults: Faults) -> None:
+    faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
+    merge(studio)
+    studio.state("offline")
+    studio.said("No answer")
+    studio.page.get_by_role("button", name="Ask again now").click()
+    studio.ready()
+
+
+def test_an_endpoint_that_is_killed_and_comes_back(visit: Any, tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    command = ["-m", "agggen_platform.cli.main", "studio", "--no-browser", f"http.port={port}"]
+    with Running(command, tmp_path) as process:
+        process.wait_until(lambda: "Ready" in process.output(), "endpoint")
+        studio = visit(f"http://127.0.0.1:{port}/")
+        os.kill(process.process.pid, signal.SIGKILL)
+        process.finish()
+    merge(studio)
+    studio.state("offline")
+    plan = studio.plan
+    merge(studio)  # one works on
+    assert studio.plan.count("[") == plan.count("[") - 1
+    plan = studio.plan
+    with Running(command, tmp_path) as process:
+        studio.ready()
+        assert studio.plan == plan and not banner(studio)
+        studio.page.reload()
+        studio.ready()
+        assert studio.plan == plan  # the tab remembers it
+        process.signal(signal.SIGTERM)
+        assert process.finish() == 128 + signal.SIGTERM
+
+
+def test_a_page_that_comes_before_its_endpoint_waits_for_it(visit: Any, url: str, faults: Faults) -> None:
+    faults.refusals["/v1/model"] = [(503, {})]
+    studio = visit(url, ready=False)
+    studio.state("offline")
+    studio.ready()
+
+
+def test_a_key_is_asked_for_and_stays_in_the_tab(visit: Any, tmp_path: Path) -> None:
+    secret, key = new_key("ann")
+    add_key(tmp_path / "keys", key)
+    config = serve_settings("elements", [f"http.port={free_ports(1)[0]}", f"security.keys_file={tmp_path / 'keys'}"])
+    with running(local_app(config), config) as url:
+        studio = visit(url, ready=False)
+        studio.state("key")
+        studio.page.get_by_label("Key", exact=True).fill("wrong")
+        studio.page.get_by_role("button", name="Use it").click()
+        studio.page.locator("#banner", has_text="not valid").wait_for()
+        studio.page.get_by_label("Key", exact=True).fill(secret)
+        studio.press("Enter")
+        studio.ready()
+        panel = studio.tab("Share")
+        shared = " ".join(area.input_value() for area in panel.locator("textarea").all())
+        assert secret not in shared and "$AGGGEN_API_KEY" in shared and secret not in studio.page.url
+        assert secret not in studio.page.evaluate("() => JSON.stringify(localStorage) + document.cookie")
+        studio.page.reload()
+        studio.ready()
+        other = visit(url, ready=False)
+        other.state("key")

@@ -1,0 +1,59 @@
+"""Traces of requests to the endpoint on Ray Serve, in a real MLflow server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.test_tracking_server import Server
+from tests.serve_app import RECORDS, serving, until
+from tests.unit.serve.conftest import save_tiny_model
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def test_mlflow_finds_slow_unfulfilled_and_failed_requests(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    client = MlflowClient(server.uri)
+    with serving(save_tiny_model(tmp_path / "bundle"), "tracing.experiment=requests") as endpoint:
+        for name, verify, body in (
+            ("strict", "strict", RECORDS),
+            ("free", "off", RECORDS),
+            ("broken", "off", [{"triples": []}]),
+        ):
+            asked: dict[str, object] = {"records": body, "options": {"verify": verify}}
+            httpx.post(f"{endpoint.url}/v1/generate", json=asked, headers={"X-Request-Id": name}, timeout=120)
+
+        def found(where: str) -> list[str]:
+            experiment = client.get_experiment_by_name("requests")
+            if experiment is None:
+                return []
+            traces = client.search_traces(locations=[experiment.experiment_id], filter_string=where)
+            return sorted(trace.info.tags["request"] for trace in traces)
+
+        until(lambda: found("attributes.status != 'IN_PROGRESS'") == ["broken", "free", "strict"], "traces in MLflow")
+        assert found("attributes.status = 'ERROR'") == ["broken"]
+        assert found("tags.fulfilled = 'no'") == ["free"]  # the weights are random
+        assert found("tags.fallback = 'yes'") == ["strict"]
+        assert found("attributes.execution_time_ms > 0 AND tags.request = 'strict'") == ["strict"]
+        assert found("attributes.execution_time_ms > 600000") == []
+        experiment = client.get_experiment_by_name("requests")
+        (trace,) = client.search_traces(locations=[experiment.experiment_id], filter_string="tags.request = 'free'")
+        assert sorted(span.name for span in trace.data.spans) == ["POST /v1/generate", "plan", "read", "write"]

@@ -1,0 +1,123 @@
+"""The plan studio's page, and the addresses of the HTTP interface that it was the first to need."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from agggen.corpora.elements import elements_records
+from agggen.generation.generator import Generator
+from agggen.records import Record, Triple
+from agggen_platform.client import Client
+from agggen_platform.serving.config import HttpConfig, SecurityConfig, ServeConfig
+from agggen_platform.serving.errors import PortError
+from agggen_platform.serving.keys import add_key, new_key
+from serve.api import api
+from serve.examples import MOST, examples_of
+from serve.handles import HandleEngine
+from serve.local import local_app, running
+from serve.page import FOLDER
+from tests.processes import free_ports
+from tests.unit.serve.api_calls import SILICON, Ask, asking
+
+TEXT = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_and_all_that_it_loads_come_from_the_endpoint(ask: Ask) -> None:
+    page = ask("GET", "/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=|https?://", page.text)
+    todo, loaded = re.findall(r'(?:src|href)="(studio/[^"]+)"', page.text), set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in loaded:
+            answer = ask("GET", f"/{name}")
+            assert answer.status_code == 200 and answer.headers["x-content-type-options"] == "nosniff"
+            loaded.add(name)
+            todo += [f"studio/{other}" for other in re.findall(r'from "\./([^"]+)"', answer.text)]
+    assert loaded == {f"studio/{path.name}" for path in FOLDER.iterdir()} - {"studio/index.html"}
+
+
+def test_the_policy_forbids_markup_scripts_and_other_hosts(ask: Ask) -> None:
+    policy = ask("GET", "/").headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} < set(policy)
+    assert "require-trusted-types-for 'script'" in policy and "unsafe" not in " ".join(policy)
+    unchanged = ask("GET", "/", headers={"If-None-Match": ask("GET", "/").headers["etag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+
+
+def test_no_script_makes_html_of_a_string_or_keeps_a_key_beyond_the_tab() -> None:
+    for path in FOLDER.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
+            path
+        )
+        kept = re.findall(r"localStorage\.\w+\(([^,)]+)", text)
+        assert set(kept) <= {'"agggen-theme"'}, path
+
+
+def test_the_page_can_be_turned_off_and_needs_no_key(engine: HandleEngine, tmp_path: Path) -> None:
+    off = asking(api(engine, ServeConfig("toy", studio=False)))
+    assert [off("GET", address).status_code for address in ("/", "/studio/main.js", "/readyz")] == [404, 404, 200]
+    add_key(tmp_path / "keys", new_key("ann")[1])
+    keyed = asking(api(engine, ServeConfig("toy", security=SecurityConfig(keys_file=str(tmp_path / "keys")))))
+    assert [keyed("GET", address).status_code for address in ("/", "/v1/model", "/v1/examples")] == [200, 401, 401]
+
+
+# --- checks and examples --------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_checked_as_the_library_does_it(ask: Ask, library: Generator) -> None:
+    (answer,) = ask("POST", "/v1/check", json={"records": [SILICON | {"text": TEXT}]}).json()["answers"]
+    record = Record("Si", tuple(Triple(*triple) for triple in SILICON["triples"]))
+    check = library.checker.check(record, TEXT)
+    assert answer["faults"] == list(check.faults) and answer["invented"] == ["1824", "Bob"]
+    assert [(value["predicate"], value["how"]) for value in answer["values"]] == [
+        ("symbol", "literal"),
+        ("category", "missing"),
+    ]
+    assert TEXT[answer["values"][0]["start"] : answer["values"][0]["end"]] == "Si"
+    assert "start" not in answer["values"][1]
+    assert answer["repeated"] == list(check.repeated) != []
+
+
+def test_a_text_that_is_too_long_is_refused(ask: Ask) -> None:
+    answer = ask("POST", "/v1/check", json={"records": [SILICON | {"text": "Si " * 700}]})
+    assert answer.status_code == 422 and answer.json()["field"] == "text"
+    assert ask("POST", "/v1/check", json={"records": [SILICON]}).json()["field"] == "text"
+
+
+def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
+    examples = examples_of({"corpus": {"name": "elements", "train": "train", "dev": "dev", "test": "test"}})
+    every = [record.id for record in elements_records("test")]
+    assert (examples.corpus, examples.split) == ("elements", "test")
+    assert 20 < len(examples.records) <= MOST and {record.id for record in examples.records} < set(every)
+
+
+@pytest.mark.parametrize("name", ["private.csv", "/etc/passwd", "../elements", None, ["elements"]])
+def test_no_file_that_a_bundle_names_is_given_away(name: object) -> None:
+    assert examples_of({"corpus": {"name": name, "test": "test"}}).records == ()
+    assert examples_of({"corpus": {"name": "elements", "test": name}}).records == ()
+    assert examples_of({}).records == examples_of({"corpus": name}).records == ()
+
+
+# --- an endpoint in one process -------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_in_one_process_answers_as_any(serve_config: ServeConfig) -> None:
+    config = ServeConfig("elements", http=HttpConfig(port=free_ports(1)[0]))
+    with running(local_app(config), config) as url, Client(url) as client:
+        model = client.model()
+        assert model["address"] == "elements"
+        (answer,) = client.check([SILICON | {"text": "Silicon, with the symbol Si, is a metalloid."}])
+        assert answer["status"] == "ok" and answer["faults"] == []
+        with pytest.raises(PortError, match=r"another: http\.port="), running(None, config):
+            pass
+    with socket.create_server(("127.0.0.1", config.http.port)):
+        pass  # free again

@@ -1,0 +1,125 @@
+"""Traces of requests: what their spans hold, and that nothing of them stops a request."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.unit.serve.local_handles import LocalHandle
+
+from agggen.errors import ConfigError
+from agggen_platform.serving.config import ServeConfig
+from serve.api import api
+from serve.generator import GeneratorReplica
+from serve.handles import HandleEngine
+from serve.planner import PlannerReplica
+from serve.tracing import MlflowExporter, Traces
+from tests.processes import free_ports
+from tests.unit.serve.api_calls import asking, records
+
+NDJSON = {"content-type": "application/x-ndjson"}
+Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
+
+
+@pytest.fixture
+def traced(_planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
+    """Posts a request to a traced endpoint in this process; the answer, and the spans by name."""
+    exporter = InMemorySpanExporter()
+    traces = Traces(exporter)
+    engine = HandleEngine(traces.handle(LocalHandle(_planner)), traces.handle(LocalHandle(_generator)))
+    ask = asking(api(engine, serve_config, traces=traces))
+
+    def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
+        exporter.clear()
+        answer = ask("POST", address, **request)
+        assert traces.flush()
+        return answer, {span.name: span for span in exporter.get_finished_spans()}
+
+    return post
+
+
+def held(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})
+
+
+def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
+    answer, spans = traced("/v1/generate", json={"records": records("a", "b")}, headers={"x-request-id": "r1"})
+    root = spans["POST /v1/generate"]
+    assert set(spans) == {root.name, "read", "plan", "write"}
+    assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
+    parents = {span.parent and span.parent.span_id for name, span in spans.items() if name != root.name}
+    assert parents == {root.context.span_id}
+    texts = [found["texts"][0] for found in answer.json()["answers"]]
+    assert held(spans["read"])["bytes"] == len(answer.request.content)
+    assert int(str(held(spans["plan"])["plans"])) >= 2
+    assert held(spans["write"])["tokens"] == sum(len(text["text"].split()) for text in texts)
+    assert held(spans["write"])["fallback"] == sum(fact.get("fallback", 0) for t in texts for fact in t["facts"])
+    bad = [found["id"] for found in answer.json()["answers"] if not found["texts"][0]["fulfilled"]]
+    assert held(root)["mlflow.traceTag.fulfilled"] == ("no" if bad else "yes")
+    assert json.loads(str(held(root)["mlflow.spanOutputs"]))["unfulfilled_ids"] == bad
+    assert (held(root)["mlflow.traceTag.request"], held(root)["mlflow.traceTag.status"]) == ("r1", "200")
+    assert root.status.is_ok
+    said = json.dumps([held(span) for span in spans.values()])
+    assert not any(word in said for word in ("Silicon", "metalloid", texts[0]["text"]))
+
+
+def test_a_text_that_breaks_the_check_is_counted_and_named(traced: Spans) -> None:
+    body = {"records": records("a"), "options": {"verify": "off"}}
+    answer, spans = traced("/v1/generate", json=body)
+    assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
+    root = held(spans["POST /v1/generate"])
+    assert (root["unfulfilled"], root["mlflow.traceTag.fulfilled"]) == (1, "no")
+    assert json.loads(str(root["mlflow.spanOutputs"]))["unfulfilled_ids"] == ["a"]
+
+
+def test_the_other_routes_and_a_failed_request(traced: Spans) -> None:
+    answer, spans = traced("/v1/plan", json={"records": [{"triples": []}]})
+    assert (answer.status_code, spans["POST /v1/plan"].status.description) == (422, "record")
+    answer, spans = traced("/v1/align", json={"records": [records("a")[0] | {"text": "The symbol of silicon is Si."}]})
+    assert (answer.status_code, held(spans["align"])["records"]) == (200, 1)
+    answer, spans = traced("/v1/generate:stream", content=json.dumps(records("a")[0]).encode(), headers=NDJSON)
+    assert spans["POST /v1/generate:stream"].status.is_ok
+    assert held(spans["write"])["texts"] == 1
+
+
+def test_requests_that_were_not_admitted_leave_no_trace(traced: Spans) -> None:
+    answer, spans = traced("/v1/generate", json={"records": records("a")}, headers={"host": "elsewhere.example"})
+    assert (answer.status_code, spans) == (403, {})
+
+
+def test_the_access_log_names_the_trace(traced: Spans, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "agggen.serve.access"):
+        _, spans = traced("/v1/plan", json={"records": records("a")})
+    (line,) = [entry for entry in caplog.records if entry.name == "agggen.serve.access"]
+    assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")  # type: ignore[attr-defined]
+
+
+def test_a_server_that_is_away_costs_spans_and_no_request(
+    _planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")
+    traces = Traces(exporter)
+    engine = HandleEngine(traces.handle(LocalHandle(_planner)), traces.handle(LocalHandle(_generator)))
+    answer = asking(api(engine, serve_config, traces=traces))("POST", "/v1/plan", json={"records": records("a")})
+    traces.flush()
+    assert (answer.status_code, exporter.lost) == (200, 3)
+    assert "MLflow did not take 3 spans (ConnectError)" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+def test_without_a_server_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///runs/mlflow.db")
+    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI"):
+        MlflowExporter("requests")
+
+
+def test_off_imports_nothing() -> None:
+    code = "import sys, serve.app; print('serve.tracing' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert out.stdout.split() == ["False"]

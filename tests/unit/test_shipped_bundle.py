@@ -1,0 +1,69 @@
+"""The bundle that agggen ships: what it is, and that commands use it where no other is named."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agggen.api import load_model
+from agggen.bundle import SHIPPED, describe_bundle, fingerprint
+from agggen.config import load_config, resolved
+from agggen.corpora.elements import elements_records
+from agggen.datasets import fingerprint_of
+from agggen.run import RunConfig
+from agggen_platform.serving.config import ServeConfig, serve_settings
+from agggen_platform.serving.target import find_target
+from tests.command import Run
+
+FINGERPRINT = "d7f6ec590b963130bace989b0d9aa61832e84f177a332005985262a14baacc8a"
+RECORD = {"id": "H", "triples": [["Hydrogen", "category", "nonmetal"], ["Hydrogen", "discoveryYear", "1766"]]}
+
+
+def test_it_is_the_result_of_the_preset_on_the_shipped_corpus() -> None:
+    """`make bundle` makes it; after a change of the preset or corpus it is made anew, and FINGERPRINT with it."""
+    folder = SHIPPED["elements"]
+    described = describe_bundle(folder)
+    assert fingerprint(folder) == FINGERPRINT
+    assert described["config"] == resolved(load_config(RunConfig, "elements"))
+    sources = {f"elements/{name}": fingerprint_of(list(elements_records(name))) for name in ("train", "dev")}
+    assert described["sources"].items() >= sources.items()
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 4e6
+
+
+def test_commands_without_a_bundle_use_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["generate"], ["generate", "elements"], ["plan"], ["align"]):
+        line = RECORD | ({"references": ["Hydrogen is a nonmetal."]} if words == ["align"] else {})
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(line).encode())))
+        code, out, err = run(*words)
+        assert code == 0, err
+        if words[0] == "generate":
+            text = json.loads(out)
+            assert text["fulfilled"] and text["text"].startswith("Hydrogen") and "1766" in text["text"]
+    assert FINGERPRINT in run("inspect")[1]
+
+
+def test_words_that_its_vocabulary_lacks_are_marked_as_copied() -> None:
+    text = load_model("elements").generate({"id": "X", "triples": [["Xenonium", "symbol", "Xq"]]}, plan="[symbol]")
+    copied = [text.text[start:end] for start, end in text.copied]
+    assert set(copied) == {"Xenonium", "Xq"} and text.as_dict()["copied"] == [list(span) for span in text.copied]
+    clause = load_model("elements").generate({"id": "X", "triples": [["Xenonium", "flavour", "Xq"]]})
+    assert "Xq" in clause.text and clause.copied == ()
+
+
+def test_a_folder_of_its_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elements").mkdir()  # say a corpus
+    assert load_model("elements").path == SHIPPED["elements"]
+    shutil.copytree(SHIPPED["elements"], tmp_path / "elements" / "bundle")
+    assert load_model("elements").path == Path("elements/bundle")
+
+
+def test_the_endpoint_serves_it_by_its_name() -> None:
+    target = find_target(ServeConfig("elements"))
+    assert (target.source, target.shown, target.fingerprint) == (str(SHIPPED["elements"]), "elements", FINGERPRINT)
+    assert serve_settings("http.port=8123", ["studio=false"]).bundle == "elements"
+    assert serve_settings("s3://a/b=c", []).bundle == "s3://a/b=c"

