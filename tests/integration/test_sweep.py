@@ -146,7 +146,7 @@ def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_anot
     settings = replace(SETTINGS, trials=2, concurrent=1)
     with monkeypatch.context() as patch:
         patch.setattr(Study, "evaluated", lost)
-        with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command goes on"):
+        with pytest.raises(SweepError, match=r"the study was lost .*no answer.*; the same command resumes"):
             run(config, settings, tmp_path / "a")
     with pytest.raises(ClaimedError, match="another job works on it"):
         run(config, settings, tmp_path / "b", show=taken)

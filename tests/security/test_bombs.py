@@ -73,7 +73,7 @@ def test_sizes_that_the_weights_do_not_have(tmp_path: Path, name: str, size: int
     described["model"][name] = size
     (bundle / "bundle.json").write_text(json.dumps(described))
     fix_manifest(bundle, "bundle.json")
-    with pytest.raises(BundleError, match="does not fit the bundle's configuration: it holds"):
+    with pytest.raises(BundleError, match="does not fit the bundle's configuration: it has"):
         load_bundle(bundle)
 
 

@@ -280,7 +280,9 @@ def test_scores_and_files_go_to_the_run_log(run: Run, bundle: Path) -> None:
     assert metrics["dev/plain/bleu"] == pytest.approx(
         {m["name"]: m["value"] for m in loaded(Path("report"))["scores"]["plain"]["measures"]}["bleu"]
     )
-    assert sorted(Path(event["path"]).name for event in events if event["event"] == "artifact") == sorted(FILES)
+    assert sorted(Path(event["path"]).name for event in events if event["event"] == "artifact") == sorted(
+        [*FILES, "texts.json"]
+    )
 
 
 def test_the_run_log_goes_to_the_mlflow_of_the_environment(

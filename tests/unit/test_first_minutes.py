@@ -15,6 +15,7 @@ def test_the_commands_to_begin_with_come_first(capsys: pytest.CaptureFixture[str
         first, _, others = (out + err).partition("Commands to begin with:")[2].partition("More commands:")
         assert [line.split()[0] for line in first.split("\n") if line] == [
             "demo",
+            "studio",
             "prepare",
             "train",
             "generate",

@@ -73,7 +73,7 @@ class _Remote:
         except EndpointError as error:
             if error.problem is not None and error.problem.record is not None and not error.problem.retryable:
                 raise RuntimeError(error.problem.detail) from error
-            raise JobError(f"{error}; what is done is kept, the same command goes on") from error
+            raise JobError(f"{error}; finished shards are kept, the same command resumes") from error
         texts: list[list[Generation]] = []
         for record, answer in zip(records, answers, strict=True):
             if answer["status"] == "error":

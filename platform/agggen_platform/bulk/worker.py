@@ -84,7 +84,7 @@ class BulkWorker(Worker[Counts]):
     def broken(self, shard: Shard) -> JobError:
         return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory (try a smaller inference.rows), or a "
-            "record that breaks the generator; what is done is kept"
+            "record that breaks the generator; finished shards are kept"
         )
 
     def close(self) -> None:

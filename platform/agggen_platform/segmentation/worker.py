@@ -75,7 +75,7 @@ class ShardWorker(Worker[Counts]):
     def broken(self, shard: Shard) -> JobError:
         return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that breaks the segmenter "
-            f"{self.settings.facts.source!r}; what is done is kept"
+            f"{self.settings.facts.source!r}; finished shards are kept"
         )
 
     def close(self) -> None:

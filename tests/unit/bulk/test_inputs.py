@@ -151,7 +151,7 @@ def test_parquet_may_have_a_column_for_each_predicate(tmp_path: Path) -> None:
     pq.write_table(table.drop_columns("ID"), tmp_path / "b.parquet")
     shards = shards_of(tmp_path, tmp_path / "work", 3)
     rows = rows_of(shards)
-    empty = "the row holds no value besides 'title'"
+    empty = "the row has no value besides 'title'"
     assert ids_or_errors(rows) == [
         *((0, "7"), (1, "a.parquet:1"), (2, "7"), (3, empty)),
         *((0, "b.parquet:0"), (1, "b.parquet:1"), (2, "b.parquet:2"), (3, empty)),

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.unit.serve.local_handles import LocalHandle
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
+from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
