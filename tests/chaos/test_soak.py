@@ -27,7 +27,7 @@ from agggen.bundle import load_bundle
 from agggen.records import Record
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config, open_model
-from tests.bulk_jobs import here, published, some_records, write_jsonl
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -68,7 +68,7 @@ def kill_one(victim: str) -> None:
 
 def bulk_jobs(model: Model, folder: Path, stop: threading.Event) -> int:
     """Runs bulk jobs, each with the output of an undisturbed one, and returns how many."""
-    source, out = str(write_jsonl(folder / "in.jsonl", some_records(160))), folder / "out"
+    source, out = str(write_jsonl(folder / "in.jsonl", numbered_records(160))), folder / "out"
     generate(model, source, str(folder / "undisturbed"), here(model))
     jobs = 0
     while not stop.is_set():
