@@ -310,9 +310,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = {"records": [record.as_dict() for record in records], "gold": aligned, "plans": plans, "pred": aligned}
     for name, values in lines.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
-    for name in ("hyp.txt", "a.txt", "b.txt"):
+    for name in ("hyp.txt", "a.txt", "b.txt", "texts.txt"):
         (tmp_path / name).write_text("".join(text.text + "\n" for text in texts))
     (tmp_path / "films.csv").write_text(FILMS)
+    (tmp_path / "outputs.csv").write_text("name,food,output\nAromi,Thai,Aromi serves Thai food.\n")
+    rated = {"triples": EXAMPLE["triples"], "text": "Aromi.", "system": "x", "Correctness": 50}
+    (tmp_path / "ratings.jsonl").write_text(json.dumps(rated) + "\n")
     (tmp_path / "new_films.csv").write_text("title,director,year\nBlue River,Ada Moss,1999\n")
     save_tiny_model(tmp_path / "runs/NAME/bundle")
     save_tiny_model(tmp_path / "runs/OTHER/bundle", seed=6)
