@@ -42,7 +42,7 @@ def test_predicates_that_training_never_saw_are_counted_by_record(
     arguments = ["bulk", model.address, write_jsonl(tmp_path / "in.jsonl", records), "--out", out, "--actors", 0]
     code, _, noted = command(capsys)(*arguments, "shard_rows=4", "--runs", tmp_path / "runs")
     assert code == 0
-    assert "never saw, and how many records have each: used in (12), used for (6)\n" in noted
+    assert "not in the training data, with their number of records: used in (12), used for (6)\n" in noted
     manifest, report = (json.loads((out / name).read_text()) for name in ("manifest.json", "report.json"))
     assert manifest["summary"]["unknown_predicates"] == {"used for": 6, "used in": 12}
     assert report["unknown_predicates"] == {"used for": 6, "used in": 12}
