@@ -127,7 +127,7 @@ class Ingress:
         if config.tracing.experiment is not None:
             from serve.tracing import MlflowExporter, Traces
 
-            self._traces = Traces(MlflowExporter(config.tracing.experiment))
+            self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
             planner, generator = self._traces.handle(planner), self._traces.handle(generator)
         most = (config.generator.max_replicas or 1, config.generator.target_records)
         self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most)

@@ -1,8 +1,8 @@
 """Traces of requests for MLflow: reading, planning, writing with its check; ids and sizes, never a record's content.
 
 Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue, and a thread posts them
-as OTLP over HTTP to the server that MLFLOW_TRACKING_URI names in the ingress's environment. What is lost there is
-logged; no request waits for it or fails by it.
+as OTLP over HTTP to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the ingress's environment.
+What is lost there is logged; no request waits for it or fails by it.
 """
 
 from __future__ import annotations
@@ -226,8 +226,8 @@ class MlflowExporter(SpanExporter):
         uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         if not uri.startswith(("http://", "https://")):
             raise ConfigError(
-                "tracing.experiment needs MLFLOW_TRACKING_URI, in the environment of the ingress, to be the address of "
-                "an MLflow server (http://HOST:PORT or https://...)"
+                "tracing.experiment needs the address of an MLflow server (http://HOST:PORT or https://...) as "
+                "tracing.server, or as MLFLOW_TRACKING_URI in the environment of the ingress"
             )
         env = os.environ
         auth = (

@@ -25,14 +25,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.kill()
 
 
-def test_mlflow_finds_slow_unfulfilled_and_failed_requests(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_finds_slow_unfulfilled_and_failed_requests(server: Server, tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     client = MlflowClient(server.uri)
-    with serving(save_tiny_model(tmp_path / "bundle"), "tracing.experiment=requests") as endpoint:
+    tracing = ("tracing.experiment=requests", f"tracing.server={server.uri}")
+    with serving(save_tiny_model(tmp_path / "bundle"), *tracing) as endpoint:
         for name, verify, body in (
             ("strict", "strict", RECORDS),
             ("free", "off", RECORDS),

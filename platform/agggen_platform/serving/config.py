@@ -138,7 +138,9 @@ class TracingConfig:
     """Traces of requests in MLflow."""
 
     experiment: str | None = None
-    """Its name, on the server that MLFLOW_TRACKING_URI names where the ingress runs. None: no request is traced."""
+    """Its name. None: no request is traced."""
+    server: str | None = None
+    """Its MLflow server. None: the one that MLFLOW_TRACKING_URI names where the ingress runs."""
 
 
 @dataclass(frozen=True)
