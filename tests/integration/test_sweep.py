@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -117,8 +116,6 @@ def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held
     report, told = run(on_ray, settings, tmp_path)
     assert [progress.trial.state for progress in told] == [TrialState.COMPLETE, TrialState.PRUNED]
     assert [row[:2] for row in report.rows] == [[0, "finished"], [1, "stopped"]]
-    ended = [json.loads((tmp_path / f"s-t00{n}/tracking.jsonl").read_text().splitlines()[-1])["ended"] for n in (0, 1)]
-    assert ended == ["finished", "early stopping: it fell behind other trials"]
     wait_for(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
     from ray.util import placement_group_table
 

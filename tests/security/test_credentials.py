@@ -93,7 +93,6 @@ def test_a_run_and_what_is_made_of_it(call: Call, tmp_path: Path) -> None:
     call(
         "runs", "sync", "tiny", "--uri", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", "--patience", "1", code=6
     )
-    call("runs", "ui", "--uri", f"postgresql://ann:{MARK}-in-the-address@127.0.0.1:{port}/mlflow", "--print")
     call("models", "list", "--registry", f"http://ann:{MARK}-in-the-address@127.0.0.1:{port}", code=8)
 
 
