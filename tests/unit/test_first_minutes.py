@@ -21,7 +21,7 @@ def test_the_commands_to_begin_with_come_first(capsys: pytest.CaptureFixture[str
             "generate",
             "evaluate",
         ]
-        assert "  doctor" in others and "  models" in others and "  train" not in others
+        assert "  doctor" in others and "  models" in others and "  train " not in others
 
 
 def test_a_line_about_shards_says_share_speed_and_time_left(

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
-from agggen.verification.critic.network import VERDICTS
-from agggen.verification.critic.tokens import PUNCTUATION, Item, predicate_words, text_words, value_words
+from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, Words, mention, sentences
+from agggen.verification.critic.tokens import predicate_words, value_words
 
-SAID, PART, WRONG, MISSING = range(len(VERDICTS))
-UNKNOWN = -1
-"""Label of a triple of which it is not known what the changed text says; not trained on."""
-
-Words = tuple[str, ...]
 _CLAUSES = tuple(
     tuple(clause.split())
     for clause in (
@@ -30,46 +24,6 @@ _CLAUSES = tuple(
 )
 _VERBS = {"is": "not", "was": "not", "are": "not", "were": "not", "has": "never", "had": "never"}
 _PIECES = ("port", "ham", "ton", "shire", "es", "son", "000", "ville", "an", "-2")
-
-
-@dataclass(slots=True)
-class Example:
-    """A record, the words of a text, and what is right and wrong about them."""
-
-    triples: list[Item]
-    words: list[str]
-    labels: list[int] = field(default_factory=list)
-    """Per triple an index into `VERDICTS`, or `UNKNOWN`."""
-    invented: list[int] = field(default_factory=list)
-    """Per word 1 if no triple supports it, else 0."""
-    fluent: int = 1
-    """0 for disturbed words; `UNKNOWN` for plain clauses."""
-
-    def __post_init__(self) -> None:
-        self.labels = self.labels or [SAID] * len(self.triples)
-        self.invented = self.invented or [0] * len(self.words)
-
-
-def occurrences(value: Words, text: Sequence[str]) -> list[int]:
-    """Where the words of `value` begin in `text`."""
-    size = len(value)
-    return [start for start in range(len(text) - size + 1) if tuple(text[start : start + size]) == value]
-
-
-def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
-    """The words of a value as the text has them, with or without its qualifier, and where; no places if it does not."""
-    for words in (value_words(value), value_words(value, qualifier=False)):
-        if starts := occurrences(words, text):
-            return words, starts
-    return (), []
-
-
-def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
-    """The ``[start, end)`` of each sentence."""
-    ends = [index + 1 for index, word in enumerate(words) if word == "."]
-    if not ends or ends[-1] < len(words):
-        ends.append(len(words))
-    return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 class Corruptor:
@@ -201,7 +155,7 @@ class Corruptor:
             if set(new) & set(example.words):
                 continue
             for start in reversed(starts):
-                self._splice(example, start, len(words), new, 0)
+                example.splice(start, len(words), new, 0)
             name = " ".join(word.lstrip("#") for word in new)
             example.triples = [
                 (name if subject == value else subject, predicate, name if object_ == value else object_)
@@ -220,8 +174,8 @@ class Corruptor:
         if not starts or new is None:
             return
         before = list(example.words)
-        self._splice(example, self._random.choice(starts), len(words), new, 1)
-        self._mark_lost(example, before, WRONG)
+        example.splice(self._random.choice(starts), len(words), new, 1)
+        example.mark_lost(before, WRONG)
 
     def _cut_value(self, example: Example) -> None:
         index = self._said(example)
@@ -235,8 +189,8 @@ class Corruptor:
             return
         before = list(example.words)
         for start in reversed(starts):
-            self._splice(example, start, len(words), tuple(kept), 0)
-        self._mark_lost(example, before, PART)
+            example.splice(start, len(words), tuple(kept), 0)
+        example.mark_lost(before, PART)
 
     def _exchange_values(self, example: Example) -> None:
         said = [index for index, label in enumerate(example.labels) if label == SAID]
@@ -256,8 +210,8 @@ class Corruptor:
         (words, (start,)), (later_words, (later,)) = sorted((left, right), key=lambda found: found[1])
         if start + len(words) > later:
             return False
-        self._splice(example, later, len(later_words), words, 0)
-        self._splice(example, start, len(words), later_words, 0)
+        example.splice(later, len(later_words), words, 0)
+        example.splice(start, len(words), later_words, 0)
         example.labels[first] = example.labels[second] = WRONG
         return True
 
@@ -268,7 +222,7 @@ class Corruptor:
         if not starts or new is None:
             return
         for start in reversed(starts):
-            self._splice(example, start, len(words), new, 1)
+            example.splice(start, len(words), new, 1)
         for index, (name, _, value) in enumerate(example.triples):
             if subject in (name, value) and example.labels[index] == SAID:
                 example.labels[index] = WRONG
@@ -309,12 +263,12 @@ class Corruptor:
         for number, (_, index) in enumerate(said):
             example.labels[index] = UNKNOWN if number else WRONG
         if said:
-            self._splice(example, verb + 1, 0, (_VERBS[example.words[verb]],), 0)
+            example.splice(verb + 1, 0, (_VERBS[example.words[verb]],), 0)
 
     def _insert_sentence(self, example: Example) -> None:
         other = self._random.choice(self._texts)
         start, end = self._random.choice(sentences(other.words))
-        foreign = self._value_words(other.triples) - self._value_words(example.triples)
+        foreign = other.value_words() - example.value_words()
         at = self._random.choice(sentences(example.words))[1]
         words = other.words[start:end]
         example.words[at:at] = words
@@ -322,7 +276,7 @@ class Corruptor:
 
     def _disturb(self, example: Example) -> None:
         """Repeats, drops and moves words, none of them of a value."""
-        values = self._value_words(example.triples)
+        values = example.value_words()
         words, invented = example.words, example.invented
         for _ in range(self._random.choice((1, 2, 3))):
             at, chance = self._random.randrange(len(words)), self._random.random()
@@ -378,7 +332,7 @@ class Corruptor:
         other = self._random.choice(self._values[predicate] if self._random.random() < 0.7 else self._names)
         if starts and not set(value_words(other, False)) <= set(example.words):
             example.triples[index], example.labels[index] = (subject, predicate, other), WRONG
-            self._mark_invented(example, words, starts)
+            example.mark_invented(words, starts)
 
     def _reverse(self, example: Example) -> None:
         index = self._said(example)
@@ -391,7 +345,7 @@ class Corruptor:
             index = self._random.randrange(len(example.triples))
             words, starts = mention(example.triples.pop(index)[2], example.words)
             del example.labels[index]
-            self._mark_invented(example, words, starts)
+            example.mark_invented(words, starts)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
@@ -410,7 +364,7 @@ class Corruptor:
 
     def _other_value(self, example: Example, value: str, predicate: str | None) -> Words | None:
         """Words in place of a value: another value of the predicate, any name, random words, or the value garbled."""
-        known = self._value_words(example.triples)
+        known = example.value_words()
         for _ in range(6):
             chance = self._random.random()
             if chance < 0.45 and predicate in self._values:
@@ -435,35 +389,3 @@ class Corruptor:
         else:
             new = self._random.choice(self._name_words)
         return (*words[:at], new, *words[at + 1 :])
-
-    def _splice(self, example: Example, start: int, size: int, new: Words, invented: int) -> None:
-        """Replaces `size` words; new ones that no triple has are marked where `invented` is 1."""
-        known = self._value_words(example.triples) if invented else set()
-        example.words[start : start + size] = new
-        example.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
-
-    def _mark_lost(self, example: Example, before: Sequence[str], label: int) -> None:
-        """Labels the triples whose subject or object the text lost by a change."""
-        for index, (subject, _, value) in enumerate(example.triples):
-            if example.labels[index] == SAID and any(
-                mention(name, before)[1] and not mention(name, example.words)[1] for name in (subject, value)
-            ):
-                example.labels[index] = label
-
-    def _mark_invented(self, example: Example, words: Words, starts: Iterable[int]) -> None:
-        known = self._value_words(example.triples)
-        for start in starts:
-            for at in range(start, start + len(words)):
-                example.invented[at] = int(example.words[at] not in known)
-
-    @staticmethod
-    def _value_words(triples: Iterable[Item]) -> set[str]:
-        return {word for subject, _, value in triples for name in (subject, value) for word in value_words(name)}
-
-
-def to_example(triples: Iterable[Item], text: str, label: int = SAID, fluent: int = 1) -> Example | None:
-    """A text as an example, all triples with one label; None for a text without words."""
-    items, words = list(triples), text_words(text)[0]
-    if not items or all(word in PUNCTUATION for word in words):
-        return None
-    return Example(items, words, [label] * len(items), fluent=fluent)

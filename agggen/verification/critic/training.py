@@ -14,8 +14,9 @@ from torch import Tensor
 
 from agggen.errors import CorpusError, TrainingError
 from agggen.records import Record
-from agggen.verification.critic.corruption import UNKNOWN, Corruptor, Example, to_example
+from agggen.verification.critic.corruption import Corruptor
 from agggen.verification.critic.critic import Critic
+from agggen.verification.critic.examples import UNKNOWN, Example, to_example
 from agggen.verification.critic.network import VERDICTS, CriticNetwork, Logits, NetworkConfig
 from agggen.verification.critic.tokens import Inputs, Role, collate, predicate_words
 

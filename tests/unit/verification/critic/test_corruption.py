@@ -6,17 +6,8 @@ from collections import Counter
 
 import pytest
 
-from agggen.verification.critic.corruption import (
-    MISSING,
-    PART,
-    SAID,
-    UNKNOWN,
-    WRONG,
-    Corruptor,
-    Example,
-    mention,
-    to_example,
-)
+from agggen.verification.critic.corruption import Corruptor
+from agggen.verification.critic.examples import MISSING, PART, SAID, UNKNOWN, WRONG, Example, mention, to_example
 
 TEXTS = [
     (

@@ -11,8 +11,8 @@ import torch
 from agggen.checks import included_critic
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record, Triple
-from agggen.verification.critic.corruption import Example, to_example
 from agggen.verification.critic.critic import Critic, CriticError, Judgement, load_critic
+from agggen.verification.critic.examples import Example, to_example
 from agggen.verification.critic.network import NetworkConfig
 from agggen.verification.critic.training import CriticTraining, reliability, train_critic
 

@@ -1,0 +1,88 @@
+"""Examples of the critic: a record, the words of a text, and what is right and wrong about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agggen.verification.critic.network import VERDICTS
+from agggen.verification.critic.tokens import PUNCTUATION, Item, text_words, value_words
+
+SAID, PART, WRONG, MISSING = range(len(VERDICTS))
+UNKNOWN = -1
+"""Label of a triple of which it is not known what the changed text says; not trained on."""
+
+Words = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Example:
+    """A record, the words of a text, and what is right and wrong about them."""
+
+    triples: list[Item]
+    words: list[str]
+    labels: list[int] = field(default_factory=list)
+    """Per triple an index into `VERDICTS`, or `UNKNOWN`."""
+    invented: list[int] = field(default_factory=list)
+    """Per word 1 if no triple supports it, else 0."""
+    fluent: int = 1
+    """0 for disturbed words; `UNKNOWN` for plain clauses."""
+
+    def __post_init__(self) -> None:
+        self.labels = self.labels or [SAID] * len(self.triples)
+        self.invented = self.invented or [0] * len(self.words)
+
+    def splice(self, start: int, size: int, new: Words, invented: int) -> None:
+        """Replaces `size` words; new ones that no triple has are marked where `invented` is 1."""
+        known = self.value_words() if invented else set()
+        self.words[start : start + size] = new
+        self.invented[start : start + size] = [int(bool(invented) and word not in known) for word in new]
+
+    def mark_lost(self, before: Sequence[str], label: int) -> None:
+        """Labels the triples whose subject or object the text lost by a change."""
+        for index, (subject, _, value) in enumerate(self.triples):
+            if self.labels[index] == SAID and any(
+                mention(name, before)[1] and not mention(name, self.words)[1] for name in (subject, value)
+            ):
+                self.labels[index] = label
+
+    def mark_invented(self, words: Words, starts: Iterable[int]) -> None:
+        """Marks the words at `starts` that no triple has."""
+        known = self.value_words()
+        for start in starts:
+            for at in range(start, start + len(words)):
+                self.invented[at] = int(self.words[at] not in known)
+
+    def value_words(self) -> set[str]:
+        """The words of all subjects and objects."""
+        return {word for subject, _, value in self.triples for name in (subject, value) for word in value_words(name)}
+
+
+def occurrences(value: Words, text: Sequence[str]) -> list[int]:
+    """Where the words of `value` begin in `text`."""
+    size = len(value)
+    return [start for start in range(len(text) - size + 1) if tuple(text[start : start + size]) == value]
+
+
+def mention(value: str, text: Sequence[str]) -> tuple[Words, list[int]]:
+    """The words of a value as the text has them, with or without its qualifier, and where; no places if it does not."""
+    for words in (value_words(value), value_words(value, qualifier=False)):
+        if starts := occurrences(words, text):
+            return words, starts
+    return (), []
+
+
+def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
+    """The ``[start, end)`` of each sentence."""
+    ends = [index + 1 for index, word in enumerate(words) if word == "."]
+    if not ends or ends[-1] < len(words):
+        ends.append(len(words))
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def to_example(triples: Iterable[Item], text: str, label: int = SAID, fluent: int = 1) -> Example | None:
+    """A text as an example, all triples with one label; None for a text without words."""
+    items, words = list(triples), text_words(text)[0]
+    if not items or all(word in PUNCTUATION for word in words):
+        return None
+    return Example(items, words, [label] * len(items), fluent=fluent)
