@@ -12,6 +12,7 @@ from agggen_platform.cli.options import Fresh, Overrides, Runs
 from agggen_platform.cli.train import carry_out
 
 
+@own_data.with_columns()
 def adapt(
     bundle: Annotated[
         str, typer.Argument(metavar="BUNDLE", help="A folder, s3://bucket/prefix, or models:/NAME@ALIAS.")
@@ -28,13 +29,7 @@ def adapt(
     runs: Runs = Path("runs"),
     name: Annotated[str | None, typer.Option(help="The run's name. [default: adapt-DATA-HASH]")] = None,
     fresh: Fresh = False,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    split_column: own_data.SplitColumn = None,
-    category: own_data.CategoryColumn = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
     """Continue training a model on new data and write a new bundle; BUNDLE is not changed.
@@ -52,7 +47,6 @@ def adapt(
     from agggen.training.adaptation import adaptation
     from agggen_platform.job_config import JobConfig
 
-    columns = own_data.reading(id_, subject, text, split_column, category, ignore, rename, division_seed)
-    data = load_dataset(source, **columns)
+    data = load_dataset(source, seed=division_seed, **columns)
     config, records = adaptation(JobConfig, bundle, data, replay, overrides or (), say=console.note)
     carry_out(config, records, f"adapt-{Path(source).stem}", name, runs, fresh)

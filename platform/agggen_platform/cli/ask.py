@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agggen_platform.client import GenerateOptions
 
 
+@own_data.with_columns(*own_data.TABLE)
 def ask(
     url: Annotated[str, typer.Argument(metavar="URL", help="The endpoint's address, like http://127.0.0.1:8000.")],
     input: Input = "-",  # noqa: A002 - the option's name
@@ -27,11 +28,7 @@ def ask(
         Literal["strict", "off"] | None, typer.Option(help="strict: values whole, no fault found; off: free.")
     ] = None,
     deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
 ) -> None:
     """Have an endpoint (`agggen serve`) write texts for records.
 
@@ -58,7 +55,7 @@ def ask(
         options["complete"] = True
     if level is not None:
         options["level"] = level
-    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
+    rejected = Rejected(columns)
 
     def records() -> Iterator[dict[str, Any]]:
         for block in rejected.blocks(input, lambda record: None):

@@ -22,6 +22,7 @@ CriticFolder = Annotated[
 ]
 
 
+@own_data.with_columns(*own_data.TABLE)
 def check(
     records: Annotated[
         Path, typer.Argument(metavar="RECORDS", help="Records as .jsonl, .csv, .json or .parquet; may hold the texts.")
@@ -39,11 +40,7 @@ def check(
     meta_evaluate: Annotated[
         bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
     ] = False,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
 ) -> None:
     """Check what any system's texts say of their records: what is said, missing, contradicted, invented.
 
@@ -57,6 +54,7 @@ def check(
         agggen check ratings.jsonl --meta-evaluate
     """
     from agggen.checks import check_all, included_critic
+    from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
     from agggen_platform.cli.score import check_json
 
@@ -67,7 +65,7 @@ def check(
     if meta_evaluate:
         _meta_evaluate(records, judge)
         return
-    read, written = _with_texts(records, own_data.columns(id_, subject, text, ignore, rename), texts is None)
+    read, written = _with_texts(records, Columns(**columns), texts is None)
     if texts is not None:
         written = read_texts(texts, [record.id for record in read], records)
     checked = check_all(read, written, critic=judge)

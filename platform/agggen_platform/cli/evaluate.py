@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agggen.report import Report
 
 
+@own_data.with_columns()
 def evaluate(
     bundle: BundleAddress,
     corpus: Annotated[str, typer.Option(help="A corpus of the catalogue, or data: a file or a folder.")],
@@ -57,13 +58,7 @@ def evaluate(
     ] = None,
     run_archives: RunArchives = False,
     device: Device = "cpu",
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    split_column: own_data.SplitColumn = None,
-    category: own_data.CategoryColumn = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
     overrides: Overrides = None,
 ) -> None:
@@ -101,7 +96,7 @@ def evaluate(
         meteor=meteor,
         run_archives=run_archives,
         device=device,
-        reading=own_data.reading(id_, subject, text, split_column, category, ignore, rename, division_seed),
+        reading={"seed": division_seed, **columns},
         note=console.note,
     )
     beside = Path() if is_elsewhere(bundle) else path.resolve().parent

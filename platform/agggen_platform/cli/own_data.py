@@ -2,51 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
-from agggen.corpora.tables import Columns
 from agggen.errors import ConfigError
 from agggen_platform.cli import console
 
 _SHOWN = 30  # predicates
 
-IdColumn = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The record's id. [default: id]")]
-SubjectColumn = Annotated[
-    str | None,
-    typer.Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
+_COLUMNS: dict[str, Any] = {
+    "id": Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The record's id. [default: id]")],
+    "subject": Annotated[
+        str | None,
+        typer.Option("--subject", metavar="COLUMN", help="The subject of the row's triples. [default: name, title]"),
+    ],
+    "text": Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
+    ],
+    "split": Annotated[
+        str | None,
+        typer.Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]"),
+    ],
+    "category": Annotated[
+        str | None, typer.Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
+    ],
+    "ignore": Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
+    ],
+    "rename": Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
+    ],
+}
+TABLE = ("id", "subject", "text", "ignore", "rename")
+"""The column options of a command that reads records; one that reads a corpus has all."""
+DivisionSeed = Annotated[
+    int, typer.Option("--division-seed", help="Seed of the 80/10/10 division of data without splits.")
 ]
-TextColumns = Annotated[
-    list[str] | None,
-    typer.Option("--text", metavar="COLUMN", help="A reference text; can be repeated. [default: text, text2, ...]"),
-]
-SplitColumn = Annotated[
-    str | None, typer.Option("--split-column", metavar="COLUMN", help="The split: train, dev or test. [default: split]")
-]
-CategoryColumn = Annotated[
-    str | None, typer.Option("--category", metavar="COLUMN", help="The record's category. [default: category]")
-]
-Ignored = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="COLUMN", help="A column to ignore; can be repeated.")
-]
-Renamed = Annotated[
-    list[str] | None,
-    typer.Option("--rename", metavar="COLUMN=PREDICATE", help="The predicate of a column; can be repeated."),
-]
-DivisionSeed = Annotated[int, typer.Option(help="Seed of the 80/10/10 division of data without splits.")]
+Command = Callable[..., None]
+Chosen = Mapping[str, Any]
+NONE: Chosen = MappingProxyType({})
 
 
-def columns(
-    id_: str | None,
-    subject: str | None,
-    text: list[str] | None,
-    ignore: list[str] | None,
-    rename: list[str] | None,
-) -> Columns:
-    """The column options of a command; raises ConfigError if `rename` is not COLUMN=PREDICATE."""
-    return Columns(id=id_, subject=subject, text=tuple(text or ()), ignore=tuple(ignore or ()), rename=_renamed(rename))
+def with_columns(*names: str) -> Callable[[Command], Command]:
+    """Replaces the parameter `columns` of a command by an option for each column in `names`, by default for all.
+
+    The command gets the chosen columns as a mapping: arguments of `Columns` and of `load_dataset`. It raises
+    ConfigError if --rename is not COLUMN=PREDICATE.
+    """
+    options = {name: _COLUMNS[name] for name in names or _COLUMNS}
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            columns = {name: arguments.pop(f"{name}_column") for name in options}
+            columns |= {name: tuple(columns[name] or ()) for name in ("text", "ignore")}
+            command(**arguments, columns=columns | {"rename": _renamed(columns["rename"])})
+
+        parameters = dict(signature(command, eval_str=True).parameters)
+        del parameters["columns"]
+        for name, option in options.items():
+            parameters[f"{name}_column"] = Parameter(
+                f"{name}_column", Parameter.KEYWORD_ONLY, default=None, annotation=option
+            )
+        run.__signature__ = Signature([p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters.values()])  # type: ignore[attr-defined]
+        run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+        return run
+
+    return decorate
 
 
 def _renamed(rename: list[str] | None) -> dict[str, str]:
@@ -56,33 +86,7 @@ def _renamed(rename: list[str] | None) -> dict[str, str]:
     return renamed
 
 
-def reading(
-    id_: str | None,
-    subject: str | None,
-    text: list[str] | None,
-    split_column: str | None,
-    category: str | None,
-    ignore: list[str] | None,
-    rename: list[str] | None,
-    seed: int,
-) -> dict[str, Any]:
-    """The column options as arguments of `load_dataset`.
-
-    Raises:
-        ConfigError: `rename` is not COLUMN=PREDICATE.
-    """
-    return {
-        "seed": seed,
-        "id": id_,
-        "subject": subject,
-        "text": tuple(text or ()),
-        "split": split_column,
-        "category": category,
-        "ignore": tuple(ignore or ()),
-        "rename": _renamed(rename),
-    }
-
-
+@with_columns()
 def prepare(
     source: Annotated[
         str, typer.Argument(metavar="DATA", help="A file (.csv .tsv .jsonl .json .parquet), or a folder of them.")
@@ -90,14 +94,8 @@ def prepare(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="The folder of the corpus, with one file per split.")
     ],
-    id_: IdColumn = None,
-    subject: SubjectColumn = None,
-    text: TextColumns = None,
-    split_column: SplitColumn = None,
-    category: CategoryColumn = None,
-    ignore: Ignored = None,
-    rename: Renamed = None,
-    seed: DivisionSeed = 1,
+    columns: Chosen = NONE,
+    seed: Annotated[int, typer.Option(help="Seed of the 80/10/10 division of data without splits.")] = 1,
 ) -> None:
     """Read your own data, report what matters for training, and write it as a corpus.
 
@@ -114,7 +112,7 @@ def prepare(
     from agggen.datasets import load_dataset
     from agggen.training.choice import minutes_for, preset_for
 
-    data = load_dataset(source, **reading(id_, subject, text, split_column, category, ignore, rename, seed))
+    data = load_dataset(source, seed=seed, **columns)
     statistics = examine(data)
     data.save(out)
     rows = [

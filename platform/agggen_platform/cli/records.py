@@ -96,8 +96,9 @@ def _holds_objects(path: Path) -> bool:
 class Rejected:
     """Collects rejected records and predicates that are not in the training data."""
 
-    def __init__(self, columns: Columns = _USUAL) -> None:
-        self._columns = columns
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        """`columns`: arguments of `Columns`."""
+        self._columns = Columns(**columns)
         self.rejects: list[Reject] = []
         self.used = 0
         self.unknown: Counter[str] = Counter()

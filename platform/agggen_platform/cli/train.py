@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agggen_platform.job_config import JobConfig
 
 
+@own_data.with_columns()
 def train(
     source: Annotated[
         str,
@@ -31,13 +32,7 @@ def train(
         str | None,
         typer.Option(help="The preset for DATA, which may then also be a corpus of the catalogue. [default: by size]"),
     ] = None,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    split_column: own_data.SplitColumn = None,
-    category: own_data.CategoryColumn = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
     division_seed: own_data.DivisionSeed = 1,
 ) -> None:
     """Train the plain Transformer, then the joint model, and write a bundle.
@@ -62,11 +57,10 @@ def train(
     from agggen_platform.training.job import data_of
 
     dataset = None
-    columns = (id_, subject, text, split_column, category, ignore, rename)
     if preset is not None or _is_data(source):
-        dataset = load_dataset(source, **own_data.reading(*columns, division_seed))
+        dataset = load_dataset(source, seed=division_seed, **columns)
         config = config_for(JobConfig, dataset, preset or AUTO, overrides or ())
-    elif any(columns):
+    elif any(columns.values()):
         raise ConfigError(f"options that name columns go with data, and {source} is taken for a preset; give --preset")
     else:
         config = load_config(JobConfig, source, overrides or ())

@@ -37,6 +37,7 @@ TopP = Annotated[
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of sampling and random-order.")]
 
 
+@own_data.with_columns(*own_data.TABLE)
 def generate(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002 - the option's name
@@ -63,11 +64,7 @@ def generate(
     ] = None,
     top_p: TopP = None,
     seed: Seed = None,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
     """Write texts for records.
@@ -97,7 +94,7 @@ def generate(
     options = choices | {"beam.beam": beam, "verify": verify}
     config = model.settings([f"{key}={value}" for key, value in options.items() if value is not None])
     generator = model.generator
-    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
+    rejected = Rejected(columns)
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: generator.planner.check(record, human, complete)):
             for texts in generator.generate(block, [human] * len(block), complete, n_best, config):
@@ -107,6 +104,7 @@ def generate(
         rejected.report(output)
 
 
+@own_data.with_columns(*own_data.TABLE)
 def plan(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
@@ -116,11 +114,7 @@ def plan(
     sample: Annotated[bool, typer.Option("--sample", help="Sample plans by their probabilities instead.")] = False,
     top_p: TopP = None,
     seed: Seed = None,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
     """Find the most probable plans of records under the bundle's settings, or sample plans.
@@ -139,7 +133,7 @@ def plan(
     config = model.settings([f"{key}={value}" for key, value in choices.items() if value is not None])
     planner = model.generator.planner
     planner.check_level(config.level)
-    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
+    rejected = Rejected(columns)
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, lambda record: planner.check(record, config=config)):
             for record, planned in zip(block, planner.plan(block, k, config), strict=True):
@@ -149,16 +143,13 @@ def plan(
         rejected.report(output)
 
 
+@own_data.with_columns(*own_data.TABLE)
 def align(
     bundle: BundleAddress = SHIPPED_BUNDLE,
     input: Input = "-",  # noqa: A002
     output: Output = "-",
     run_archives: RunArchives = False,
-    id_: own_data.IdColumn = None,
-    subject: own_data.SubjectColumn = None,
-    text: own_data.TextColumns = None,
-    ignore: own_data.Ignored = None,
-    rename: own_data.Renamed = None,
+    columns: own_data.Chosen = own_data.NONE,
     device: Device = "cpu",
 ) -> None:
     """Find which triples each fact of a text states (Viterbi); the texts are the records' references.
@@ -180,7 +171,7 @@ def align(
         if not record.references:
             raise RecordError(f"record {record.id!r} has no reference text to align")
 
-    rejected = Rejected(own_data.columns(id_, subject, text, ignore, rename))
+    rejected = Rejected(columns)
     with output_lines(output, input) as file:
         for block in rejected.blocks(input, check):
             texts = texts_with_facts(block, cut)
