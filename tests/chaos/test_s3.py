@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen.bundle import check_bundle, fingerprint
+from agggen.bundle import fingerprint
 from agggen.errors import AggGenError, BundleError
 from agggen.training.events import TrainingEvent
 from agggen_platform.bulk.job import generate
@@ -187,18 +187,6 @@ def test_bulk_generation_never_publishes_half_a_file(
 
 
 # --- bundles --------------------------------------------------------------------------------------------------------
-
-
-def test_a_bundle_is_fetched_whole_through_faults_that_pass(model: Model, s3: str, faulty_s3: FaultyS3) -> None:
-    put_bundle(Path(model.address), f"{s3}/b")
-    faulty_s3.heal()
-    for path in ("b/manifest.json", "b/weights", "b/vocabulary"):
-        for kind in ("500", "503", "reset", "cut answer"):
-            faulty_s3.inject(kind, method="GET", path=path)
-    got = get_bundle(f"{s3}/b")
-    assert faulty_s3.pending == 0, "the faults were not met"
-    check_bundle(got)
-    assert fingerprint(got) == model.fingerprint
 
 
 def test_half_of_a_file_is_no_bundle(model: Model, s3: str, faulty_s3: FaultyS3, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.dataset as pads
@@ -142,38 +140,6 @@ def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_
 # --- again, and something else ---------------------------------------------------------------------------------------
 
 
-def test_a_finished_job_is_not_done_again(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    segment(str(corpus), str(tmp_path), HERE)
-    before = snapshot(tmp_path)
-    cut = Counting()
-    use(monkeypatch, cut)
-    quicker = by_clauses(shard_rows=50, batch_size=7)  # settings of speed do not make another job
-    report = segment(str(corpus), str(tmp_path), quicker)
-    assert report.finished_before
-    assert cut.seen == []
-    assert {k: v for k, v in snapshot(tmp_path).items() if k != ".claim"} == {
-        k: v for k, v in before.items() if k != ".claim"
-    }
-    assert not segment(str(corpus), str(tmp_path), quicker, fresh=True).finished_before
-    assert cut.seen
-    assert len(list((tmp_path / "train").iterdir())) == 3  # 150 rows by fifties, nothing left of before
-    good, part = read_records(tmp_path / "dev"), sorted((tmp_path / "dev").iterdir())[1]
-    part.write_bytes(part.read_bytes()[:100])
-    mended = segment(str(corpus), str(tmp_path), quicker).progress  # a damaged part is done again, by itself
-    assert mended is not None and mended.reused == mended.total - 1
-    assert read_records(tmp_path / "dev") == good
-
-
-def test_what_no_job_wrote_is_never_touched(corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.parquet").write_bytes(b"precious")
-    for fresh in (False, True):
-        with pytest.raises(CorpusError, match=r"holds train\.parquet, which no segmentation wrote"):
-            segment(str(corpus), str(tmp_path), HERE, fresh=fresh)
-    assert (tmp_path / "train.parquet").read_bytes() == b"precious"
-    with pytest.raises(CorpusError, match="is the folder of the input"):
-        segment(str(corpus), str(corpus), HERE)
-
-
 # --- cut off, and two at once ----------------------------------------------------------------------------------------
 
 
@@ -215,24 +181,3 @@ def test_from_s3_to_s3(corpus: Path, s3: str, monkeypatch: pytest.MonkeyPatch, t
     assert "out/.claim" not in bucket.names()
     with pytest.raises(CorpusError, match="is the folder of the input"):
         segment(f"{s3}/corpora/in", f"{s3}/corpora/in/", HERE)
-
-
-@pytest.mark.slow
-def test_the_command_on_s3_with_actors_of_its_own(
-    corpus: Path, s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
-    Folder(f"{s3}/in").write("dev.parquet", (corpus / "dev.parquet").read_bytes())
-    script = Path(__file__).parents[2] / "jobs" / "segment.py"
-    command = [sys.executable, str(script), f"{s3}/in", "--out", f"{s3}/out", "shard_rows=20", "--actors", "2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert "dev\t72\t216\t" in done.stdout
-    assert len(Folder(f"{s3}/out").names("dev")) == 4
-    log = next(tmp_path.glob("runs/segment-*/tracking.jsonl")).read_text().splitlines()
-    metrics = [json.loads(line)["values"] for line in log if json.loads(line)["event"] == "metrics"]
-    assert metrics[-1]["texts"] == 216
-    assert {"facts_per_text", "sentences_per_second", "cached", "rejects"} <= metrics[-1].keys()
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert again.returncode == 0, again.stderr
-    assert "already has the facts of this job" in again.stderr

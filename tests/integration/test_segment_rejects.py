@@ -15,7 +15,7 @@ from agggen.corpora.prepared import read_records, schema, write_records
 from agggen.errors import CorpusError
 from agggen.facts.clauses import ClauseSegmenter
 from agggen.records import Record
-from agggen_platform.segmentation.job import Progress, segment
+from agggen_platform.segmentation.job import segment
 from agggen_platform.sharded.config import JobError
 from tests.integration.segment_jobs import HERE, Counting, by_clauses, elements, expected, use, write_corpus
 
@@ -43,19 +43,6 @@ def test_input_that_is_no_corpus(name: str, content: bytes | pa.Table | None, me
     with pytest.raises(CorpusError, match=message):
         segment(str(tmp_path / name), str(tmp_path / "out"), HERE)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_corpus_that_changes_under_the_job_is_not_published(tmp_path: Path) -> None:
-    records, source, out = elements("dev")[:12], tmp_path / "dev.parquet", tmp_path / "out"
-    write_records(source, records, "x", "dev")
-
-    def change(now: Progress) -> None:
-        if now.shards == 1:
-            write_records(source, records[::-1], "x", "dev")
-
-    with pytest.raises(JobError, match=r"dev\.parquet changed while it was read"):
-        segment(str(source), str(out), by_clauses(shard_rows=4), progress=change)
-    assert not (out / "manifest.json").exists()
 
 
 # --- rejects ---------------------------------------------------------------------------------------------------------

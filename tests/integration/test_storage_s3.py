@@ -166,16 +166,6 @@ def test_an_upload_that_fails_is_taken_back(
     assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=s3.removeprefix("s3://"))
 
 
-def test_sweep_takes_back_uploads_that_nobody_ended(folder: Folder, s3: str) -> None:
-    client, bucket = boto3.client("s3"), s3.removeprefix("s3://")
-    for key in ("some/where/stage/x", "some/where-else/x"):
-        client.create_multipart_upload(Bucket=bucket, Key=key)
-    folder.sweep("stage")
-    assert [upload["Key"] for upload in client.list_multipart_uploads(Bucket=bucket)["Uploads"]] == [
-        "some/where-else/x"
-    ]
-
-
 def test_sweep_takes_no_such_upload_for_none(folder: Folder, faulty_s3: FaultyS3) -> None:
     """So rclone says that a bucket had no upload in parts yet."""
     faulty_s3.inject("no upload", method="GET", path="?uploads")

@@ -141,21 +141,6 @@ def free_cpus(at_least: float, seconds: float = 120) -> float:
     return free
 
 
-def test_a_damaged_checkpoint_is_named(config: JobConfig, tmp_path: Path) -> None:
-    evaluations: list[int] = []
-    with pytest.raises(StoppedError):
-        train_job(
-            config, "r", runs_dir=tmp_path, on_evaluation=lambda *_: evaluations.append(1) or len(evaluations) > 1
-        )
-    folder = tmp_path / "r" / "checkpoints" / "baseline"
-    newest = folder.parent / json.loads((folder / "latest.json").read_text())["checkpoints"][0]["name"]
-    newest.write_bytes(b"x" * newest.stat().st_size)
-    said: list[str] = []
-    assert train_job(on(config, 1), "r", runs_dir=tmp_path, say=said.append).trained
-    (named,) = (sentence for sentence in said if newest.name in sentence)
-    assert named.endswith("an older one is looked for")
-
-
 def test_what_no_restart_can_mend_is_said_at_once(config: JobConfig, tmp_path: Path) -> None:
     wild = replace(config.training.baseline, learning_rate=1e30)
     wild_config = replace(config, training=replace(config.training, baseline=wild))
@@ -207,11 +192,3 @@ def test_what_cannot_be_is_refused_before_anything_is_prepared(
         train_job(change(config), "r", runs_dir=tmp_path)
     assert time.monotonic() - begin < 20
     assert not (tmp_path / "r" / "prepared").exists()
-
-
-def test_a_run_of_another_configuration_is_refused_by_its_keys(config: JobConfig, tmp_path: Path) -> None:
-    with pytest.raises(StoppedError):
-        train_job(config, "r", runs_dir=tmp_path, on_evaluation=lambda *_: True)
-    other = replace(config, training=replace(config.training, seed=8))
-    with pytest.raises(ConfigError, match=r"training\.seed was 1 and is 8"):
-        train_job(on(other, 1), "r", runs_dir=tmp_path)

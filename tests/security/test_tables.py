@@ -162,18 +162,3 @@ def test_a_worker_of_training_does_not_read_them(tmp_path: Path, canary: Canary)
     with pytest.raises(CorpusError, match=r"train\.parquet: the column 'id' has values of the extension type"):
         read_prepared(folder, place)
     assert not canary.sang
-
-
-@pytest.mark.parametrize("name", ["arrow_tensor", "arrow_tensor_v2", "arrow_variable_shaped_tensor"])
-def test_the_description_of_a_tensor_is_no_pickle(tmp_path: Path, canary: Canary, name: str) -> None:
-    """Ray before 2.55 loaded one out of a file's schema (CVE-2026-41486): this Ray does not, and neither do we."""
-    marks = {b"ARROW:extension:name": f"ray.data.{name}".encode(), b"ARROW:extension:metadata": canary.pickled()}
-    column = pa.array([[1.0]])
-    if name == "arrow_variable_shaped_tensor":
-        column = pa.StructArray.from_arrays([column, pa.array([[1]])], names=["data", "shape"])
-    described = pa.schema([pa.field("id", column.type, metadata=marks)])
-    pq.write_table(pa.Table.from_arrays([column], schema=described), tmp_path / "x.parquet")
-    for read in (find_inputs, read_records):
-        with pytest.raises(CorpusError):
-            read(str(tmp_path / "x.parquet"))
-    assert not canary.sang

@@ -285,15 +285,6 @@ def test_scores_and_files_go_to_the_run_log(run: Run, bundle: Path) -> None:
     )
 
 
-def test_the_run_log_goes_to_the_mlflow_of_the_environment(
-    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    evaluated(run, bundle, "--runs", "log")
-    (log,) = Path("log").glob("evaluate-*/tracking.jsonl")
-    assert json.loads(log.read_text(encoding="utf-8").splitlines()[0])["mlflow"] == "http://mlflow:5000"
-
-
 def test_a_run_log_that_cannot_be_written_does_not_fail_the_evaluation(run: Run, bundle: Path) -> None:
     Path("log").write_text("a file where a folder belongs")
     _, err = evaluated(run, bundle, "--runs", "log")

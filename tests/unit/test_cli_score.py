@@ -11,7 +11,7 @@ from agggen.corpora.prepared import write_records
 from agggen.evaluation.values import VALUES, read_values
 from agggen.records import Record
 from tests.command import Run
-from tests.unit.score_files import score_texts, scores_of, write
+from tests.unit.score_files import score_texts, write
 
 RECORDS = [
     {"id": "1", "triples": [["Mill", "food", "Thai"]], "references": ["Mill serves Thai food.", "Mill is Thai."]},
@@ -41,12 +41,6 @@ def test_texts_are_scored_and_written(system: Run) -> None:
     written = json.loads(Path("out.json").read_text(encoding="utf-8"))
     assert written == {name: {"score": score.value, "signature": score.signature} for name, score in scores.items()}
     assert rows[1][1:] == [f"{scores['bleu'].value:.4f}", scores["bleu"].signature]
-
-
-def test_slot_errors_have_keys_of_their_own(system: Run) -> None:
-    code, _, _ = system(*SCORE, "--protocol", "e2e", "--metrics", "nist, ser", "--json", "out.json")
-    assert code == 0
-    assert list(scores_of("out.json")) == ["nist", "ser.add", "ser.miss", "ser.wrong", "ser.ser"]
 
 
 def test_an_empty_line_is_a_text_and_is_said(system: Run) -> None:
@@ -103,13 +97,6 @@ def test_bad_texts_exit_with_2_and_leave_the_output_alone(system: Run, option: s
     assert not list(Path().glob("*.tmp"))
 
 
-def test_bad_records_exit_with_2(system: Run) -> None:
-    Path("records.jsonl").write_text('\n{"id": "1", "triples"', encoding="utf-8")
-    code, out, err = system(*SCORE)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: records.jsonl, line 2: not JSON at column")
-
-
 def test_records_in_csv_need_references_too(system: Run) -> None:
     Path("records.csv").write_text("id,subject,predicate,object\n1,Mill,food,Thai\n", encoding="utf-8")
     code, _, err = system("score", "--records", "records.csv", "--hypotheses", "texts.txt")
@@ -132,10 +119,3 @@ def test_options_are_checked_before_anything_is_read(system: Run, arguments: tup
     code, _, err = system("score", "--records", "records.jsonl", "--hypotheses", "missing.txt", *arguments)
     assert code == 2
     assert message in err
-
-
-def test_slot_errors_of_other_predicates_are_refused_where_asked_for(system: Run) -> None:
-    write("records.jsonl", [{**RECORDS[0], "triples": [["Ann", "birthPlace", "Rome"]]}, RECORDS[1]])
-    code, _, err = system(*SCORE, "--protocol", "e2e", "--metrics", "ser")
-    assert code == 2
-    assert err.startswith("error: record '1': 'birthPlace' is not a slot of E2E")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +17,6 @@ from agggen.run import RunConfig
 from agggen.training.events import TrainingEvent
 from agggen.training.progress import ProgressLines
 from agggen_platform.cli.main import main
-
-REPO = Path(__file__).parents[2]
 
 PRESET = """\
 corpus:
@@ -107,15 +101,6 @@ def test_a_preset_file_is_trained_and_found_again(run: Run, folder: Path) -> Non
     assert (bundle.parent / "tracking.jsonl").read_bytes() == log  # looking at a finished run is no run
 
 
-def test_fresh_trains_anew_and_gives_the_same_model(run: Run, trained: Path) -> None:
-    before, begun = fingerprint(trained), trained.stat().st_mtime_ns
-    code, _, err = run("tiny.yaml", "--fresh")
-    assert code == 0
-    assert "Transformer: update 1 of 1" in err
-    assert trained.stat().st_mtime_ns > begun
-    assert fingerprint(trained) == before
-
-
 def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     code, out, err = run("tiny.yaml", "model.dropout=0.3", "--print-config", "--runs", str(runs))
@@ -189,34 +174,3 @@ def test_a_first_evaluation_before_any_log_line_has_no_train_loss(capsys: pytest
         "joint model: update 2 of 2  epoch 1  dev loss 3.000",
         "joint model: update 2 of 2  epoch 1  train loss 2.500  dev loss 2.750",
     ]
-
-
-@pytest.mark.chaos
-def test_a_killed_run_continues_and_ends_in_the_same_model(run: Run, folder: Path, trained: Path) -> None:
-    settings = (
-        "tiny.yaml",
-        "training.baseline.epochs=80",
-        "training.baseline.patience=80",
-        "model.dropout=0.1",
-        "tracking.samples=0",
-    )
-    command = [sys.executable, "-m", "agggen_platform.cli.main", "train", *settings, "--name", "killed"]
-    environment = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{REPO / 'platform'}", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL) as process:
-        patience = time.monotonic() + 60
-        while not list(folder.glob("runs/killed/checkpoints/baseline/latest.json")):
-            assert process.poll() is None, "the run ended before it could be killed"
-            assert time.monotonic() < patience, "the run never wrote a checkpoint"
-            time.sleep(0.01)
-        process.kill()
-    left = folder / "runs" / "killed"
-    assert not (left / "bundle").exists()
-
-    code, out, err = run(*settings, "--name", "killed")
-    assert code == 0
-    first = next(line for line in err.splitlines() if line.startswith("Transformer"))
-    assert not first.startswith("Transformer: update 1 of"), "it began anew"
-    code, whole, err = run(*settings, "--name", "whole")
-    assert code == 0
-    assert "Transformer: update 1 of 80 " in err
-    assert fingerprint(folder / out.strip()) == fingerprint(folder / whole.strip())

@@ -43,14 +43,3 @@ def test_what_ray_prints_does_not_reach_the_output(capsys: pytest.CaptureFixture
         print("(raylet) A worker died")
     print("records")
     assert capsys.readouterr() == ("records\n", "(raylet) A worker died\n")
-
-
-def test_shards_of_an_earlier_run_say_nothing_about_the_time_left(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    with shard_progress(lambda _: "0 records/s", lambda _: "0 texts") as show:
-        now = 60.0
-        show(Progress(500, 1000, 500, None, seconds=1e-9))
-    assert capsys.readouterr().err == "50%  500 of 1,000 shards  0 texts  0 records/s\n"

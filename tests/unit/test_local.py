@@ -31,10 +31,6 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def test_records_of_a_prepared_folder(corpus: Path) -> None:
-    assert records_of(str(corpus), "train") == RECORDS[:3]
-
-
 def test_records_of_the_catalogue_leave_rejects_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "e2e").mkdir()
     rows = ["mr,ref", '"name[Blue Door], food[Thai]",Blue Door is Thai.', '"?",Bad.']

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,6 @@ RESTAURANTS = [
     restaurant(5, "Blue Door", food="Thai", area="city"),
 ]
 TWO_PARTS = {"id": "7", "triples": [["Aromi", "food"]]}
-
-
-def subprocess_of(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, env=ENVIRONMENT, stderr=subprocess.PIPE, timeout=120, **options)
 
 
 def json_lines(path: Path, values: list[Any]) -> Path:

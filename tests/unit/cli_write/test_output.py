@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +45,6 @@ def test_an_output_that_cannot_be_a_file_is_refused(
     code, out, err = run("plan", bundle, "-i", records, "-o", output)
     assert (code, out) == (2, "")
     assert message in err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_is_exit_code_5(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o555)
-    code, _, err = run("plan", bundle, "-i", records, "-o", "closed/out.jsonl")
-    assert (code, err) == (5, "error: cannot write: Permission denied: closed/out.jsonl\n")
 
 
 def test_a_full_disk_is_exit_code_5_and_leaves_nothing(bundle: Path, records: Path, tmp_path: Path) -> None:
@@ -111,18 +102,3 @@ def test_an_interrupted_run_keeps_the_earlier_output(
     assert run("generate", bundle, "-i", records, "-o", "out.jsonl")[0] == 130
     assert (tmp_path / "out.jsonl").read_text() == "the earlier output"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "records.jsonl"]
-
-
-def test_a_killed_run_leaves_nothing_under_the_outputs_name(bundle: Path, tmp_path: Path) -> None:
-    command = [*COMMAND, "plan", str(bundle), "-o", str(tmp_path / "out.jsonl")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as process:
-        assert process.stdin
-        process.stdin.write(json.dumps(RESTAURANTS[0]).encode() + b"\n")
-        process.stdin.flush()
-        patience = time.monotonic() + 60
-        while not list(tmp_path.glob("out.jsonl.*.tmp")):
-            assert process.poll() is None, process.stderr.read() if process.stderr else ""
-            assert time.monotonic() < patience, "the command never began to write"
-            time.sleep(0.05)
-        process.kill()
-    assert not (tmp_path / "out.jsonl").exists()

@@ -43,18 +43,6 @@ def test_generate_writes_a_line_for_each_record_in_order(run: Run, bundle: Path,
         assert "rank" not in line
 
 
-def test_a_record_need_have_no_subject(run: Run, bundle: Path, tmp_path: Path) -> None:
-    nameless = {
-        "id": "n",
-        "triples": [["", "food", "Thai"], ["", "area", "city"]],
-        "references": ["Thai food in the city."],
-    }
-    file = json_lines(tmp_path / "nameless.jsonl", [nameless])
-    for command in ("generate", "plan", "align"):
-        code, out, err = run(command, bundle, "-i", file)
-        assert (code, err, [line["id"] for line in parsed(out)]) == (0, "", ["n"])
-
-
 def test_options_change_plans_and_the_number_of_texts(run: Run, bundle: Path, records: Path, tmp_path: Path) -> None:
     lines = parsed(run("generate", bundle, "-i", records, "--n-best", "3", "--level", "1")[1])
     assert all(len(state) == 1 for line in lines for state in Plan.parse(line["plan"]).states)
@@ -188,30 +176,6 @@ def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path)
     assert load_bundle("newer").inference.level == 1
     shown = dict(line.split("\t") for line in run("inspect", "newer")[1].splitlines())
     assert shown["wordings of values"] == "4 of 2 values"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "line 1 column 1"),
-        (b"{", 'must be JSON like {"United_States": ["the States", "American"]}'),
-        (b"\xff", "utf-8"),
-        (b"[]", "with at least one value, not []"),
-        (b"{}", "with at least one value, not {}"),
-        (b'{"city": "downtown"}', "the wordings of 'city' must be a list of strings, not 'downtown'"),
-        (b'{"city": []}', "the wordings of 'city' must be a list of strings, not []"),
-        (b'{"city": ["downtown", 7]}', "the wording 7 of 'city' contains no word"),
-        (b'{"city": ["!"]}', "the wording '!' of 'city' contains no word"),
-        (None, "cannot read own.json: No such file or directory"),
-    ],
-)
-def test_wordings_that_cannot_be_read_are_named(run: Run, bundle: Path, content: bytes | None, message: str) -> None:
-    if content is not None:
-        Path("own.json").write_bytes(content)
-    code, out, err = run("adjust", bundle, "--wordings", "own.json", "-o", "new")
-    assert (code, out) == (2, "")
-    assert "own.json" in err and message in err
-    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,6 @@ def test_installed_packages_must_be_in_the_declared_ranges(
 # --- torch -------------------------------------------------------------------------------------------------------
 
 
-def test_the_torch_of_this_environment() -> None:
-    findings = list(accelerator.check(HERE))
-    assert levels(findings)["version"] == "ok"
-    assert "error" not in levels(findings).values(), findings
-
-
 @pytest.mark.parametrize(
     ("settings", "driver", "level"),
     [

@@ -201,11 +201,3 @@ def test_raw_references_get_the_tokens_of_the_challenges_files(data_home: Path) 
     assert [[challenge_tokens(text) for text in group] for group in raw] == [
         [text for text in group if text] for group in expected
     ]
-
-
-def test_raw_texts_score_as_their_tokenised_form(data_home: Path) -> None:
-    entries = ElementTree.parse(data_home / "webnlg_2017" / "test" / "testdata_with_lex.xml").getroot().iter("entry")
-    raw = [[str(lex.text) for lex in entry.iter("lex")] for entry in entries]
-    texts, expected = webnlg_team(data_home, "ADAPT_Centre")
-    result = score_texts("webnlg-2017", texts, raw, ["bleu"])["bleu"]
-    assert result.value == score_texts("webnlg-2017", texts, expected, ["bleu"], tokenised=True)["bleu"].value

@@ -61,17 +61,6 @@ def test_empty_texts_score_what_they_score(protocol: str) -> None:
         assert score.value > 90 if metric == "ter" else score.value == 0
 
 
-@pytest.mark.skipif(not HAS_JAVA, reason="no Java runtime: METEOR cannot run")
-@pytest.mark.slow
-def test_meteor_with_empty_and_perfect_texts() -> None:
-    result = measure("e2e", ["", TEXTS[1], "!"], [RAGGED[0], [TEXTS[1]], RAGGED[2]], ["meteor"])["meteor"]
-    assert result.single is not None
-    empty, perfect, sign = result.single.values
-    assert (empty, round(perfect, 9)) == (0, 100)
-    assert sign < 10
-    assert 0 < result.corpus().value < 100
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_order_of_references_does_not_matter_nor_do_blank_ones(protocol: str) -> None:
     turned = [["", *group[::-1], "  "] for group in RAGGED]

@@ -67,13 +67,6 @@ def test_list_and_show(run: Run, three: list[Path]) -> None:
     )
 
 
-def test_registering_a_bundle_twice_changes_nothing(run: Run, three: list[Path]) -> None:
-    code, out, err = run("models", "register", three[0])
-    assert (code, out) == (0, "models:/agggen/1\n")
-    assert err.startswith(f"{three[0]} is already version 1 of agggen; the candidate did not change;")
-    assert "candidate" in run("models", "show", "agggen/3")[1]
-
-
 @pytest.mark.parametrize("command", ["generate", "plan", "align", "inspect"])
 def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Path, command: str) -> None:
     record = {

@@ -99,18 +99,6 @@ def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
     assert champion() == "2"
 
 
-def test_a_version_without_an_evaluation_is_refused_with_the_command(trained: list[Path], tmp_path: Path) -> None:
-    register(str(trained[0]), evaluations=[write_report(tmp_path / "one", trained[0])])
-    promote("agggen", "1")
-    register(str(trained[1]))
-    with pytest.raises(
-        PromotionRefused, match="agggen evaluate models:/agggen/2 --corpus toy --split dev --protocol plain -o DIR-2"
-    ):
-        promote("agggen", "2")
-    record("models:/agggen/2", write_report(tmp_path / "two", trained[1], 60.0))
-    assert promote("agggen", "2").version.number == "2"
-
-
 def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path], tmp_path: Path, s3: str) -> None:
     """A job's own folder is one that no command of the user sees."""
     there = Folder(f"{s3}/reports/one")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from agggen_platform.cli.main import main
-from tests.command import command
 
 
 @pytest.mark.parametrize(
@@ -43,14 +41,3 @@ def test_refusals(
     assert message in captured.err
     assert captured.out == ""
     assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "nothing was begun"
-
-
-def test_without_the_clusters_packages_the_error_says_how_to_get_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "optuna" or name == "agggen_platform.sweep.job"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    code, _, err = command(capsys)("sweep", "elements")
-    assert code == 2
-    assert "is not installed: pip install 'agggen[ray]'" in err

@@ -121,12 +121,6 @@ def test_a_run_that_cannot_be_sent_is_named(agggen: Agggen, track: Callable[...,
     assert "there is no run 'noone'" in err
 
 
-def test_a_folder_without_runs(agggen: Agggen, tmp_path: Path) -> None:
-    code, out, err = agggen("list", "--runs", tmp_path)
-    assert (code, len(out.splitlines())) == (0, 1)
-    assert "No runs in" in err
-
-
 def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
     agggen: Agggen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,24 +125,12 @@ def test_the_local_file_holds_everything(finished: tuple[Tracker, list[str]]) ->
     assert lines[4] == {"event": "metrics", "step": 1, "values": values, "time": lines[4]["time"]}
 
 
-def test_artifacts_stay_in_the_runs_folder(finished: tuple[Tracker, list[str]]) -> None:
-    tracker, _ = finished
-    folder = tracker.runs_dir / "artifacts" / "toys" / str(tracker.run_id) / "artifacts"
-    assert (folder / "samples" / "1.txt").read_text(encoding="utf-8") == "[name] a sample"
-    assert (folder / "bundle" / "inner" / "a.json").read_text(encoding="utf-8") == "{}"
-
-
 def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str]], tmp_path: Path) -> None:
     tracker, _ = finished
     assert tracker.ui_command() == f"agggen runs ui --runs '{tracker.runs_dir}'"
     assert Tracker("http://me:hunter2@mlflow:5000", runs_dir=tmp_path).ui_command() == "http://mlflow:5000"
     database = Tracker("postgresql://me:hunter2@db/mlflow", runs_dir=tmp_path)
     assert database.ui_command() == "agggen runs ui --uri postgresql://db/mlflow"
-
-
-def test_an_experiment_opens_as_one_of_trained_models(finished: tuple[Tracker, list[str]]) -> None:
-    experiment = mlflow_client(finished[0].uri).get_experiment_by_name("toys")
-    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
 
 
 def test_what_mlflow_refuses_loses_only_itself(track: Track, run_of: RunOf, said: list[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.errors import AggGenError, ConfigError, CorpusError, StoppedError
+from agggen.errors import AggGenError, CorpusError, StoppedError
 from agggen.facts.sentences import SentenceSegmenter
 from agggen.generation.planner import MAX_TRIPLES
 from agggen.records import Record, Reference, Triple
@@ -36,14 +36,6 @@ def test_a_file_of_frames_made_anew_is_another_run(tmp_path: Path) -> None:
     after = data_of(config)
     assert after.fingerprints == before.fingerprints
     assert default_name("toy", config, after) != name
-
-
-def test_another_segmenter_under_an_old_name_is_refused(tmp_path: Path) -> None:
-    config = config_of(write_corpus(tmp_path / "toy"), epochs=1)
-    data = data_of(config)
-    train_job(config, "r", runs_dir=tmp_path / "runs", data=data)
-    with pytest.raises(ConfigError, match=r"segmenter was 'sentences-.*' and is 'tagger-2'"):
-        train_job(config, "r", runs_dir=tmp_path / "runs", data=replace(data, segmenter="tagger-2"))
 
 
 def catalogue(home: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> JobConfig:

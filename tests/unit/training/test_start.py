@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from agggen.bundle import load_bundle
-from agggen.errors import BundleError, ConfigError
+from agggen.errors import ConfigError
 from agggen.run import prepare
 from agggen_platform.job_config import JobConfig
 from agggen_platform.storage.folder import Folder
@@ -102,11 +102,6 @@ def test_what_a_worker_reads_begins_the_same(config: JobConfig, start: Path, tmp
 def test_another_network_or_other_words_are_refused(config: JobConfig, start: Path, change: Any, what: str) -> None:
     with pytest.raises(ConfigError, match=rf"training\.start .*bundle was trained with another {what}; "):
         prepare(change(from_start(config, start)), RECORDS[:8], RECORDS[8:])
-
-
-def test_a_start_that_is_not_there_is_refused(config: JobConfig, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"there is no bundle at .*nowhere"):
-        data_of(from_start(config, tmp_path / "nowhere"))
 
 
 def test_another_start_is_another_run(config: JobConfig, start: Path, tmp_path: Path) -> None:
