@@ -23,11 +23,32 @@ from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.processes import Running
 from tests.ray_head import Head
 from tests.s3_faults import FaultyS3
-from tests.sharded_jobs import ShardedJob
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 RECORDS, SHARDS, WORKERS = 240, 30, 2
+
+
+class BulkJob(Running):
+    """The command in a process of its own, with a Ray cluster of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.out = folder / "out"
+        super().__init__(["-m", "agggen_platform.cli.main", "bulk", *arguments, "--out", str(self.out)], folder)
+
+    def wait_for_parts(self, count: int) -> None:
+        self.wait_until(lambda: len(self.parts()) >= count, f"{count} shards")
+
+    def parts(self) -> list[Path]:
+        return list((self.out / "texts").glob("[0-9]*.parquet"))
+
+    def actors(self) -> set[int]:
+        return {child.pid for child in self.children("(BulkWorker)")}
+
+    def die(self) -> None:
+        """Kills the driver alone: what it started must notice by itself."""
+        self.signal(signal.SIGKILL)
+        self.process.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +69,16 @@ def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def start(model: Model, source: Path, tmp_path: Path) -> Iterator[Callable[..., ShardedJob]]:
-    def job(*settings: str) -> ShardedJob:
-        command = ["bulk", model.address, str(source), "shard_rows=8", *settings]
-        return stack.enter_context(ShardedJob(command, tmp_path, "texts", "BulkWorker"))
+def start(model: Model, source: Path, tmp_path: Path) -> Iterator[Callable[..., BulkJob]]:
+    def job(*settings: str) -> BulkJob:
+        return stack.enter_context(BulkJob(tmp_path, model.address, str(source), "shard_rows=8", *settings))
 
     with ExitStack() as stack:
         yield job
 
 
 def test_the_driver_and_an_actor_are_killed_again_and_again(
-    start: Callable[..., ShardedJob], undisturbed: dict[str, bytes]
+    start: Callable[..., BulkJob], undisturbed: dict[str, bytes]
 ) -> None:
     done = 0
     for share in (0.3, 0.6, 0.9):
@@ -76,7 +96,7 @@ def test_the_driver_and_an_actor_are_killed_again_and_again(
         psutil.Process(pid).kill()
     before = len(job.parts())
     job.wait_until(lambda: len(job.parts()) > before or (job.out / "manifest.json").exists(), "another shard")
-    job.succeed()
+    assert job.finish() == 0, job.output()
     assert published(job.out) == undisturbed
     report = json.loads((job.out / "report.json").read_text())
     assert report["shards"]["reused"] >= done

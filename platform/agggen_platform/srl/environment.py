@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agggen_platform.cache import cache_folder
-from agggen_platform.srl.errors import AllenNLPError
-from agggen_platform.srl.process import JsonLinesProcess
+from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess
 from agggen_platform.srl.worker import PROTOCOL
 
 WORKER = Path(__file__).with_name("worker.py")

@@ -1,7 +1,7 @@
 """A child process that answers JSON lines, one request at a time, with a timeout.
 
 Each line on its standard input is answered by one line on its standard output. A thread reads its standard error, so
-that no full pipe blocks both sides. Nothing here depends on AllenNLP.
+that no full pipe blocks both sides.
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from agggen_platform.srl.errors import WorkerDied
+from agggen.errors import AggGenError
 
 _LINES = 12
 """How many of the last lines of standard error an error shows, and how much of each."""
 _LINE_BYTES = 500
+
+
+class AllenNLPError(AggGenError):
+    """AllenNLP's environment, an archive or the worker process cannot be used."""
+
+
+class WorkerDied(AllenNLPError):
+    """The worker process ended, or was ended because it did not answer in time."""
 
 
 class JsonLinesProcess:
@@ -52,7 +60,7 @@ class JsonLinesProcess:
         self._listener = threading.Thread(target=_listen, args=(self._child.stderr, self._lines), daemon=True)
         self._listener.start()
         self._scratch = scratch
-        self._stop = weakref.finalize(self, _stop, self._child, scratch, os.getpid(), 0.0)
+        self._stop = weakref.finalize(self, _stop, self._child, scratch, 0.0)
 
     @property
     def pid(self) -> int:
@@ -130,7 +138,7 @@ class JsonLinesProcess:
     def close(self, grace: float = 5.0) -> None:
         """Asks the child to end, by closing its standard input, and ends it if it does not within `grace` seconds."""
         if self._stop.detach() is not None:
-            _stop(self._child, self._scratch, os.getpid(), grace)
+            _stop(self._child, self._scratch, grace)
 
 
 def _listen(stream: IO[bytes], lines: deque[bytes]) -> None:
@@ -139,9 +147,7 @@ def _listen(stream: IO[bytes], lines: deque[bytes]) -> None:
         lines.extend(iter(lambda: stream.readline(_LINE_BYTES), b""))
 
 
-def _stop(child: subprocess.Popen[bytes], scratch: Path | None, owner: int, grace: float) -> None:
-    if os.getpid() != owner:
-        return  # in a fork
+def _stop(child: subprocess.Popen[bytes], scratch: Path | None, grace: float) -> None:
     if child.stdin:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()

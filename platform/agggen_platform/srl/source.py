@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -22,8 +21,7 @@ from agggen.errors import AggGenError, ConfigError
 from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Words, frame_of_tags
 from agggen_platform.srl.environment import Environment, find_environment, worker_environment
-from agggen_platform.srl.errors import AllenNLPError, WorkerDied
-from agggen_platform.srl.process import JsonLinesProcess
+from agggen_platform.srl.process import AllenNLPError, JsonLinesProcess, WorkerDied
 from agggen_platform.srl.worker import PROTOCOL, hash_of
 
 VERSION = "1"
@@ -90,7 +88,6 @@ class AllenNLPFrames:
             raise ConfigError("the predicates come from a spaCy model or from a frame source, not from both")
         self._finder = predicates
         self._process: JsonLinesProcess | None = None
-        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._requests = self._deaths = 0
         self._broken: str | None = None
@@ -200,7 +197,7 @@ class AllenNLPFrames:
         return results
 
     def _started(self) -> JsonLinesProcess:
-        if self._process is not None and self._owner == os.getpid() and self._process.is_alive:
+        if self._process is not None and self._process.is_alive:
             return self._process
         if self._broken is not None:
             raise AllenNLPError(self._broken)
@@ -220,7 +217,7 @@ class AllenNLPFrames:
         if not isinstance(about, dict) or about.get("protocol") != PROTOCOL or about.get("sha256") != archive.sha256:
             process.close()
             raise self._give_up(f"AllenNLP cannot load the archive: {ready.get('failed') or ready}")
-        self._process, self._owner, self.worker = process, os.getpid(), about
+        self._process, self.worker = process, about
         return process
 
     def _give_up(self, why: str) -> AllenNLPError:
@@ -230,7 +227,7 @@ class AllenNLPFrames:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is not None and self._owner == os.getpid():
+        if process is not None:
             process.close()
 
 

@@ -14,7 +14,7 @@ from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
 from agggen.facts.framed import FrameSegmenter
 from agggen.run import FactsConfig, RunConfig
 from agggen_platform.segmentation.config import SegmentConfig
-from agggen_platform.srl.errors import AllenNLPError
+from agggen_platform.srl.process import AllenNLPError
 
 TEXT = "Bolt, who was drawn by Gary Cohn, is a comic character."
 

@@ -14,7 +14,7 @@ from agggen_platform.srl.environment import (
     find_environment,
     worker_environment,
 )
-from agggen_platform.srl.errors import AllenNLPError
+from agggen_platform.srl.process import AllenNLPError
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen_platform.srl.errors import WorkerDied
-from agggen_platform.srl.process import JsonLinesProcess
+from agggen_platform.srl.process import JsonLinesProcess, WorkerDied
 
 ECHO = "import sys\nfor line in sys.stdin: sys.stdout.write(line); sys.stdout.flush()"
 
@@ -37,14 +36,6 @@ def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> bool:
             return False
         time.sleep(0.05)
     return True
-
-
-def test_questions_are_answered_one_by_one() -> None:
-    process = child(ECHO)
-    for number in range(3):
-        assert process.ask({"number": number, "text": "a\u2028b\nü"}, 30) == {"number": number, "text": "a\u2028b\nü"}
-    process.close()
-    assert is_gone(process.pid)
 
 
 def test_nothing_blocks_when_every_pipe_is_full() -> None:
@@ -105,15 +96,3 @@ def test_nothing_outlives_the_program(ending: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert is_gone(int(done.stdout)), done.stderr
-
-
-def test_a_fork_does_not_end_its_parents_child() -> None:
-    """A forked process that ends normally runs the same clean-up code."""
-    code = (
-        "import os, sys\nfrom agggen_platform.srl.process import JsonLinesProcess\n"
-        f"process = JsonLinesProcess([sys.executable, '-c', {ECHO!r}], dict(os.environ))\n"
-        "if (pid := os.fork()) == 0: sys.exit(0)\n"
-        "os.waitpid(pid, 0)\nprint(process.ask({'still': 'there'}, 30))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "{'still': 'there'}", done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +15,10 @@ from agggen.facts.config import AllenNLPConfig
 from agggen.facts.frames import Frame, FrameSource, Phrase, Words
 from agggen_platform.srl import environment
 from agggen_platform.srl.environment import NEEDED
-from agggen_platform.srl.errors import AllenNLPError
+from agggen_platform.srl.process import AllenNLPError
 from agggen_platform.srl.source import AllenNLPFrames, NoFrames
 from tests.unit.facts.role_notation import joined
-from tests.unit.srl.test_process import is_gone, wait_until
+from tests.unit.srl.test_process import is_gone
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 
@@ -171,14 +170,6 @@ def test_a_worker_that_cannot_start_is_not_started_again(make: Make, archive: st
     assert all(is_gone(pid) for pid in noted(source, "starts"))
 
 
-def test_close_ends_the_worker_and_the_next_call_starts_another(make: Make) -> None:
-    with make() as source:
-        source.frames([words("a runs")])
-    (pid,) = noted(source, "starts")
-    assert is_gone(pid)
-    assert source.frames([words("a runs")]) == [one(1)]
-
-
 def test_threads_take_turns(make: Make) -> None:
     source = make(batch_size=2)
     result: list[list[tuple[Frame, ...]]] = []
@@ -190,30 +181,6 @@ def test_threads_take_turns(make: Make) -> None:
         thread.join()
     assert result == [[one(1), one(2), one(3)]] * 6
     assert len(noted(source, "starts")) == 1
-
-
-def test_a_fork_has_a_worker_of_its_own(make: Make, folder: Path) -> None:
-    source = make()
-    code = (
-        "import os, sys\nfrom pathlib import Path\nfrom agggen_platform.srl import environment\n"
-        "from agggen.facts.config import AllenNLPConfig\n"
-        "from agggen_platform.srl.source import AllenNLPFrames\n"
-        "from agggen.facts.frames import Frame, Phrase, Words\n"
-        f"environment.WORKER = Path({str(FAKE)!r})\n"
-        "class Second:\n    name = fingerprint = 'second'\n"
-        "    def frames(self, sentences): return [(Frame(1, (Phrase('V', 1, 2),)),) for _ in sentences]\n"
-        f"config = AllenNLPConfig({source.config.archive!r}, environment={str(folder / 'env')!r})\n"
-        "source = AllenNLPFrames(config, Second())\n"
-        "ask = lambda: source.frames([Words(('a', 'runs'), ((0, 1), (2, 6)))])[0][0].predicate\n"
-        "first = ask()\npid = os.fork()\nsecond = ask()\n"
-        "if pid == 0: sys.exit(0 if second == 1 else 9)\n"
-        "assert os.waitpid(pid, 0)[1] == 0\nprint(first, second, ask())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["1", "1", "1"], done.stderr
-    pids = noted(source, "starts")
-    assert len(pids) == 2
-    assert wait_until(lambda: all(is_gone(pid) for pid in pids))
 
 
 def test_the_fingerprint_follows_what_the_frames_follow_from(make: Make, folder: Path) -> None:

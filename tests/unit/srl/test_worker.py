@@ -19,7 +19,7 @@ import pytest
 
 from agggen_platform.srl.environment import WORKER
 from agggen_platform.srl.process import JsonLinesProcess
-from agggen_platform.srl.worker import INSTANCES_AT_ONCE, PROTOCOL, hash_of
+from agggen_platform.srl.worker import PROTOCOL, hash_of
 from tests.unit.srl.test_process import is_gone, wait_until
 
 LIBRARIES = {
@@ -134,10 +134,6 @@ def test_without_allennlp_it_says_what_is_missing() -> None:
     worker.close()
 
 
-def test_another_archive_is_refused_before_it_is_loaded(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    assert "has the sha256" in start(worker, archive(tmp_path), sha256="0" * 64)["failed"]
-
-
 @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00broken"])
 def test_what_is_no_archive_is_refused(worker: JsonLinesProcess, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.tar.gz"
@@ -166,12 +162,6 @@ def test_sentences_are_tagged_together_and_come_back_in_order(worker: JsonLinesP
     assert several["frames"][0]["tags"] == ["B-1", "B-V", "B-1", "B-1"]
     assert none == {"frames": []}
     assert last == {"frames": [{"predicate": 0, "tags": ["B-V", "B-1"]}]}  # the first batch was the only one
-
-
-def test_no_more_than_so_many_go_through_the_model_at_once(worker: JsonLinesProcess, tmp_path: Path) -> None:
-    start(worker, archive(tmp_path))
-    results = tag(worker, *[("a b", [0])] * (INSTANCES_AT_ONCE + 1))
-    assert [result["frames"][0]["tags"][1] for result in results] == ["B-1"] * INSTANCES_AT_ONCE + ["B-2"]
 
 
 @pytest.mark.parametrize(
