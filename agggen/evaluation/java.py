@@ -56,21 +56,17 @@ def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[s
             f"{tool} needs a Java runtime, and no `java` is on the PATH (on Debian: apt install default-jre-headless)"
         )
     command = [java, *_OPTIONS, *options, str(path), *arguments]
-    code, printed, stderr = _run(tool, command, "".join(f"{line}\n" for line in lines))
+    code, printed, stderr = _run(command, "".join(f"{line}\n" for line in lines))
     if code or len(printed) != len(lines):
         details = f". Its error output: {stderr}" if stderr else ""
         raise AggGenError(f"{tool}: {_failure(code, len(printed), len(lines))}{details}")
     return printed
 
 
-def _run(tool: str, command: Sequence[str], text: str) -> tuple[int, list[str], str]:
+def _run(command: Sequence[str], text: str) -> tuple[int, list[str], str]:
     """The exit status, the printed lines, and the last 500 characters of the error output."""
     pipe = subprocess.PIPE
-    try:
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-    except OSError as error:
-        raise AggGenError(f"{tool}: {command[0]} could not be started: {error}") from error
-    with process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             printed, stderr = process.communicate(
                 text.encode("utf-8", errors="replace")

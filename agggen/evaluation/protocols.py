@@ -151,8 +151,6 @@ def check_requested(protocol: str, metrics: Sequence[str], known: Sequence[str])
     """
     if not metrics:
         raise AggGenError(f"no metric is requested; protocol {protocol} has {', '.join(known)}")
-    if isinstance(metrics, str):
-        raise AggGenError(f"metrics must be a list of names, not {metrics!r}; {protocol} has {', '.join(known)}")
     for name in metrics:
         if name not in known:
             raise AggGenError(f"protocol {protocol} has no metric {name!r}; it has {', '.join(known)}")

@@ -106,8 +106,8 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
     """Validates texts and references and returns the non-blank references of each text. Texts may be empty.
 
     Raises:
-        AggGenError: there are no texts, the numbers of texts and reference lists differ, a text has no reference, or a
-            text or reference is not a string.
+        AggGenError: there are no texts, the numbers of texts and reference lists differ, or a text has no reference or a
+            string in place of a list.
     """
     if len(hypotheses) != len(references):
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")
@@ -115,15 +115,8 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
         raise AggGenError("there are no texts to score; at least one is needed")
     present = []
     for number, (text, group) in enumerate(zip(hypotheses, references, strict=True), start=1):
-        if not isinstance(text, str):
-            raise AggGenError(f"text {number} is of type {type(text).__name__}, not a string")
-        if isinstance(group, str) or not isinstance(group, Sequence):
-            raise AggGenError(
-                f"the references of text {number} are of type {type(group).__name__}, not a list of strings"
-            )
-        wrong = next((item for item in group if not isinstance(item, str)), "")
-        if wrong != "":
-            raise AggGenError(f"a reference of text {number} is of type {type(wrong).__name__}, not a string")
+        if isinstance(group, str):
+            raise AggGenError(f"the references of text {number} are a string, not a list of strings")
         present.append([item for item in group if item.strip()])
         if not present[-1]:
             raise AggGenError(f"text {number} ({text!r:.60}) has no reference")

@@ -29,9 +29,6 @@ class Interval:
     high: float
     signature: str
 
-    def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}] ({self.signature})"
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

@@ -18,11 +18,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from agggen.errors import AggGenError
 from agggen_platform.storage.errors import StorageError, explained
@@ -35,19 +34,6 @@ _ATTEMPTS = 5
 """At writing a new claim. Each attempt first looks for another holder: a late write would end a newer job."""
 
 
-class Place(Protocol):
-    """Where a claim is kept: a `Folder`, or something with these methods. They raise StorageError."""
-
-    @property
-    def address(self) -> str: ...
-
-    def read(self, name: str) -> bytes | None: ...
-
-    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None: ...
-
-    def delete(self, name: str) -> None: ...
-
-
 class ClaimedError(AggGenError):
     """Another job works on this output folder."""
 
@@ -58,7 +44,7 @@ class ClaimedError(AggGenError):
 class Claim:
     """A claim that this process, or the driver of this worker, holds or held. Calling it checks; it can be pickled."""
 
-    place: Place
+    place: Folder
     token: str
     lost: list[ClaimedError] = field(default_factory=list)
     """Why it is lost, as soon as the heartbeat knows."""
@@ -130,7 +116,7 @@ def _flock(path: Path, token: str) -> Iterator[None]:
 
 
 @contextmanager
-def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> Iterator[Claim]:
+def heartbeat(folder: Folder, beat: float = BEAT, quick: Folder | None = None) -> Iterator[Claim]:
     """`claim` by heartbeat, for a place without file locks.
 
     Args:
@@ -186,7 +172,7 @@ def heartbeat(folder: Place, beat: float = BEAT, quick: Place | None = None) -> 
                 quick.delete(_NAME)
 
 
-def _wait_until_given_up(folder: Place, quick: Place, beat: float, token: str) -> bytes | None:
+def _wait_until_given_up(folder: Folder, quick: Folder, beat: float, token: str) -> bytes | None:
     """Returns when no other job holds the claim: there is none, it has this `token`, or it was still for four beats.
 
     Returns:

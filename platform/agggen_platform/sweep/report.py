@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
 from agggen_platform.sweep.study import Study
-
-if TYPE_CHECKING:
-    pass
 
 STATES = {
     TrialState.COMPLETE: "finished",

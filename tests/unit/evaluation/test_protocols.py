@@ -148,19 +148,13 @@ def test_the_score_of_a_part_of_the_corpus() -> None:
     [
         ({"protocol": "bleu"}, "unknown protocol 'bleu'; known are plain, e2e, webnlg-2017"),
         ({"metrics": ["bleu", "nist"]}, "protocol plain has no metric 'nist'; it has bleu, chrf, ter"),
-        ({"metrics": "bleu"}, "a list of names, not 'bleu'; plain has bleu, chrf, ter"),
         ({"metrics": []}, "no metric is requested; protocol plain has bleu"),
         ({"hypotheses": []}, "0 texts but references for 2"),
         ({"hypotheses": [], "references": []}, "no texts to score"),
         ({"hypotheses": ["a"]}, "1 texts but references for 2; the numbers must be equal"),
         ({"references": [["a"], []]}, r"text 2 \('b'\) has no reference"),
+        ({"references": ["a", "b"]}, "references of text 1 are a string, not a list of strings"),
         ({"references": [["a"], ["", " "]]}, r"text 2 \('b'\) has no reference"),
-        ({"references": ["a", "b"]}, "references of text 1 are of type str, not a list of strings"),
-        ({"references": [["a"], None]}, "references of text 2 are of type NoneType, not a list"),
-        ({"references": [["a"], ["b", None]]}, "a reference of text 2 is of type NoneType, not a string"),
-        ({"references": [["a", 0], ["b"]]}, "a reference of text 1 is of type int, not a string"),
-        ({"hypotheses": ["a", None]}, "text 2 is of type NoneType, not a string"),
-        ({"hypotheses": ["a", b"b"]}, "text 2 is of type bytes, not a string"),
     ],
 )
 def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
