@@ -106,8 +106,8 @@ def present_references(hypotheses: Sequence[str], references: References) -> lis
     """Validates texts and references and returns the non-blank references of each text. Texts may be empty.
 
     Raises:
-        AggGenError: there are no texts, the numbers of texts and reference lists differ, or a text has no reference or a
-            string in place of a list.
+        AggGenError: there are no texts, the numbers of texts and reference lists differ, or a text has no reference, or
+            a string in place of a list.
     """
     if len(hypotheses) != len(references):
         raise AggGenError(f"{len(hypotheses)} texts but references for {len(references)}; the numbers must be equal")

@@ -40,7 +40,7 @@ def doctor(
     import json
 
     from agggen_platform.doctor.areas import chosen, examine
-    from agggen_platform.doctor.report import report
+    from agggen_platform.doctor.findings import report
     from agggen_platform.doctor.settings import settings_of
 
     areas = chosen(only or ())

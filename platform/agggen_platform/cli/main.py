@@ -23,7 +23,6 @@ from typer.core import TyperGroup
 from agggen.errors import AggGenError
 from agggen_platform import extras
 from agggen_platform.cli import (
-    adapt,
     ask,
     bulk,
     check,
@@ -40,9 +39,7 @@ from agggen_platform.cli import (
     score,
     segment,
     serve,
-    serve_key,
     srl,
-    studio,
     sweep,
     train,
     write,
@@ -83,7 +80,7 @@ app.command("segment", short_help="Segment the texts of a corpus into facts.")(s
 app.add_typer(facts.app, name="facts")
 app.add_typer(srl.app, name="srl")
 app.command("train", short_help="Train a model by a preset and write a bundle.")(train.train)
-app.command("adapt", short_help="Continue training a model on new data.")(adapt.adapt)
+app.command("adapt", short_help="Continue training a model on new data.")(train.adapt)
 app.command("sweep", short_help="Search a space of settings: many trainings, the best bundle.")(sweep.sweep)
 app.command("evaluate", short_help="Score texts, plans and alignments on a split.")(evaluate.evaluate)
 app.command("reproduce", short_help="Show the paper's tables with our numbers.")(reproduce.reproduce)
@@ -96,9 +93,9 @@ app.command("inspect")(write.inspect)
 app.command("adjust", short_help="Write a bundle with other inference settings.")(write.adjust)
 app.add_typer(models.app, name="models")
 app.command("serve", short_help="Answer over HTTP.")(serve.serve)
-app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(studio.studio)
+app.command("studio", short_help="Move facts of a plan and watch the text change, in a browser.")(serve.studio)
 app.command("ask", short_help="Write texts for records by an endpoint.")(ask.ask)
-app.command("serve-key", short_help="Make an API key of the endpoint.")(serve_key.serve_key)
+app.command("serve-key", short_help="Make an API key of the endpoint.")(serve.serve_key)
 app.command("check", short_help="Check any system's texts against their records.")(check.check)
 app.command("train-critic", short_help="Train the critic of `agggen check`.")(check.train_critic)
 app.command("score", short_help="Score any system's texts against references.")(score.score)

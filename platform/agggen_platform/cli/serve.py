@@ -1,7 +1,9 @@
-"""`agggen serve`: an HTTP endpoint on this machine or a Ray cluster, as long as the command runs."""
+"""`agggen serve`, `studio` and `serve-key`: the endpoint on a cluster or in this process, and its keys."""
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,8 +48,6 @@ def serve(
         curl -H 'Content-Type: application/json' localhost:8000/v1/generate \\
             -d '{"records": [{"triples": [["Aromi", "food", "English"]]}]}'
     """
-    from pathlib import Path
-
     from agggen_platform.extras import require
     from agggen_platform.serving.config import serve_settings
     from agggen_platform.serving.deploy import deploy_file
@@ -91,3 +91,68 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
             pass
         console.note("Finishing what is being worked on; once more ends it at once")
     return 128 + (stop.signal or 0)
+
+
+def studio(
+    bundle: BundleAddress = SHIPPED_BUNDLE,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings as of agggen serve, say http.port=8080")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+) -> None:
+    """Open the plan studio: facts as chips that one moves, and the text that follows.
+
+    Serves the model in this process, without a cluster, until Ctrl-C, and opens the page. Without BUNDLE it is the
+    small model of the chemical elements that agggen ships.
+
+    \b
+        agggen studio
+        agggen studio runs/NAME/bundle http.port=8080
+    """
+    import time
+    import webbrowser
+    from pkgutil import resolve_name
+
+    from agggen.training.stopping import StopRequest
+    from agggen_platform.extras import require
+    from agggen_platform.serving.config import serve_settings
+
+    require("fastapi", "uvicorn")
+    config = serve_settings(bundle, overrides or ())
+    console.note(f"Loading {config.bundle}")
+    local = resolve_name("serve.local")
+    with StopRequest() as stop, local.running(local.local_app(config), config) as url:
+        console.say(url)
+        console.note("Ready. Ctrl-C ends it.")
+        if browser:
+            webbrowser.open(url)
+        while not stop():
+            time.sleep(0.1)
+    raise typer.Exit(128 + (stop.signal or 0))
+
+
+def serve_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner of the key; it is in logs and limits.")],
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600."),
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The key's last day (UTC). [default: none]")
+    ] = None,
+) -> None:
+    """Create a random key and print it. Only its hash is stored.
+
+    \b
+        agggen serve-key alice                             # prints the key, and its line for the file of keys
+        agggen serve-key alice --file keys.txt             # adds the line to the file and prints the key
+        agggen serve BUNDLE security.keys_file=keys.txt    # requires keys; new ones are read within a second
+    """
+    from agggen_platform.serving.keys import add_key, new_key
+
+    key, line = new_key(name, until.date() if until else None)
+    if file is not None:
+        add_key(file, line)
+    console.say(key)
+    if file is None:
+        console.say(str(line))

@@ -1,8 +1,8 @@
 """Runs the checks of each area in a child process with a time limit.
 
 A library that crashes, hangs or prints costs only the findings of its own area. The child is
-``python -m agggen_platform.doctor AREA``: it reads the settings as JSON from its standard input, and the last line of
-its standard output is a JSON list of findings.
+``python -m agggen_platform.doctor.areas AREA``: it reads the settings as JSON from its standard input, and the last
+line of its standard output is a JSON list of findings.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pkgutil import resolve_name
 
 from agggen.errors import ConfigError
 from agggen_platform.doctor.findings import Finding, Level, error
 from agggen_platform.doctor.settings import Settings
 
-AREAS = {  # the module of each area
-    "python": "packages",
-    "torch": "accelerator",
-    "ray": "cluster",
-    "mlflow": "tracking",
-    "storage": "store",
-    "data": "data",
-    "disk": "disk",
+AREAS = {  # the function of each area
+    "python": "machine.packages",
+    "torch": "machine.accelerator",
+    "ray": "cluster.check",
+    "mlflow": "tracking.check",
+    "storage": "store.check",
+    "data": "machine.data",
+    "disk": "machine.disk",
 }
 SECONDS = 120.0
 """Time limit of an area."""
@@ -55,7 +56,7 @@ def examine(settings: Settings, areas: Sequence[str]) -> dict[str, list[Finding]
 
 
 def _in_child(area: str, settings: Settings) -> list[Finding]:
-    command = [sys.executable, "-P", "-m", "agggen_platform.doctor", area]
+    command = [sys.executable, "-P", "-m", "agggen_platform.doctor.areas", area]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     stdin = json.dumps(asdict(settings))
     try:
@@ -73,3 +74,9 @@ def _in_child(area: str, settings: Settings) -> list[Finding]:
     else:
         reason = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
     return [error(area, f"the check failed: {reason[:500]}", f"agggen doctor --only {area} --json")]
+
+
+if __name__ == "__main__":
+    module, _, function = AREAS[sys.argv[1]].partition(".")
+    check = resolve_name(f"agggen_platform.doctor.{module}:{function}")
+    print(json.dumps([asdict(finding) for finding in check(Settings(**json.load(sys.stdin)))]))

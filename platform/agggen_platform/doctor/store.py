@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agggen.errors import ConfigError
-from agggen_platform.doctor.disk import unwritable
 from agggen_platform.doctor.findings import Finding, error, note, ok, warning
+from agggen_platform.doctor.machine import unwritable
 from agggen_platform.doctor.settings import Settings
 from agggen_platform.extras import installed
 from agggen_platform.storage.errors import StorageError

@@ -7,10 +7,9 @@ rollback("agggen")                        the champion before
 resolve("models:/agggen@champion")        the address of its bundle
 """
 
-from agggen_platform.registry.address import CANDIDATE, CHAMPION, is_model_address, parse_address
-from agggen_platform.registry.errors import PromotionRefused, RegistryError
+from agggen_platform.registry.address import CANDIDATE, CHAMPION, RegistryError, is_model_address, parse_address
 from agggen_platform.registry.evaluations import Evaluation, Gate, evaluations_of
-from agggen_platform.registry.promotion import Promotion, promote, rollback, version_of
+from agggen_platform.registry.promotion import Promotion, PromotionRefused, promote, rollback, version_of
 from agggen_platform.registry.registration import record, register, resolve
 from agggen_platform.registry.store import Move, Registry, Version
 

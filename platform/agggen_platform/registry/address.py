@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agggen_platform.registry.errors import RegistryError
+from agggen.errors import AggGenError
 
 SCHEME = "models:/"
 CHAMPION = "champion"
@@ -15,6 +15,12 @@ CANDIDATE = "candidate"
 
 _NAME = re.compile(r"\w[\w.\-]*")
 _ALIAS = re.compile(r"(?!v\d+$|latest$)[a-z][a-z0-9_\-]{0,62}", re.ASCII)
+
+
+class RegistryError(AggGenError):
+    """The registry lacks what was asked for, refuses a change, or cannot be reached."""
+
+    exit_code = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from agggen_platform.extras import require
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.registry.errors import RegistryError
+from agggen_platform.registry.address import RegistryError
 from agggen_platform.tracking.cursor import locked
 from agggen_platform.tracking.origin import masked
 

@@ -15,11 +15,20 @@ from dataclasses import dataclass
 
 from agggen.errors import AggGenError
 from agggen.records import Record
-from agggen_platform.registry.address import CHAMPION, ModelAddress, check_alias, parse_address
+from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias, parse_address
 from agggen_platform.registry.admission import Admitted, admit, smoke
-from agggen_platform.registry.errors import PromotionRefused, RegistryError
 from agggen_platform.registry.evaluations import Gate
 from agggen_platform.registry.store import Move, Registry, Version
+
+
+class PromotionRefused(AggGenError):
+    """A version may not get the alias; `failures` lists the reasons."""
+
+    exit_code = 9
+
+    def __init__(self, what: str, failures: Sequence[str]) -> None:
+        self.failures = tuple(failures)
+        super().__init__("\n".join([f"{what} is refused:", *(f"  - {failure}" for failure in failures)]))
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from pathlib import Path
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import AggGenError
-from agggen_platform.registry.address import CANDIDATE, check_name, parse_address
+from agggen_platform.registry.address import CANDIDATE, RegistryError, check_name, parse_address
 from agggen_platform.registry.admission import Admitted, admit
 from agggen_platform.registry.client import registry_uri
-from agggen_platform.registry.errors import RegistryError
 from agggen_platform.registry.evaluations import Evaluation, read_evaluation
 from agggen_platform.registry.store import CONFIG_HASH, DATA, FINGERPRINT, METRIC, RUN, Registry, Version
 from agggen_platform.storage.bundles import get_bundle

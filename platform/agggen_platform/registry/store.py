@@ -9,9 +9,8 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import Any
 
-from agggen_platform.registry.address import ModelAddress, check_alias, check_name
+from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name
 from agggen_platform.registry.client import absent, answered, connect, registry_uri
-from agggen_platform.registry.errors import RegistryError
 
 FINGERPRINT = "bundle.fingerprint"
 CONFIG_HASH = "bundle.config_hash"

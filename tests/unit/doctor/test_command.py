@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.doctor import areas
-from agggen_platform.doctor.findings import ok, warning
-from agggen_platform.doctor.report import report
+from agggen_platform.doctor.findings import ok, report, warning
 from agggen_platform.doctor.settings import Settings, settings_of
 from tests.command import Run
 from tests.processes import free_ports

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen_platform.doctor import accelerator, data, disk, packages
+from agggen_platform.doctor.machine import accelerator, data, disk, packages
 from agggen_platform.doctor.settings import Settings
 from tests.unit.doctor.helpers import levels, only
 
@@ -42,7 +42,7 @@ def test_installed_packages_must_be_in_the_declared_ranges(
     if version is not None:
         distribution(tmp_path, requirement.partition(">")[0].partition("[")[0], version)
     monkeypatch.syspath_prepend(str(tmp_path))
-    finding = only(packages.check(HERE), "packages")
+    finding = only(packages(HERE), "packages")
     assert finding.level == ("ok" if problem is None else "error")
     assert problem is None or (finding.message, str(finding.remedy)[:13]) == (problem, "pip install '")
 
@@ -63,7 +63,7 @@ def test_installed_packages_must_be_in_the_declared_ranges(
 def test_a_torch_without_gpu(settings: Settings, driver: bool, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/nvidia-smi" if driver else None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert levels(accelerator.check(settings))["GPU"] == level
+    assert levels(accelerator(settings))["GPU"] == level
 
 
 # --- corpora -----------------------------------------------------------------------------------------------------
@@ -71,10 +71,10 @@ def test_a_torch_without_gpu(settings: Settings, driver: bool, level: str, monke
 
 def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(home))
-    findings = list(data.check(HERE))
+    findings = list(data(HERE))
     assert {levels(findings)[name] for name in ("e2e", "webnlg", "webnlg-plans")} == {"note"}
     assert only(findings, "e2e").remedy == "agggen corpora fetch e2e"
-    assert levels(data.check(Settings(corpus="e2e")))["e2e"] == "error"
+    assert levels(data(Settings(corpus="e2e")))["e2e"] == "error"
     from agggen.corpora.fetch import read_manifest
 
     files = read_manifest("e2e")
@@ -83,17 +83,17 @@ def test_corpora_that_are_missing_incomplete_and_complete(home: Path, monkeypatc
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as stream:
             stream.truncate(file.bytes)
-    assert levels(data.check(Settings(corpus="e2e")))["e2e"] == "ok"
+    assert levels(data(Settings(corpus="e2e")))["e2e"] == "ok"
     with (home / "e2e" / files[0].path).open("ab") as stream:
         stream.write(b"x")
-    finding = only(data.check(HERE), "e2e")
+    finding = only(data(HERE), "e2e")
     assert (finding.level, f"the first is {files[0].path}" in finding.message) == ("warning", True)
 
 
 def test_a_corpus_that_does_not_exist(home: Path) -> None:
-    assert levels(data.check(Settings(corpus="webnlk")))["corpus"] == "error"
+    assert levels(data(Settings(corpus="webnlk")))["corpus"] == "error"
     (home / "prepared").mkdir()
-    assert "corpus" not in levels(data.check(Settings(corpus="prepared")))
+    assert "corpus" not in levels(data(Settings(corpus="prepared")))
 
 
 # --- disks -------------------------------------------------------------------------------------------------------
@@ -106,12 +106,12 @@ def test_a_corpus_that_does_not_exist(home: Path) -> None:
 def test_space_on_disk(free: int, runs: str, ray: str, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")(1000 << 30, (1000 << 30) - free, free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    result = levels(disk.check(HERE))
+    result = levels(disk(HERE))
     assert (result["runs"], result["ray"]) == (runs, ray)
 
 
 def test_a_folder_that_cannot_be_created(home: Path) -> None:
     (home / "file").write_text("")
-    assert levels(disk.check(Settings(runs="file/runs")))["runs"] == "error"
-    assert levels(disk.check(Settings(runs="new/runs")))["runs"] != "error"
+    assert levels(disk(Settings(runs="file/runs")))["runs"] == "error"
+    assert levels(disk(Settings(runs="new/runs")))["runs"] != "error"
     assert [path.name for path in home.iterdir()] == ["file"]

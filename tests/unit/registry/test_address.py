@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agggen_platform.registry.address import ModelAddress, is_model_address, parse_address
-from agggen_platform.registry.errors import RegistryError
+from agggen_platform.registry.address import ModelAddress, RegistryError, is_model_address, parse_address
 
 
 @pytest.mark.parametrize(

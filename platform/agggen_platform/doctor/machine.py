@@ -1,0 +1,163 @@
+"""This machine: Python's packages, torch and its GPUs, corpora, and the disks that jobs write to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+
+from agggen.errors import CorpusError
+from agggen_platform.doctor.findings import Finding, Level, error, installed_version, note, ok, warning
+from agggen_platform.doctor.settings import Settings
+
+if TYPE_CHECKING:
+    from agggen.corpora.catalogue import Corpus
+
+_REINSTALL = "pip install --force-reinstall torch  # the build for this machine's CUDA: compare with nvidia-smi"
+_NEEDED = 1 << 30  # bytes of a run: its bundle, three checkpoints and its log
+_COMFORTABLE = 5 << 30
+_RAY_LIMIT = 0.95  # Ray's local_fs_capacity_threshold: above it no objects are created
+
+
+def packages(_: Settings) -> Iterator[Finding]:
+    """Whether the installed packages are in the version ranges that agggen declares."""
+    yield ok("version", f"{platform.python_implementation()} {platform.python_version()} at {sys.executable}")
+    try:
+        requirements = [Requirement(line) for line in requires("agggen") or ()]
+    except PackageNotFoundError:
+        yield note("packages", "agggen is run from its sources: versions are not checked", "pip install -e .")
+        return
+    unmet = [requirement for requirement in requirements if not _is_met(requirement)]
+    for requirement in unmet:
+        needed, installed = f"{requirement.name}{requirement.specifier}", installed_version(requirement.name)
+        state = "it is not installed" if installed is None else f"{installed} is installed"
+        yield error("packages", f"agggen needs {needed}, but {state}", f"pip install '{needed}'")
+    if not unmet:
+        yield ok("packages", f"agggen {version('agggen')}, and the versions of its packages are in range")
+
+
+def _is_met(requirement: Requirement) -> bool:
+    """Whether a package is installed in the range; one of an extra, or for another platform, need not be installed."""
+    installed = installed_version(requirement.name)
+    if installed is None:
+        return requirement.marker is not None
+    return requirement.specifier.contains(installed, prereleases=True)
+
+
+def accelerator(settings: Settings) -> Iterator[Finding]:
+    """torch, and the GPUs that it can use."""
+    try:
+        import torch
+    except (ImportError, OSError) as failure:  # OSError: a shared library is missing
+        yield error("import", f"torch cannot be imported: {failure}", _REINSTALL)
+        return
+    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a CPU build"
+    yield ok("version", f"torch {torch.__version__}, {build}")
+    requested = not settings.distributed and (settings.gpus_per_worker > 0 or settings.device.startswith("cuda"))
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+        yield ok("GPU", f"{len(names)}: {', '.join(names)}")
+    elif requested:
+        remedy = (
+            "agggen train PRESET training.device=cpu cluster.gpus_per_worker=0  # or the build for nvidia-smi's CUDA"
+        )
+        yield error("GPU", f"the job requests a GPU, and torch ({build}) can use none here", remedy)
+    elif shutil.which("nvidia-smi"):
+        yield warning("GPU", f"this machine has an NVIDIA driver, but torch ({build}) can use no GPU", _REINSTALL)
+    else:
+        yield note("GPU", "none: models run on the CPU")
+
+
+def data(settings: Settings) -> Iterator[Finding]:
+    """The corpora in the data home."""
+    from agggen.corpora.catalogue import data_home, get_corpus, list_corpora
+
+    home = data_home()
+    if home.exists() and not home.is_dir():
+        yield warning("data home", f"AGGGEN_DATA_HOME={home} is not a folder", "export AGGGEN_DATA_HOME=FOLDER")
+    else:
+        yield ok("data home", f"{home}{'' if home.exists() else ' will be created by `agggen corpora fetch`'}")
+    for corpus in list_corpora():
+        yield _corpus(corpus, needed=corpus.name == settings.corpus)
+    if settings.corpus is not None and not Path(settings.corpus).is_dir():
+        try:
+            get_corpus(settings.corpus)
+        except CorpusError as failure:
+            yield error("corpus", str(failure), "agggen corpora list")
+
+
+def _corpus(corpus: Corpus, needed: bool) -> Finding:
+    """Whether all files of a corpus are there with their sizes; `agggen corpora fetch` compares their SHA-256."""
+    from agggen.corpora.catalogue import data_home
+    from agggen.corpora.fetch import read_manifest
+
+    if corpus.folder is None:
+        return ok(corpus.name, "part of agggen")
+    folder = data_home() / corpus.folder
+    fetch = f"agggen corpora fetch {corpus.name}"
+    if not folder.is_dir():
+        get = f"copy {corpus.copied_from} to {folder}" if corpus.copied_from else fetch
+        return Finding(Level.ERROR if needed else Level.NOTE, corpus.name, f"not in {data_home()}", get)
+    files = read_manifest(corpus.name)
+    wrong = [
+        file.path
+        for file in files
+        if not (folder / file.path).is_file() or file.bytes not in (None, (folder / file.path).stat().st_size)
+    ]
+    if wrong:
+        message = f"{folder}: {len(wrong)} of {len(files)} files are missing or changed, the first is {wrong[0]}"
+        return Finding(Level.ERROR if needed else Level.WARNING, corpus.name, message, fetch)
+    return ok(corpus.name, f"complete in {folder}")
+
+
+def disk(settings: Settings) -> Iterator[Finding]:
+    """The folders that jobs write to, and the room in them."""
+    yield _folder("runs", Path(settings.runs), "agggen train PRESET --runs FOLDER")
+    temporary = Path(tempfile.gettempdir())
+    yield _folder("temporary files", temporary, "export TMPDIR=FOLDER")
+    yield _ray(Path(os.environ.get("RAY_TMPDIR") or temporary))
+
+
+def unwritable(folder: Path) -> str | None:
+    """Why no file can be created in `folder`, or in its nearest existing parent; None where one can."""
+    try:
+        with tempfile.TemporaryFile(dir=_existing(folder)) as file:
+            file.write(b"agggen")
+            file.flush()
+    except OSError as failure:
+        return failure.strerror or str(failure)
+    return None
+
+
+def _folder(subject: str, folder: Path, choose: str) -> Finding:
+    if problem := unwritable(folder):
+        return error(subject, f"{folder} cannot be written to: {problem}", choose)
+    free = shutil.disk_usage(_existing(folder)).free
+    message = f"{folder} can be written to; {free / 2**30:,.1f} GiB are free"
+    remedy = f"du -xsh {_existing(folder)}/* | sort -h | tail  # or {choose}"
+    if free < _NEEDED:
+        return error(subject, f"{message}, and a run needs up to {_NEEDED / 2**30:g}", remedy)
+    return warning(subject, message, remedy) if free < _COMFORTABLE else ok(subject, message)
+
+
+def _ray(folder: Path) -> Finding:
+    usage = shutil.disk_usage(_existing(folder))
+    share = 1 - usage.free / usage.total
+    message = f"the disk of Ray's files, {folder}, is {share:.0%} full"
+    if share < _RAY_LIMIT:
+        return ok("ray", message)
+    remedy = f"du -sh {folder}/ray/session_* | sort -h  # sessions of ended clusters can be deleted"
+    return error("ray", f"{message}; above {_RAY_LIMIT:.0%} Ray creates no objects and tasks fail", remedy)
+
+
+def _existing(folder: Path) -> Path:
+    """`folder`, or its nearest parent that exists."""
+    return next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
