@@ -36,16 +36,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
 
 
-def trouble(store: FaultyS3, *paths: str) -> int:
-    """Each kind of passing fault, for the objects named so; how many requests will fail."""
-    for place, path in enumerate(paths):
-        for kind in (("503", "reset"), ("500", "lost answer"), ("503", "500"))[place % 3]:
-            store.inject(kind, method="PUT", path=path)
-        store.inject("reset" if place % 2 else "503", method="GET", path=path)
-        store.inject("cut answer", method="GET", path=path)
-    return store.pending
-
-
 # --- training -------------------------------------------------------------------------------------------------------
 
 
@@ -65,16 +55,6 @@ def trained(local: JobConfig, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def config(local: JobConfig, s3: str) -> JobConfig:
     return replace(local, storage=replace(local.storage, url=f"{s3}/runs"))
-
-
-def test_training_outlasts_faults_that_pass(
-    config: JobConfig, trained: str, faulty_s3: FaultyS3, tmp_path: Path
-) -> None:
-    paths = ("encoder.json", "baseline/step-", "baseline/latest.json", "joint/step-", "bundle/weights", "run.json")
-    count = trouble(faulty_s3, *paths)
-    done = train_job(config, "r", runs_dir=tmp_path)
-    assert fingerprint(done.path) == trained
-    assert count - faulty_s3.pending >= 2 * len(paths), "the faults were not met"
 
 
 def cut_short(config: JobConfig, runs: Path, store: FaultyS3, *fault: object, **where: object) -> AggGenError:
@@ -135,18 +115,6 @@ def undisturbed(model: Model, source: str, tmp_path_factory: pytest.TempPathFact
     out = tmp_path_factory.mktemp("undisturbed")
     generate(model, source, str(out), here(model))
     return published(out)
-
-
-def test_bulk_generation_outlasts_faults_that_pass(
-    model: Model, source: str, undisturbed: dict[str, bytes], s3: str, faulty_s3: FaultyS3
-) -> None:
-    paths = ("out/texts/000001", "out/texts/000003", ".work/texts/000002", "manifest.json", "input/")
-    count = trouble(faulty_s3, *paths)
-    generate(model, source, f"{s3}/out", here(model))
-    failed = count - faulty_s3.pending
-    assert failed >= 2 * len(paths), "the faults were not met"
-    faulty_s3.heal()
-    assert published(f"{s3}/out") == undisturbed
 
 
 def test_bulk_generation_that_is_refused_goes_on_when_it_may(

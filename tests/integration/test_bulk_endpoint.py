@@ -53,7 +53,12 @@ def test_the_output_is_that_of_a_job_on_this_machine(model: Model, source: Path,
                 generate(model, str(source), out, config, endpoint=served.url, progress=interrupt)
             assert published(out) == {}
             kill({next(iter(replicas("Generator")))})
-            report = generate(model, str(source), out, config, endpoint=served.url)
+
+            def kill_ingress(now: Progress) -> None:
+                if now.shards == 6:
+                    kill(replicas("Ingress"))
+
+            report = generate(model, str(source), out, config, endpoint=served.url, progress=kill_ingress)
         assert load.lost == []
         assert report.progress is not None
         assert report.progress.reused >= 2

@@ -16,7 +16,7 @@ import pytest
 from agggen.bundle import fingerprint, load_bundle
 from agggen.records import Record, Triple
 from agggen_platform.serving.deploy import Endpoint
-from tests.serve_app import RECORDS, replicas, serving, until
+from tests.serve_app import RECORDS, serving, until
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
@@ -168,11 +168,3 @@ def test_slow_clients_hold_nobody_and_their_places_are_given_back(served: Endpoi
         assert status() == 200
         until(lambda: wires.enter_context(stalled()) and status() == 429, "refusal", 30)
     until(lambda: status() == 200, "place that a vanished client gave back", 30)
-
-
-def test_the_same_bundle_again_changes_nothing(served: Endpoint) -> None:
-    before = {name: replicas(name) for name in ("Ingress", "Planner", "Generator")}
-    assert all(before.values())
-    assert served.target is not None
-    served.deploy(served.target)
-    assert {name: replicas(name) for name in before} == before

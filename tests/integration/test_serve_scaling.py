@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from agggen.bundle import load_bundle
-from agggen.records import Record
-from agggen_platform.client import Client
 from tests.serve_app import RECORDS, Load, replicas, serving, until
 from tests.unit.serve.conftest import save_tiny_model
 
@@ -36,25 +32,6 @@ def test_a_burst_brings_a_second_generator_and_its_end_takes_it_away(bundle: Pat
             until(lambda: httpx.get(f"{served.url}/v1/model", timeout=60).json()["records_at_once"] == 4, "its share")
         until(lambda: len(replicas("Generator")) == 1, "a single generator again")
         assert (load.failures(), load.lost) == ({}, [])
-
-
-def test_one_client_brings_the_second_generator_and_gets_the_library_s_texts(bundle: Path) -> None:
-    generator, records = load_bundle(bundle).generator(), []
-    with (
-        serving(bundle, *QUICK, "generator.target_records=8") as served,
-        Client(served.url, piece_records=32) as client,
-    ):
-
-        def endless() -> Iterator[dict[str, object]]:
-            while len(replicas("Generator")) < 2:
-                records.append(RECORDS[len(records) % 2] | {"id": str(len(records))})
-                yield records[-1]
-
-        answers = list(client.stream(endless()))
-    assert [answer["status"] for answer in answers] == ["ok"] * len(records)
-    assert [answer["id"] for answer in answers] == [str(n) for n in range(len(records))]
-    texts = [texts[0].text for texts in generator.generate([Record.of(record) for record in RECORDS])]
-    assert [answer["texts"][0]["text"] for answer in answers] == [texts[n % 2] for n in range(len(records))]
 
 
 def test_probes_find_an_endpoint_without_generators_ready_and_wake_none(bundle: Path) -> None:

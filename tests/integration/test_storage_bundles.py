@@ -96,13 +96,6 @@ def test_a_bundle_that_was_changed_is_refused(bundle: Path, address: str, cache:
     assert not cache.exists() or not [path for path in cache.iterdir() if path.is_dir()]
 
 
-def test_only_whole_bundles_are_put(bundle: Path, address: str) -> None:
-    (bundle / "vocabulary.json").write_bytes(b"other")
-    with pytest.raises(BundleError, match=r"vocabulary\.json"):
-        put_bundle(bundle, address)
-    assert Folder(address).names() == []
-
-
 def test_the_manifest_comes_last_and_only_after_a_look_back(bundle: Path, s3: str, faulty_s3: FaultyS3) -> None:
     faulty_s3.inject("short upload", method="PUT", path="predicates")
     with pytest.raises(StorageError, match=r"predicates\.json did not arrive as it was sent"):
@@ -141,16 +134,6 @@ def test_a_damaged_copy_is_fetched_again(damage: str, bundle: Path, s3: str, cac
     assert fingerprint(got) == got.name == fingerprint(bundle)
     check_bundle(got)
     assert sorted(path.name for path in cache.iterdir()) == sorted([got.name, f"{got.name}.lock"])
-
-
-def test_a_download_that_fails_leaves_no_copy(bundle: Path, s3: str, faulty_s3: FaultyS3, cache: Path) -> None:
-    put_bundle(bundle, f"{s3}/b")
-    faulty_s3.inject("403", -1, method="GET", path="vocabulary")
-    with pytest.raises(StorageError, match=r"b/vocabulary\.json"):
-        get_bundle(f"{s3}/b")
-    assert not [path for path in cache.iterdir() if path.is_dir()]
-    faulty_s3.heal()
-    check_bundle(get_bundle(f"{s3}/b"))
 
 
 def test_a_cache_that_cannot_be_written_says_what_to_set(bundle: Path, s3: str, cache: Path) -> None:

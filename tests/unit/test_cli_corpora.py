@@ -1,4 +1,4 @@
-"""The `agggen` command as users run it: output, messages, exit codes; `agggen corpora`."""
+"""The command: its help, messages, exit codes and progress; `agggen corpora`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from agggen.errors import AggGenError, BundleError
 from agggen_platform.cli import console, corpora
 from agggen_platform.cli.main import main
-from tests.command import Run
+from agggen_platform.cli.shards import shard_progress
+from agggen_platform.sharded.driver import Progress
+from tests.command import Run, command
 
 
 @pytest.fixture
@@ -122,3 +124,39 @@ def test_without_a_terminal_a_download_is_told_at_its_start_and_end(capsys: pyte
         advance("unknown length", 10, None)
     told = ["trainset.csv [x]: 0 of 5,000 bytes", "trainset.csv [x]: 5,000 of 5,000 bytes", "unknown length: 10 bytes"]
     assert capsys.readouterr().err.splitlines() == told
+
+
+def test_the_commands_to_begin_with_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ((), ("--help",)):
+        _, out, err = command(capsys)(*arguments)
+        first, _, others = (out + err).partition("Commands to begin with:")[2].partition("More commands:")
+        assert [line.split()[0] for line in first.split("\n") if line] == [
+            "demo",
+            "studio",
+            "prepare",
+            "train",
+            "generate",
+            "evaluate",
+        ]
+        assert "  doctor" in others and "  models" in others and "  train " not in others
+
+
+def test_a_line_about_shards_says_share_speed_and_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with shard_progress(lambda _: "7 records/s", lambda _: "9 texts") as show:
+        for shards, now in ((20, 4.0), (30, 11.0), (31, 12.0), (40, 22.0)):  # noqa: B007
+            show(Progress(shards, 1000, 10, None, seconds=10.0 * (shards - 10)))
+    assert capsys.readouterr().err.splitlines() == [
+        "3%  30 of 1,000 shards  9 texts  7 records/s  2:41:40 left",
+        "4%  40 of 1,000 shards  9 texts  7 records/s  2:40:00 left",
+    ]
+
+
+def test_what_ray_prints_does_not_reach_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    with shard_progress(lambda _: "", lambda _: ""):
+        print("(raylet) A worker died")
+    print("records")
+    assert capsys.readouterr() == ("records\n", "(raylet) A worker died\n")

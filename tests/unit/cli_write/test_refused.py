@@ -1,7 +1,8 @@
-"""Choices, plans, bundles and corpora that do not fit are refused in one line."""
+"""Records, choices, plans and bundles that cannot be used: refused in one line, and never in the way of others."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.command import Run
 from tests.unit.cli_write.examples import (
     RESTAURANTS,
+    TWO_PARTS,
     json_lines,
     parsed,
 )
@@ -65,3 +67,76 @@ def test_an_unknown_bundle_is_exit_code_3(run: Run, command: str) -> None:
         "",
         "error: there is no bundle at nowhere; `agggen train` writes one and prints its place\n",
     )
+
+
+FORTY = {"id": "forty", "triples": [["a", f"p{number}", "b"] for number in range(40)]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.jsonl", b"", "r.jsonl is empty"),
+        ("r.csv", b"", "r.csv is empty"),
+        ("r.jsonl", b"\n\n", "the input holds no record"),
+        ("r.csv", b"id,subject,object\n1,a,b\n", "no column predicate; it needs subject, predicate, object and has"),
+        ("r.jsonl", json.dumps(TWO_PARTS).encode(), "a triple needs 3 parts (subject, predicate, object), this has 2"),
+        ("r.jsonl", b'{"id": "1\0"}\n', "the line contains a NUL byte at position 10 (r.jsonl, line 1)"),
+        ("r.csv", b"id,subject,predicate,object\n1,a\0,b,c\n", "the line contains a NUL byte at position 4"),
+        ("r.jsonl", b"[" * 10_000_001, "the line is longer than 10,000,000 bytes (r.jsonl, line 1)"),
+        ("r.jsonl", b"\xff\xfe\n", "r.jsonl, line 1: not UTF-8 (byte 0xff at position 1)"),
+        ("r.jsonl", b"<xml/>\n", "not JSON at column 1"),
+        ("r.parquet", b"PAR1", "r.parquet is not a Parquet file"),
+        ("r.jsonl", json.dumps(FORTY).encode(), "record 'forty' has 40 triples; at most 24"),
+    ],
+)
+@pytest.mark.parametrize("command", ["generate", "plan", "align"])
+def test_input_that_cannot_be_used_is_one_line_and_exit_code_2(
+    run: Run, bundle: Path, tmp_path: Path, command: str, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    code, out, err = run(command, bundle, "-i", name)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_good_records_of_a_mixed_file_are_written_and_the_others_listed(run: Run, bundle: Path, tmp_path: Path) -> None:
+    lines = [json.dumps(value).encode() for value in (RESTAURANTS[0], TWO_PARTS, FORTY)]
+    lines += [b'{"id": "n\0"}', b"x" * 10_000_001, b"[1", json.dumps(RESTAURANTS[0]).encode()]
+    lines += [json.dumps(RESTAURANTS[4]).encode()]
+    (tmp_path / "mixed.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    code, out, err = run("generate", bundle, "-i", "mixed.jsonl", "-o", "new/folder/out.jsonl")
+    assert (code, out) == (0, "")
+    assert err.startswith("6 of 8 records rejected, first: record '7': a triple needs 3 parts")
+    assert "(mixed.jsonl, line 2); see new/folder/out.jsonl.rejects.jsonl" in err
+    written = parsed((tmp_path / "new/folder/out.jsonl").read_text(encoding="utf-8"))
+    assert [line["id"] for line in written] == ["1", "5"]
+    rejects = parsed((tmp_path / "new/folder/out.jsonl.rejects.jsonl").read_text(encoding="utf-8"))
+    assert all(set(reject) == {"file", "line", "id", "reason"} for reject in rejects)
+    assert {reject["file"] for reject in rejects} == {"mixed.jsonl"}
+    assert sorted(reject["line"] or 0 for reject in rejects) == [0, 2, 4, 5, 6, 7]
+    by_id = {reject["id"]: reject["reason"] for reject in rejects}
+    assert by_id["forty"].startswith("record 'forty' has 40 triples")
+    assert by_id["1"] == "line 1 has the same id"
+    assert sorted(path.name for path in (tmp_path / "new/folder").iterdir()) == ["out.jsonl", "out.jsonl.rejects.jsonl"]
+
+
+def test_when_nothing_can_be_used_the_reasons_are_listed_and_no_output_appears(
+    run: Run, bundle: Path, tmp_path: Path
+) -> None:
+    json_lines(tmp_path / "bad.jsonl", [TWO_PARTS, FORTY])
+    code, _, err = run("plan", bundle, "-i", "bad.jsonl", "-o", "out.jsonl")
+    assert code == 2
+    assert err.startswith("error: no record could be used: record '7': a triple needs 3 parts")
+    assert len(parsed((tmp_path / "out.jsonl.rejects.jsonl").read_text())) == 2
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_rejects_of_an_earlier_run_do_not_stay_beside_a_clean_one(run: Run, bundle: Path, tmp_path: Path) -> None:
+    json_lines(tmp_path / "r.jsonl", [TWO_PARTS, RESTAURANTS[0]])
+    assert run("plan", bundle, "-i", "r.jsonl", "-o", "out.jsonl")[0] == 0
+    assert (tmp_path / "out.jsonl.rejects.jsonl").exists()
+    json_lines(tmp_path / "r.jsonl", [RESTAURANTS[0]])
+    assert run("plan", bundle, "-i", "r.jsonl", "-o", "out.jsonl") == (0, "", "")
+    assert not (tmp_path / "out.jsonl.rejects.jsonl").exists()

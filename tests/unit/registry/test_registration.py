@@ -11,7 +11,8 @@ import pytest
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import ConfigError
-from agggen_platform.registry import Registry, RegistryError, evaluations_of, record, register, resolve, version_of
+from agggen_platform.registry import Registry, evaluations_of, record, register, resolve, version_of
+from agggen_platform.registry.address import ModelAddress, RegistryError, is_model_address, parse_address
 from agggen_platform.registry.store import Version
 from agggen_platform.storage.bundles import get_bundle
 from tests.processes import free_ports
@@ -126,3 +127,38 @@ def test_a_server_takes_no_folder_of_this_machine(trained: list[Path]) -> None:
 def test_a_uri_that_names_no_registry_is_refused(uri: str) -> None:
     with pytest.raises(RegistryError, match=r"is not a registry: (use http|write sqlite:///FILE)"):
         resolve("models:/agggen@champion", uri=uri)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("models:/agggen/3", ModelAddress("agggen", version="3")),
+        ("agggen/12", ModelAddress("agggen", version="12")),
+        ("models:/web.nlg-2@champion", ModelAddress("web.nlg-2", alias="champion")),
+        ("agggen@shadow_1", ModelAddress("agggen", alias="shadow_1")),
+    ],
+)
+def test_an_address_names_a_version_or_an_alias(address: str, expected: ModelAddress) -> None:
+    assert parse_address(address) == expected
+    assert parse_address(str(expected)) == expected
+    assert is_model_address(str(expected))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("models:/agggen", "names no version of a model"),
+        ("models:/agggen/latest", "names no version"),
+        ("models:/agggen/0", "names no version"),
+        ("models:/agggen/1/bundle", "names no version"),
+        ("models:/@champion", "a model's name is made of"),
+        ("models:/a'b@champion", "a model's name is made of"),
+        ("models:/agggen@Champion", "an alias is a lower-case word"),
+        ("models:/agggen@v2", "an alias is a lower-case word"),
+        (f"models:/agggen@{'a' * 64}", "an alias is a lower-case word"),
+    ],
+)
+def test_an_invalid_address_is_refused(address: str, message: str) -> None:
+    with pytest.raises(RegistryError, match=message) as raised:
+        parse_address(address)
+    assert raised.value.exit_code == 8

@@ -1,4 +1,4 @@
-"""The study without Ray: a driver that may be killed at every step of a sweep, on a real journal."""
+"""The study without Ray: a driver that may be killed at every step, on a real journal; successive halving."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from agggen.errors import ConfigError, TrainingError
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
+from agggen_platform.sweep.halving import falls_behind, is_rung
 from agggen_platform.sweep.space import parse_space
 from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study, reason_of
 
@@ -221,3 +224,30 @@ def test_reasons_are_one_line() -> None:
         raise KeyError("x")
     except KeyError as error:
         assert reason_of(error).startswith("KeyError: 'x' at test_study.py:")
+
+
+def test_rungs_are_powers_of_the_factor_from_the_grace_on_and_before_the_end() -> None:
+    asha = AshaConfig(grace=2, factor=3)
+    assert [position for position in range(1, 60) if is_rung(position, asha, 54)] == [2, 6, 18]
+    assert [position for position in range(1, 60) if is_rung(position, asha, 55)] == [2, 6, 18, 54]
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "behind"),
+    [
+        (9.0, [], False),  # the first always goes on
+        (2.0, [1.0], True),  # of two, the better one
+        (0.5, [1.0], False),
+        (1.0, [1.0], False),  # equals go on together
+        (2.0, [1.0, 3.0, 4.0, 5.0], True),  # one of five
+        (2.0, [1.0, 3.0, 4.0, 5.0, 6.0], False),  # two of six
+    ],
+)
+def test_the_best_one_in_three_goes_on(value: float, others: list[float], behind: bool) -> None:
+    assert falls_behind(value, others, 3) is behind
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=30, unique=True), st.integers(2, 5))
+def test_of_all_that_reach_a_rung_one_in_factor_is_not_behind(values: list[float], factor: int) -> None:
+    on = [v for i, v in enumerate(values) if not falls_behind(v, values[:i] + values[i + 1 :], factor)]
+    assert sorted(on) == sorted(values)[: max(1, len(values) // factor)]
