@@ -86,27 +86,6 @@ def bulk(disk: SmallDisk, bundle: str, source: str) -> Result:
     return {"failures": failures, "found": found, "total": total, "published": digests(published(out))}
 
 
-def segmentation(disk: SmallDisk, corpus: str) -> Result:
-    """With its cache on a full disk."""
-    from agggen.facts.config import SegmenterConfig
-    from agggen_platform.segmentation.config import SegmentConfig
-    from agggen_platform.segmentation.job import segment
-
-    facts = SegmenterConfig(source="clauses")
-    cache = str(disk.folder / "cache")
-    disk.fill()
-    report = segment(
-        corpus,
-        str(disk.folder.parent / "segmented"),
-        SegmentConfig(facts=facts, actors=0, shard_rows=20, cache="on", cache_dir=cache),
-    )
-    assert report.progress is not None
-    return {
-        "splits": {name: [part.sha256 for part in split.parts] for name, split in report.splits.items()},
-        "cache_errors": report.progress.counts.cache_errors,
-    }
-
-
 def training(disk: SmallDisk, corpus: str) -> Result:
     """An undisturbed run; one whose disk is full from its third update on, then from its fifth with the temporary files
     on that disk too, and the same again with room."""
@@ -168,27 +147,7 @@ def tracking(disk: SmallDisk) -> Result:
     return {"messages": reported, "slowest": slowest, "steps": steps, "ends": ends}
 
 
-def bundle_copy(disk: SmallDisk, address: str) -> Result:
-    """A bundle of a store, whose copy has no room on this machine, and then has."""
-    from agggen.bundle import check_bundle
-    from agggen_platform.storage.bundles import get_bundle
-
-    os.environ["AGGGEN_CACHE"] = str(disk.folder / "cache")
-    (disk.folder / "cache").mkdir()
-
-    def full() -> None:
-        disk.fill()
-        get_bundle(address)
-
-    failure = disk.failure(full, disk.folder / "cache")
-    got = get_bundle(address)
-    check_bundle(got)
-    return {"failures": [failure], "fingerprint": got.name}
-
-
-_SCENARIOS: dict[str, Callable[..., Result]] = {
-    scenario.__name__: scenario for scenario in (bulk, segmentation, training, tracking, bundle_copy)
-}
+_SCENARIOS: dict[str, Callable[..., Result]] = {scenario.__name__: scenario for scenario in (bulk, training, tracking)}
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:

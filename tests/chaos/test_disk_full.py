@@ -8,14 +8,10 @@ from typing import Any
 
 import pytest
 
-from agggen.bundle import fingerprint
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import open_model
-from agggen_platform.segmentation.job import segment
-from agggen_platform.storage.bundles import put_bundle
 from tests.bulk_jobs import here, numbered_records, published, write_jsonl
 from tests.chaos.full_disk import digests, on_small_disk
-from tests.integration.segment_jobs import HERE, write_corpus
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import write_corpus as write_toy
 
@@ -36,15 +32,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
-def results(bundle: Path, source: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(bundle: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The results of all jobs, which had the small disk one after the other."""
     toy = write_toy(tmp_path_factory.mktemp("toy") / "toy")
-    jobs = {"bulk": [bundle, source], "segmentation": [corpus], "training": [toy], "tracking": []}
+    jobs = {"bulk": [bundle, source], "training": [toy], "tracking": []}
     return on_small_disk(tmp_path_factory.mktemp("small"), jobs)
 
 
@@ -71,13 +62,6 @@ def test_bulk_generation(results: dict[str, Any], bundle: Path, source: Path, tm
     assert job["published"] == digests(published(tmp_path))
 
 
-def test_segmentation_with_a_cache_without_room(results: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
-    job = result_of(results, "segmentation")
-    undisturbed = segment(str(corpus), str(tmp_path), HERE)
-    assert job["splits"] == {name: [part.sha256 for part in split.parts] for name, split in undisturbed.splits.items()}
-    assert job["cache_errors"] > 0
-
-
 def test_training(results: dict[str, Any]) -> None:
     job = result_of(results, "training")
     for failure in job["failures"]:
@@ -100,11 +84,3 @@ def test_a_run_log(results: dict[str, Any]) -> None:
     # The line after the room came back may still end one that was cut off, and is whole all the same.
     assert steps[-200:] == after
     assert run["ends"] == ["FINISHED"]
-
-
-def test_the_copy_of_a_bundle(bundle: Path, s3: str, tmp_path: Path) -> None:
-    put_bundle(bundle, f"{s3}/b")
-    job = result_of(on_small_disk(tmp_path, {"bundle_copy": [f"{s3}/b"]}), "bundle_copy")
-    (failure,) = job["failures"]
-    assert "AGGGEN_CACHE" in failure["message"] or "make room" in failure["message"]
-    assert job["fingerprint"] == fingerprint(bundle)

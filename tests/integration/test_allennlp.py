@@ -113,12 +113,6 @@ def test_frames_are_those_of_allennlps_own_predictor(source: AllenNLPFrames, tra
         assert other.frames([joined(list(tokens)) for tokens, _ in expected]) == [frames for _, frames in expected]
 
 
-def test_a_sentence_gets_the_same_frames_in_any_batch(source: AllenNLPFrames) -> None:
-    sentences = [*training_sentences(), words("Ada wrote " + "the program " * 15)]
-    together = source.frames(sentences)
-    assert [source.frames([sentence])[0] for sentence in sentences] == together
-
-
 def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) -> None:
     short = words("Ada wrote the first program .")
     before, long, after = source.answers([short, words("Ada wrote " + "the program " * 40), short])
@@ -127,13 +121,6 @@ def test_a_sentence_too_long_for_bert_spoils_no_other(source: AllenNLPFrames) ->
         assert long == NoFrames("the sentence has 84 word pieces, the model takes 48")
     else:
         assert not isinstance(long, NoFrames)
-
-
-def test_strange_words_are_words(source: AllenNLPFrames) -> None:
-    strange = ["wrote", "\u2028", "\U0001f600", "\u200b", "a" * 500, "\ud800"]
-    good, odd = source.answers([words("Ada wrote it ."), joined([*strange, "."])])
-    assert good
-    assert isinstance(odd, NoFrames) or all(frame.end <= 7 for frame in odd)
 
 
 # --- the BERT model that an archive names ------------------------------------------------------------------------
@@ -176,15 +163,6 @@ def test_a_bert_model_that_is_not_here_is_given_as_a_folder(trained: Path, tmp_p
 
 
 # --- all the way -------------------------------------------------------------------------------------------------
-
-
-def test_texts_are_cut_into_facts_with_the_shipped_tagger(trained: Path) -> None:
-    with AllenNLPFrames(AllenNLPConfig(str(trained / "bert.tar.gz"), threads=1)) as source:
-        segmenter = FrameSegmenter(source)
-        (facts,) = segmenter.segment([TEXT])
-        assert segmenter.fingerprint == FrameSegmenter(source).fingerprint
-    assert "".join(facts) == TEXT
-    assert len(facts) >= 2
 
 
 def test_an_archive_is_used_by_name(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

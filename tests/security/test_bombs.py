@@ -46,7 +46,7 @@ def test_deep_json_in_the_manifest_of_a_stored_bundle(tmp_path: Path, s3: str, m
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     address = put_bundle(save_model(tmp_path / "bundle", 1), f"{s3}/bundle")
     Folder(address).write("manifest.json", DEEP.encode())
-    with pytest.raises(BundleError, match="is no manifest of a bundle"):
+    with pytest.raises(BundleError, match=r"manifest\.json is nested too deeply"):
         get_bundle(address)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from agggen_platform.cli.main import main
-from agggen_platform.tracking import Tracker
 from tests.processes import Running, free_ports
 from tests.s3_faults import FaultyS3
 
@@ -104,16 +103,6 @@ def test_a_server_that_is_down(call: Call, tmp_path: Path) -> None:
     assert "agggen runs sync" in output
     assert f"127.0.0.1:{port}" in (tmp_path / "runs" / "tiny" / "tracking.jsonl").read_text()
     call("runs", "sync", "--patience", "1", code=6)
-
-
-def test_what_a_program_logs(secrets: None, tmp_path: Path) -> None:
-    """Values under names of secrets, and addresses in text, by whoever uses the tracker."""
-    values = {"storage.secret": f"{MARK}-1", "db": f"postgresql://a:{MARK}@h/x", "api_key": f"{MARK}-2", "seed": 3}
-    with Tracker("nonsense://x", run_name="own", runs_dir=tmp_path) as tracker:  # a store that cannot be costs no time
-        tracker.log_params(values)
-        tracker.set_tags({"where": f"https://h/x?X-Amz-Signature={MARK}", "auth_token": f"{MARK}-3"})
-        tracker.log_dataset("e2e", "train", "0" * 64, f"s3://ann:{MARK}@bucket/e2e")
-    assert left_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(

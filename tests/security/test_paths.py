@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import boto3
@@ -142,28 +141,3 @@ def test_ids_of_records_are_never_names_of_files(
         "out.jsonl.rejects.jsonl",
         "runs",
     }
-
-
-NAMED: dict[str, Callable[[str], list[str]]] = {
-    "sweep": lambda name: ["sweep", "elements", "--space", "rates", "--name", name],  # of training: test_job.py
-    "models": lambda name: ["models", "register", "BUNDLE", "--name", name],
-}
-
-
-@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside"])
-@pytest.mark.parametrize("words", NAMED.values(), ids=NAMED)
-def test_names_of_runs_sweeps_and_models(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: Callable[[str], list[str]],
-    name: str,
-) -> None:
-    bundle = save_model(tmp_path / "bundle", 1)
-    home = tmp_path / "a" / "b"
-    home.mkdir(parents=True)
-    monkeypatch.chdir(home)
-    code, _, err = command(capsys)(*(str(bundle) if word == "BUNDLE" else word for word in words(name)))
-    assert (code, "name" in err) in ((2, True), (8, True)), err
-    assert "Traceback" not in err
-    assert not list(tmp_path.rglob("*outside*"))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -72,27 +71,8 @@ Advance = Callable[[str, int, int | None], None]
 """Is called with (file, bytes done, total bytes or None)."""
 
 
-@contextmanager
-def byte_progress() -> Iterator[Advance]:
-    """Shows downloads: a bar for each on a terminal, else a line every ten seconds and at the end of each."""
-    if not stderr().is_terminal:
-        yield _line_progress()
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=stderr()) as progress:
-        tasks = {}
-
-        def advance(file: str, done: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = progress.add_task(file, total=total)
-            progress.update(tasks[file], completed=done, total=total)
-
-        yield advance
-
-
-def _line_progress() -> Advance:
+def byte_progress() -> Advance:
+    """Shows downloads: a line every ten seconds and at the end of each."""
     last: dict[str, float] = {}
     finished: set[str] = set()
 

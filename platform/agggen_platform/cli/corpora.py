@@ -39,8 +39,7 @@ def fetch(name: Name) -> None:
     """
     from agggen.corpora.fetch import fetch as fetch_corpus
 
-    with console.byte_progress() as progress:
-        report = fetch_corpus(name, progress=progress)
+    report = fetch_corpus(name, progress=console.byte_progress())
     console.note(f"{report.downloaded} files downloaded, {report.present} already present")
     console.say(str(report.folder))
 

@@ -16,13 +16,12 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from agggen.bundle import FILES, check_bundle, fingerprint, place_of
 from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit, only_one
 from agggen_platform.storage import verified
-from agggen_platform.storage.errors import DamagedError, explained
+from agggen_platform.storage.errors import explained
 from agggen_platform.storage.folder import Folder
 
 _MANIFEST = "manifest.json"
@@ -113,7 +112,6 @@ def _is_whole(kept: Path) -> bool:
 
 def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
     """Replaces the copy `kept`; the caller holds its lock."""
-    described = _described(folder, manifest)
     for stale in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
         if stale.is_dir():
             shutil.rmtree(stale)
@@ -121,26 +119,17 @@ def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
             stale.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
     try:
-        for name in described:
-            try:
-                verified.get(folder, name, beside / name, described[name]["bytes"], described[name]["sha256"])
-            except DamagedError as error:
-                raise BundleError(
-                    f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
-                ) from error
+        for name in FILES:
+            with suppress(FileNotFoundError):  # `check_bundle` says so
+                folder.download(name, beside / name)
         (beside / _MANIFEST).write_bytes(manifest)
-        check_bundle(beside)
+        try:
+            check_bundle(beside)
+        except BundleError as error:
+            raise BundleError(
+                f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
+            ) from error
         beside.chmod(0o755)
         os.rename(beside, kept)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _described(folder: Folder, manifest: bytes) -> dict[str, Any]:
-    try:
-        described = json.loads(manifest)
-        return {
-            name: {"bytes": int(described[name]["bytes"]), "sha256": str(described[name]["sha256"])} for name in FILES
-        }
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BundleError(f"{folder.at(_MANIFEST)} is no manifest of a bundle ({error!r})") from error
