@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -91,3 +92,12 @@ def free_ports(count: int) -> list[int]:
         for unused in sockets:
             unused.bind(("127.0.0.1", 0))
         return [unused.getsockname()[1] for unused in sockets]
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
+    """What `condition` gives as soon as it is true; fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < end, f"no {what} within {seconds} s"
+        time.sleep(0.05)
+    return result

@@ -19,7 +19,7 @@ from agggen.config import load_config
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.deploy import Endpoint, endpoint
 from agggen_platform.serving.target import find_target
-from tests.processes import free_ports
+from tests.processes import free_ports, until
 
 RECORDS: list[dict[str, Any]] = [
     {"id": "a", "triples": [["Neon", "discoveredBy", "Ramsay"], ["Neon", "discoveryPlace", "London"]]},
@@ -70,15 +70,6 @@ def processes(title: str) -> set[int]:
                 found.add(child.pid)
         except psutil.Error:
             continue
-    return found
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 240) -> Any:
-    """What `condition` gives as soon as it is true; fails after `seconds`."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"no {what} within {seconds} s"
-        time.sleep(0.05)
     return found
 
 

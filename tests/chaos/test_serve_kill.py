@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from agggen_platform.serving.deploy import Endpoint
-from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
+from tests.processes import until
+from tests.serve_app import PROCESSES, Load, kill, processes, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]

@@ -28,7 +28,8 @@ from agggen.records import Record
 from agggen_platform.bulk.job import generate
 from agggen_platform.bulk.model import Model, bulk_config, open_model
 from tests.bulk_jobs import here, numbered_records, published, write_jsonl
-from tests.serve_app import PROCESSES, Load, kill, processes, serving, until
+from tests.processes import until
+from tests.serve_app import PROCESSES, Load, kill, processes, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]

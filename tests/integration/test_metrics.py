@@ -25,7 +25,8 @@ from tests.bulk_jobs import numbered_records, write_jsonl
 from tests.integration.segment_jobs import by_clauses
 from tests.integration.segment_jobs import write_corpus as write_texts
 from tests.manifests.exported_metrics import RECORDED, UNSEEN, Known, as_json, merged, read, recorded
-from tests.serve_app import RECORDS, serving, until
+from tests.processes import until
+from tests.serve_app import RECORDS, serving
 from tests.unit.serve.conftest import save_tiny_model
 from tests.unit.training.toy import config_of, write_corpus
 

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from tests.integration.test_tracking_server import Server
-from tests.serve_app import RECORDS, serving, until
+from tests.processes import until
+from tests.serve_app import RECORDS, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.slow

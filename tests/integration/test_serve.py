@@ -16,7 +16,8 @@ import pytest
 from agggen.bundle import fingerprint, load_bundle
 from agggen.records import Record, Triple
 from agggen_platform.serving.deploy import Endpoint
-from tests.serve_app import RECORDS, serving, until
+from tests.processes import until
+from tests.serve_app import RECORDS, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]

@@ -21,8 +21,8 @@ import yaml
 from agggen.bundle import fingerprint
 from agggen_platform.ray_private import deploy_applications
 from tests.command import Run, command
-from tests.processes import Running, free_ports
-from tests.serve_app import RECORDS, until
+from tests.processes import Running, free_ports, until
+from tests.serve_app import RECORDS
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.slow

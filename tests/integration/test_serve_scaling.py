@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serve_app import RECORDS, Load, replicas, serving, until
+from tests.processes import until
+from tests.serve_app import RECORDS, Load, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]

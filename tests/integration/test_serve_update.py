@@ -16,7 +16,8 @@ from agggen_platform.serving.deploy import Endpoint
 from agggen_platform.serving.errors import DeployError
 from agggen_platform.serving.follow import Follower
 from agggen_platform.serving.target import Target
-from tests.serve_app import Load, replicas, serving, until
+from tests.processes import until
+from tests.serve_app import Load, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -11,14 +10,8 @@ from agggen_platform.storage.claim import ClaimedError, claim
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.s3_client import Policy
+from tests.processes import until
 from tests.s3_faults import FaultyS3
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
 
 
 def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) -> None:
@@ -27,13 +20,13 @@ def test_a_claim_outlasts_an_outage_of_any_length(s3: str, faulty_s3: FaultyS3) 
         for method in ("PUT", ""):  # the beat alone fails, then all
             faulty_s3.heal()
             faulty_s3.inject("503", -1, method=method)
-            wait_until(lambda: faulty_s3.count() >= 10)
+            until(lambda: faulty_s3.count() >= 10, "ten requests")
             if not method:
                 with pytest.raises(StorageError, match="failed 2 times"):
                     check()
             faulty_s3.heal()
             check()
-            wait_until(lambda: faulty_s3.count("PUT") >= 2)
+            until(lambda: faulty_s3.count("PUT") >= 2, "two heartbeats")
         with pytest.raises(ClaimedError, match="another job works on"), claim(folder, beat=0.5):
             pass
         faulty_s3.inject("503", -1)  # and it cannot be given back, which is no error on the way out
@@ -48,10 +41,10 @@ def test_a_claim_that_another_took_in_an_outage_is_lost_for_good(s3: str, faulty
     with claim(folder, beat=0.5) as check:
         faulty_s3.heal()
         faulty_s3.inject("503", -1, method="GET")
-        wait_until(lambda: faulty_s3.count("GET") >= 6)
+        until(lambda: faulty_s3.count("GET") >= 6, "six reads")
         folder.write(".claim", b'{"id": "other", "who": "someone", "count": 0}')
         faulty_s3.heal()
-        wait_until(lambda: faulty_s3.count("GET") >= 1)
+        until(lambda: faulty_s3.count("GET") >= 1, "a read")
         with pytest.raises(ClaimedError, match="took over"):
             check()
     assert folder.names() == [".claim"]
@@ -61,10 +54,10 @@ def test_a_request_that_hangs_does_not_stop_the_beat(s3: str, faulty_s3: FaultyS
     with claim(Folder(f"{s3}/run"), beat=0.5):
         asked = faulty_s3.count("GET")
         faulty_s3.bytes_per_second = 3  # so the claim takes half a minute
-        wait_until(lambda: faulty_s3.count("GET") > asked)
+        until(lambda: faulty_s3.count("GET") > asked, "another read")
         time.sleep(0.1)  # its answer is on its way
         faulty_s3.heal()
-        wait_until(lambda: faulty_s3.count("PUT") > 0, 10)
+        until(lambda: faulty_s3.count("PUT") > 0, "a heartbeat", 10)
 
 
 @pytest.mark.parametrize("first", [b"1", None])

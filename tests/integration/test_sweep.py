@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.sweep.config import AshaConfig, SweepConfig, SweepError
 from agggen_platform.sweep.job import Progress, SweepReport, sweep
 from agggen_platform.sweep.study import Study
+from tests.processes import until
 from tests.unit.training.toy import config_of, write_corpus
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -116,17 +115,10 @@ def test_trials_with_workers_of_their_own_end_early_and_give_back_what_they_held
     report, told = run(on_ray, settings, tmp_path)
     assert [progress.trial.state for progress in told] == [TrialState.COMPLETE, TrialState.PRUNED]
     assert [row[:2] for row in report.rows] == [[0, "finished"], [1, "stopped"]]
-    wait_for(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
+    until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"], "free CPUs")
     from ray.util import placement_group_table
 
     assert {group["state"] for group in placement_group_table().values()} <= {"REMOVED"}
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_an_error_of_the_driver_ends_the_sweep_and_the_same_command_goes_on_another_machine(

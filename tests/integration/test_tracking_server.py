@@ -9,15 +9,15 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agggen_platform.cli.main import main
 from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.runs import find_runs
-from tests.processes import Running, free_ports
+from tests.command import command
+from tests.processes import Running, free_ports, until
 
 WRITER = """
 import sys, time
@@ -98,13 +98,6 @@ def log(tracker: Tracker, steps: range, pause: float = 0.01) -> float:
     return slowest
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
-        time.sleep(0.05)
-
-
 def test_a_server_that_is_frozen_for_the_middle_third(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,9 +171,7 @@ def test_a_server_that_is_killed_and_what_it_missed_is_synced(
     assert "entries of run outlived are not in MLflow" in said[-1]
 
     def agggen(*words: str) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["runs", *words, "--runs", str(tmp_path)])
-        return ended.value.code, *capsys.readouterr()
+        return command(capsys)("runs", *words, "--runs", tmp_path)
 
     code, out, _ = agggen("list")
     table = [dict(zip(out.splitlines()[0].split("\t"), line.split("\t"), strict=True)) for line in out.splitlines()[1:]]

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from agggen_platform.serving.keys import add_key, new_key
-from tests.serve_app import RECORDS, serving, until
+from tests.processes import until
+from tests.serve_app import RECORDS, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]

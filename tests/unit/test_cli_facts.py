@@ -9,50 +9,46 @@ import pytest
 
 from agggen.facts.clauses import ClauseSegmenter
 from agggen_platform.cli.facts import bracketed
-from agggen_platform.cli.main import main
+from tests.command import Run
 from tests.unit.facts.role_notation import sentence
 
 
-def agggen(*arguments: str) -> int | str | None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["facts", "inspect", *arguments])
-    return exit_.value.code
-
-
-def test_facts_of_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_of_a_text(run: Run) -> None:
     text = "Bolt, who was drawn by Gary Cohn, is a comic character."
-    assert agggen(text, "--facts", "clauses") == 0
-    shown = capsys.readouterr()
+    code, out, err = run("facts", "inspect", text, "--facts", "clauses")
+    assert code == 0
     (facts,) = ClauseSegmenter().segment([text])
     assert len(facts) > 1
-    assert shown.out.splitlines() == [text, *(f"  {n}. {fact.strip()}" for n, fact in enumerate(facts, start=1))]
-    assert "no trees" in shown.err
+    assert out.splitlines() == [text, *(f"  {n}. {fact.strip()}" for n, fact in enumerate(facts, start=1))]
+    assert "no trees" in err
 
 
-def test_the_shipped_tagger_cuts_by_default_and_a_level_may_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_tagger_cuts_by_default_and_a_level_may_be_named(run: Run) -> None:
     text = "The Fig serves fish and was built in 1990 by Ann Roe, who is a chef."
     shown = {}
     for arguments in ((), ("--facts", "embedded"), ("facts.level=full",), ("--level", "paper")):
-        assert agggen(text, *arguments) == 0
-        shown[arguments] = capsys.readouterr().out
+        code, shown[arguments], _ = run("facts", "inspect", text, *arguments)
+        assert code == 0
     assert "(V serves)" in shown[()] and "3. who is a chef." in shown[()]
     assert shown[()] == shown["--facts", "embedded"] == shown["facts.level=full",] != shown["--level", "paper"]
 
 
-def test_facts_by_frames_found_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_by_frames_found_before(tmp_path: Path, run: Run) -> None:
     words = ["Bolt", "is", "big", "."]
     tags = ["B-ARG1", "B-V", "B-ARG2", "O"]
     frames = tmp_path / "frames.jsonl"
     frames.write_text(json.dumps([{"words": words, "verbs": [{"verb": "is", "tags": tags}]}]) + "\n", encoding="utf-8")
-    assert agggen("Bolt is big.", "--facts", "precomputed", f"facts.precomputed={frames}") == 0
-    assert "(S (is (ARG1 Bolt) (V is) (ARG2 big)) .)" in capsys.readouterr().out
-    assert agggen("Bolt is small.", "--facts", "precomputed", f"facts.precomputed={frames}") == 2
-    assert "has no frames for the text 'Bolt is small.'" in capsys.readouterr().err
+    settings = ("--facts", "precomputed", f"facts.precomputed={frames}")
+    code, out, _ = run("facts", "inspect", "Bolt is big.", *settings)
+    assert (code, "(S (is (ARG1 Bolt) (V is) (ARG2 big)) .)" in out) == (0, True)
+    code, _, err = run("facts", "inspect", "Bolt is small.", *settings)
+    assert (code, "has no frames for the text 'Bolt is small.'" in err) == (2, True)
 
 
-def test_facts_of_a_corpus_with_their_triples(capsys: pytest.CaptureFixture[str]) -> None:
-    assert agggen("--corpus", "elements", "--record", "elements-dev-Ne-01", "--limit", "2", "--facts", "clauses") == 0
-    shown = capsys.readouterr().out
+def test_facts_of_a_corpus_with_their_triples(run: Run) -> None:
+    words = ("--corpus", "elements", "--record", "elements-dev-Ne-01", "--limit", "2", "--facts", "clauses")
+    code, shown, _ = run("facts", "inspect", *words)
+    assert code == 0
     assert shown.count("elements-dev-Ne-01: ") == 2
     assert "[discoveryPlace" in shown
 
@@ -82,8 +78,6 @@ def test_a_frame_inside_an_argument_stands_where_it_stands_in_the_text() -> None
         (("A text.", "facts.levl=paper"), "unknown key 'facts.levl' in override 'facts.levl=paper'"),
     ],
 )
-def test_invalid_arguments_are_refused(
-    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert agggen(*arguments) == 2
-    assert message in capsys.readouterr().err
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], message: str, run: Run) -> None:
+    code, _, err = run("facts", "inspect", *arguments)
+    assert (code, message in err) == (2, True)

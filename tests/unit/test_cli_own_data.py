@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agggen import load_dataset, load_model
-from agggen_platform.cli.main import main
+from tests.command import Run, command
 
 NAMES = ("Aromi", "Zizzi", "Mill", "Blue Door", "Żubr", "Cotto", "Strada", "Oda", "Nils", "Ida", "Per", "Liv")
 TINY = (
@@ -17,7 +16,6 @@ TINY = (
     *("training.threads=1", "training.baseline.epochs=1", "training.joint.epochs=1", "facts.source=sentences"),
     *("inference.plans=1", "inference.beam.beam=1", "tracking.uri=nonsense://x", "tracking.samples=0"),
 )
-Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
@@ -30,15 +28,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     ]
     content = "\n".join(lines).encode() + b"\n99,Caf\xe9,1999,bad,\n"
     (tmp_path / "films.csv").write_bytes(content)
-
-    def call(*arguments: str) -> tuple[int | str | None, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return command(capsys)
 
 
 COLUMNS = ("--id", "key", "--subject", "film", "--text", "plot", "--ignore", "url", "--rename", "Made In=year")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from agggen.records import Record
 from agggen.run import RunConfig
 from agggen.training.events import TrainingEvent
 from agggen.training.progress import ProgressLines
-from agggen_platform.cli.main import main
+from tests.command import Run, command
 
 PRESET = """\
 corpus:
@@ -29,8 +29,6 @@ training:
   joint: {epochs: 1, warmup: 1}
 inference: {plans: 1, beam: {beam: 1, max_fact_tokens: 8}}
 """
-
-Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 def _records() -> list[Record]:
@@ -58,15 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(folder)
-
-    def call(*arguments: str) -> tuple[int | str | None, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["train", *arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return ended.value.code, captured.out, captured.err
-
-    return call
+    return partial(command(capsys), "train")
 
 
 @pytest.fixture

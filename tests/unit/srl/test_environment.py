@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agggen_platform.cli.main import main
 from agggen_platform.srl.environment import (
     NEEDED,
     REQUIREMENTS,
@@ -16,6 +15,7 @@ from agggen_platform.srl.environment import (
     worker_environment,
 )
 from agggen_platform.srl.process import AllenNLPError
+from tests.command import Run
 from tests.unit.srl.test_source import fake_environment
 
 
@@ -84,29 +84,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fake_environment(tmp_path / "env", monkeypatch)
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["srl", *arguments])
-    return int(ended.value.code or 0)
-
-
 def archive(tmp_path: Path, content: str = "good") -> str:
     (tmp_path / "srl.tar.gz").write_text(content)
     return str(tmp_path / "srl.tar.gz")
 
 
-def test_check_without_an_archive_looks_at_the_environment(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check") == 0
-    out, err = capsys.readouterr()
+def test_check_without_an_archive_looks_at_the_environment(folder: Path, run: Run) -> None:
+    code, out, err = run("srl", "check")
+    assert code == 0
     assert out.splitlines()[0] == f"ok\tenvironment\t{folder}"
     assert out.splitlines()[1].startswith("ok\tworker\tpython 1.0, allennlp 1.0,")
     assert "without --archive no model" in err
 
 
 @pytest.mark.usefixtures("folder")
-def test_check_finds_frames_with_the_shipped_tagger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", "--archive", archive(tmp_path), "--sentence", "Ada wrote it .") == 0
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+def test_check_finds_frames_with_the_shipped_tagger(tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("srl", "check", "--archive", archive(tmp_path), "--sentence", "Ada wrote it .")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert code == 0
     assert [row[1] for row in rows] == ["environment", "worker", "archive", "model", "frame"]
     assert rows[-1] == ["ok", "frame", "[V: wrote]"]
 
@@ -119,14 +114,14 @@ def test_check_finds_frames_with_the_shipped_tagger(tmp_path: Path, capsys: pyte
         (["--archive", "absent.tar.gz"], "there is no archive"),
     ],
 )
-def test_check_says_what_is_wrong(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", *options) == 2
-    assert message in capsys.readouterr().err
+def test_check_says_what_is_wrong(options: list[str], message: str, run: Run) -> None:
+    code, _, err = run("srl", "check", *options)
+    assert (code, message in err) == (2, True)
 
 
 @pytest.mark.usefixtures("folder")
-def test_check_says_why_an_archive_cannot_be_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("check", "--archive", archive(tmp_path, "refuse")) == 2
-    out, err = capsys.readouterr()
+def test_check_says_why_an_archive_cannot_be_loaded(tmp_path: Path, run: Run) -> None:
+    code, out, err = run("srl", "check", "--archive", archive(tmp_path, "refuse"))
+    assert code == 2
     assert "cannot load the archive: the archive is of cheese" in err
     assert "frame" not in out

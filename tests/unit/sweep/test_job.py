@@ -14,7 +14,6 @@ from agggen.bundle import Bundle
 from agggen.config import load_config
 from agggen.run import FactsConfig
 from agggen.training.data import Start
-from agggen_platform.cli.main import main
 from agggen_platform.job_config import ClusterConfig, JobConfig
 from agggen_platform.ray_cluster import ClusterError
 from agggen_platform.registry import Registry, resolve
@@ -170,12 +169,9 @@ def test_refusals(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", *arguments])
-    captured = capsys.readouterr()
-    assert ended.value.code == 2
-    assert message in captured.err
-    assert captured.out == ""
+    code, out, err = command(capsys)("sweep", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
     assert not list(tmp_path.glob("runs/*/tracking.jsonl")), "nothing was begun"
 
 

@@ -6,28 +6,22 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from agggen_platform.cli.main import main
 from agggen_platform.tracking import Tracker, cursor
 from agggen_platform.tracking import runs as runs_module
 from agggen_platform.tracking.journal import Journal
 from agggen_platform.tracking.runs import find_runs, sync
+from tests.command import Run, command
 from tests.processes import free_ports
-
-Agggen = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
-def agggen(capsys: pytest.CaptureFixture[str]) -> Agggen:
-    def run(*words: object) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["runs", *map(str, words)])
-        return ended.value.code, *capsys.readouterr()
-
-    return run
+def agggen(capsys: pytest.CaptureFixture[str]) -> Run:
+    return partial(command(capsys), "runs")
 
 
 def table(out: str) -> dict[str, dict[str, str]]:
@@ -44,7 +38,7 @@ def killed(tracker: Tracker, parent: Tracker | None = None) -> None:
 
 
 def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
-    agggen: Agggen, track: Callable[..., Tracker], runs: Path
+    agggen: Run, track: Callable[..., Tracker], runs: Path
 ) -> None:
     from mlflow import MlflowClient
 
@@ -69,7 +63,7 @@ def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
     assert table(out)[child.run_name]["unsent"] == "0"
 
 
-def test_a_living_run_is_left_to_its_own_process(agggen: Agggen, track: Callable[..., Tracker], runs: Path) -> None:
+def test_a_living_run_is_left_to_its_own_process(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
     with track() as tracker:
         code, out, _ = agggen("list", "--runs", runs)
         assert table(out)[tracker.run_name]["state"] == "RUNNING"
@@ -80,7 +74,7 @@ def test_a_living_run_is_left_to_its_own_process(agggen: Agggen, track: Callable
     assert "MLflow has all entries" in err
 
 
-def test_a_run_that_cannot_be_sent_is_named(agggen: Agggen, track: Callable[..., Tracker], tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_sent_is_named(agggen: Run, track: Callable[..., Tracker], tmp_path: Path) -> None:
     tracker = track()
     killed(tracker)
     shutil.move(tracker.path.parent, tmp_path / tracker.run_name)
@@ -95,7 +89,7 @@ def test_a_run_that_cannot_be_sent_is_named(agggen: Agggen, track: Callable[...,
 
 
 def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
-    agggen: Agggen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agggen: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = "postgresql://u:hunter2@db/x"
     ran: list[tuple[list[str], dict[str, str]]] = []
@@ -109,7 +103,7 @@ def test_the_pages_of_a_database_get_its_password_but_not_by_the_command(
     assert "--host 127.0.0.1 --port 5050" in " ".join(of_folder)
 
 
-def test_a_server_that_is_down_is_waited_for_once(agggen: Agggen, tmp_path: Path) -> None:
+def test_a_server_that_is_down_is_waited_for_once(agggen: Run, tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{free_ports(1)[0]}"
     for name in ("one", "two", "three"):
         tracker = Tracker(uri, "toys", name, runs_dir=tmp_path)

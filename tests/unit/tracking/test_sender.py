@@ -17,7 +17,7 @@ from agggen_platform.tracking import Tracker
 from agggen_platform.tracking.journal import entries
 from agggen_platform.tracking.runs import UnsentError, find_runs, sync
 from agggen_platform.tracking.store import verdict
-from tests.processes import free_ports
+from tests.processes import free_ports, until
 from tests.unit.doctor.helpers import answering
 
 
@@ -143,13 +143,6 @@ def tracker(runs: Path, said: list[str], request: pytest.FixtureRequest) -> Trac
     return Tracker(None, name, name, runs_dir=runs, report=said.append, patience=5)  # old tries were over after three
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_files_wait_for_their_store_and_nothing_waits_for_them(
     store: ArtifactStore, tracker: Tracker, runs: Path, said: list[str], run_of: Callable[[Tracker], Any]
 ) -> None:
@@ -158,7 +151,7 @@ def test_files_wait_for_their_store_and_nothing_waits_for_them(
         tracker.log_text("first", "first.txt")
         tracker.log_text("second", "second.txt")
         tracker.log_metrics({"loss": 0.5}, 1)
-        until(lambda: store.asked > 2)
+        until(lambda: store.asked > 2, "three attempts")
     assert "takes no files: too many 503 error responses" in said[0]
     assert "2 entries of run" in said[-1]
     run = run_of(tracker)
@@ -178,9 +171,9 @@ def test_files_arrive_while_the_run_lasts(store: ArtifactStore, tracker: Tracker
     store.status = 500
     with tracker:
         tracker.log_text("text", "late.txt")
-        until(lambda: store.asked)
+        until(lambda: store.asked, "an attempt")
         store.status = 200
-        until(lambda: store.files)
+        until(lambda: store.files, "the file")
     assert store.files == {"late.txt": b"text"}
     assert "has all of run" in said[-1]
 
