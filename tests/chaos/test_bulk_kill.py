@@ -3,8 +3,6 @@
 ``AGGGEN_KILL_RECORDS`` is the number of records of the job that is killed five times (240).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Kills a process that saves checkpoints, at any moment. What it said it saved, or something newer, must be whole."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A clock that is set back and forth while work goes on: nothing that agggen waits for or orders follows it."""
 
-from __future__ import annotations
-
 import time
 from itertools import pairwise
 from pathlib import Path

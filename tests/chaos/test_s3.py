@@ -1,7 +1,5 @@
 """Whole jobs against an object store in trouble: busy, broken off, refusing, keeping half of what it gets."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kills processes of an endpoint under load. No answer may be lost: each request is answered, or may be sent again."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ No answer is wrong or lost, memory is bounded, and at the end no process, placem
 AGGGEN_SOAK_SECONDS says how long processes are killed; 60 by default.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Kills and interrupts the driver of a sweep. In the end every trial is there once, as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Kills a training job where it hurts: a worker in an epoch's middle, the driver. The model must come out the same."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator

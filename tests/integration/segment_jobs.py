@@ -1,7 +1,5 @@
 """What tests of the segmentation job share: a corpus, the plain loop that the job replaces, a recording segmenter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

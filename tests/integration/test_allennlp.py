@@ -3,8 +3,6 @@
 Needs the environment that `make srl` makes, in AGGGEN_SRL_ENV or the default place; skipped without one.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

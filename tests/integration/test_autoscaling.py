@@ -1,7 +1,5 @@
 """A job makes an autoscaling cluster grow, and lets it shrink."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`pip install agggen` in an empty virtual environment: the command trains, writes and scores, without any extra."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import venv

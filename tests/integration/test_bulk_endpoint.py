@@ -1,7 +1,5 @@
 """A bulk job with the endpoint as its worker is the same job: the same bytes, whoever else asks and whatever dies."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

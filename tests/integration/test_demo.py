@@ -4,8 +4,6 @@ The alignment that training finds on its own is scored against gold, and the pla
 references' plans agree on among themselves.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

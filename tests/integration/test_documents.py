@@ -1,7 +1,5 @@
 """The commands and the Python block of the endpoint's README, against a real endpoint."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

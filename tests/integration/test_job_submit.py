@@ -1,7 +1,5 @@
 """``ray job submit`` of every job, as jobs/README.md has it, against a running head whose token is on, and S3."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ With ``AGGGEN_RECORD_METRICS=1`` the scrape is written to `tests/manifests/ray_m
 queries of dashboards and rules are checked without Ray.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

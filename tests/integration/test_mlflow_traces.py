@@ -1,7 +1,5 @@
 """Traces of requests to the endpoint on Ray Serve, in a real MLflow server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

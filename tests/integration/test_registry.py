@@ -1,7 +1,5 @@
 """The registry among other parts: bundles in an object store, and evaluations that ran."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

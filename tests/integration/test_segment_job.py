@@ -1,7 +1,5 @@
 """The segmentation job from Parquet to Parquet: what it writes, refuses, repeats and resumes, here and on S3."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bad input of the segmentation job, what becomes a reject, and the cache of facts that may be damaged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

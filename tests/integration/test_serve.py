@@ -1,7 +1,5 @@
 """The endpoint on real Ray Serve, over real HTTP."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

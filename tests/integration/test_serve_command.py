@@ -1,7 +1,5 @@
 """`agggen serve` as a process: what it refuses, what listens, how it ends; and the files for `serve deploy`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

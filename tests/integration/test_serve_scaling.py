@@ -1,7 +1,5 @@
 """Generators follow the records that wait: more of them in a burst, fewer after it, none if that is allowed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

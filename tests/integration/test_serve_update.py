@@ -1,7 +1,5 @@
 """A served alias that moves: under load, to a broken bundle, to one that breaks only in a replica."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

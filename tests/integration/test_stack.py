@@ -1,7 +1,5 @@
 """Training, a sweep, promotion, bulk generation and the endpoint on PostgreSQL, MLflow and an S3 server, for real."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Bundles to a store and back through this machine's cache."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Checkpoints in a local folder and in an object store: only what was read back is ever chosen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import boto3

@@ -1,7 +1,5 @@
 """The claim on a folder of a store that has troubles of its own."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

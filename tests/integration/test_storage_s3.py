@@ -1,7 +1,5 @@
 """A folder in an object store, and what it does when the store is busy, broken, gone or not ours."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

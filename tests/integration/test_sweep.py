@@ -1,7 +1,5 @@
 """Sweeps on a real Ray cluster: the budget, the run log, the registry, what failed, what is continued."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

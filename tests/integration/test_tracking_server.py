@@ -3,8 +3,6 @@
 Whatever happens, no call of the run waits, and in the end each point of each curve is in MLflow once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Training on the workers of a Ray cluster: the same model, the same story, and refusals before anything starts."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

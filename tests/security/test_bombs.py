@@ -1,7 +1,5 @@
 """Small files that ask for much, by deep JSON and YAML or huge sizes: refused by name, fast and in little memory."""
 
-from __future__ import annotations
-
 import json
 import resource
 from collections.abc import Iterator

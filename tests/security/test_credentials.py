@@ -3,8 +3,6 @@
 What Ray keeps of jobs, and the arguments of processes, are looked at in `test_ray.py`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path

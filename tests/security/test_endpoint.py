@@ -1,7 +1,5 @@
 """The endpoint over real HTTP, through Serve's proxy: strangers, revoked keys, and keys in no log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 On SQLite and a folder instead of PostgreSQL and S3, which are no matter here; `test_stack.py` has it on those.
 """
 
-from __future__ import annotations
-
 import http.client
 import stat
 import sys

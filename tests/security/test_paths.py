@@ -1,7 +1,5 @@
 """Names that lead elsewhere, wherever a stranger may choose a name: nothing is read or written outside its folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

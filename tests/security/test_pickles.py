@@ -1,7 +1,5 @@
 """A canary pickle offered wherever agggen reads a model, a checkpoint or a table: it is refused and never loaded."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A Ray head as README starts one, with a token: who starts jobs, and where secrets of the environment may not be."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Iterator

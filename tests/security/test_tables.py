@@ -3,8 +3,6 @@
 Ray Data registers these types when it is imported, as it is in every worker of a job over shards.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agggen check`: files in several forms, lines and pages out, and scores beside people's ratings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command: its help, messages, exit codes and progress; `agggen corpora`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

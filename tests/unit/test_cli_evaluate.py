@@ -3,8 +3,6 @@
 The bundle has random weights: its texts are nonsense, but every path from a corpus to a report is the real one.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agggen facts inspect`: what it shows of texts and corpora."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

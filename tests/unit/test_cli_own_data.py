@@ -1,7 +1,5 @@
 """`agggen prepare`, `train` and `generate` on anybody's files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The golden tests do what a user would: write the release's files as JSON lines and run the command on them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agggen train` as users run it: presets and overrides, a finished run found again, a killed run continued."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The command without the extras: everything on this machine works, and the rest says in one line what to install."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Where records come from: the catalogue, or a prepared folder, here or in a store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

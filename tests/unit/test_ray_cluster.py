@@ -1,7 +1,5 @@
 """What an absent cluster says. Starting Ray is left to the integration tests."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

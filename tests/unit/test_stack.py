@@ -1,7 +1,5 @@
 """The stack of one machine: servers that start, die, hang or refuse to end; its passwords and its file for shells."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """The bundle that these commands work on, a file of records, and a command in an empty folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ and every message about what cannot be read, is the real one. No test names a re
 must never replace one, and a test that shows that it does must not do harm.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Where output goes: whole or not at all, never over what was there, and into pipes and devices as they are."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

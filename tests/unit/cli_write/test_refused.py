@@ -1,7 +1,5 @@
 """Records, choices, plans and bundles that cannot be used: refused in one line, and never in the way of others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `generate`, `plan`, `align`, `inspect` and `adjust` write, from which formats, and what their help says."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An empty home folder for each test, without the user's cluster, store or servers."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An HTTP server with fixed answers, and shortcuts for findings."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

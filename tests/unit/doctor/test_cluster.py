@@ -1,7 +1,5 @@
 """Ray, the store and MLflow: the token, the room for workers, every refusal, and servers that do not answer."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """`agggen doctor`: its output, exit codes and isolation of the checks; and no secret in what it prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Python's packages, torch and GPUs, corpora and disks of this machine."""
 
-from __future__ import annotations
-
 import shutil
 from collections import namedtuple
 from pathlib import Path

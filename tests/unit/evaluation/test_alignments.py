@@ -1,7 +1,5 @@
 """Alignments against people's, and adherence of texts to their plans."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How different plans and texts are from each other."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Records and texts to be scored: the first thing that is wrong is an error with its file and line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 The METEOR scores of a protocol come from one Java process: all systems are one corpus, of which each takes its part.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil

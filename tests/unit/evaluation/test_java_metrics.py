@@ -1,7 +1,5 @@
 """METEOR, and the tokeniser of ROUGE-L and CIDEr: real ones where there is Java, and every way that Java can fail."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The lenient check: which triples a text mentions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from pathlib import Path

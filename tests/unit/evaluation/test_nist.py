@@ -1,7 +1,5 @@
 """NIST by hand and against the definition; mteval's tokens."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

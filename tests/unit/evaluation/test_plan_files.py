@@ -1,7 +1,5 @@
 """Files of plans and alignments: what they may hold, how they are matched, and what is said about what is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Plan agreement against scikit-learn and SciPy, and down to the paper's planning table."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The protocols: which metrics, what they make of raw and tokenised texts, and bad input of every kind."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from typing import Any

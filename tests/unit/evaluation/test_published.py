@@ -1,7 +1,5 @@
 """Published systems' scores: they are what the sources say, and only what compares is put side by side."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Intervals and paired tests: against sacreBLEU's own where that can, against counting all cases where one can."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU

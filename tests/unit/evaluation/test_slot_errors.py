@@ -1,7 +1,5 @@
 """Slot errors: what a text misses, adds or gets wrong of an E2E record."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -3,8 +3,6 @@
 No phrase was made from a test text or a system's output: these tests check what was written from the development set.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

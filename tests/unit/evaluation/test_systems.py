@@ -1,7 +1,5 @@
 """A system measured: which metrics, slot errors among them, intervals, and another system beside it."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """tercom's TER on cases worked out by hand, its distance against the plain table, sacreBLEU's TER made fast."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A registry of each test's own, in SQLite; its schema, which takes seconds to make, is made once and copied."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

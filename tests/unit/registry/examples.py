@@ -1,7 +1,5 @@
 """Tiny bundles, and reports about them, for tests of the registry."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the registry takes for a bundle, and that nothing of what it refuses is ever run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

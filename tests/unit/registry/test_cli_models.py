@@ -1,7 +1,5 @@
 """`agggen models`, as users run it, and bundles by their addresses in the other commands."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports as evaluations of versions, and what the metric gate makes of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An alias moves to what passes its checks, says why it does not, and walks back."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

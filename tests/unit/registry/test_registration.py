@@ -1,7 +1,5 @@
 """Bundles become versions: once each, with what they were made from, and addresses find them again."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small reports, with text that tries to break out of every format."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from agggen.evaluation import Score

@@ -1,7 +1,5 @@
 """The report on disk: what the files hold, and that a folder appears whole, replaces its own and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The report's page: it renders, asks for nothing, escapes every text, and holds the numbers and the samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """The sections of a report: the numbers are those of the modules that define them, the intervals are over records."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

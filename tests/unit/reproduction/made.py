@@ -1,7 +1,5 @@
 """Run records with made-up numbers, and a table of a toy corpus that is trained and evaluated in seconds."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agggen reproduce` as users run it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The tables: what they are made of, run records on disk and those that ship, and rows of comparable records."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

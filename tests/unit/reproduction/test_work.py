@@ -1,7 +1,5 @@
 """A table made from nothing: trained, evaluated once, recorded; and what must not happen twice or by mistake."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Sequence

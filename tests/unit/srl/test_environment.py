@@ -1,7 +1,5 @@
 """AllenNLP's environment: where it is looked for, what an incomplete one lacks, and `agggen srl check`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

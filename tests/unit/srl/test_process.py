@@ -1,7 +1,5 @@
 """The process behind AllenNLP's frames: it cannot block us, its death says why, and nothing of it is left behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

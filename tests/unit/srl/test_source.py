@@ -1,7 +1,5 @@
 """AllenNLP's frame source against a worker that needs no AllenNLP and dies, hangs and babbles on demand."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The worker itself, beside libraries that only look like AllenNLP, torch and spaCy."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import io

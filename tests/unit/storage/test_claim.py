@@ -1,7 +1,5 @@
 """A claim in a place that no kernel watches, and what its holder is told after it lost it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names, addresses and local folders: what is refused, and that writes are whole or not there."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

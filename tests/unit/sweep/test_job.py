@@ -1,7 +1,5 @@
 """`agggen sweep`: what it refuses, what a sweep's name follows from, how many trials run at once, and registration."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Spaces: what they take, what they refuse, and that every named one fits the presets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

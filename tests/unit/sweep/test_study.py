@@ -1,7 +1,5 @@
 """The study without Ray: a driver that may be killed at every step, on a real journal; successive halving."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

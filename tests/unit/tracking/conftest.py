@@ -1,7 +1,5 @@
 """One SQLite MLflow for all tests of tracking: to make one takes seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

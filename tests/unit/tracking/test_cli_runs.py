@@ -1,7 +1,5 @@
 """`agggen runs` over runs that ended, were cut off, and wait for their MLflow."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """The run log's file survives killed writers, two writers, and numbers that JSON has not."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Secrets do not leave by a command line, an address or a setting; what is no secret stays readable."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Plots show what is in the numbers, under the names that belong there, for few predicates and for many."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

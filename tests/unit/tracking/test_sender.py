@@ -1,7 +1,5 @@
 """An MLflow, or its artifact store, that is absent, silent or broken costs a line and a bounded wait, and no entry."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

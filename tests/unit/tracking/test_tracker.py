@@ -1,7 +1,5 @@
 """What a run logs is in its file and in a real SQLite MLflow, and what cannot be logged costs nothing else."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a job trains on: the segmenter is part of it, and what cannot be read is not passed over in silence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

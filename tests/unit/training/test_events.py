@@ -1,7 +1,5 @@
 """What workers tell reaches the user and the metrics, and restarts that bring nothing are counted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model takes in new words and predicates, and is at first the model that it was: in float64, to rounding."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from pathlib import Path

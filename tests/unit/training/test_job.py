@@ -1,7 +1,5 @@
 """A training job in this process: what it leaves, how it continues, what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Checkpoints in a store: saved in the background, all workers restore the one that the first chose."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

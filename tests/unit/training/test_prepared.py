@@ -1,7 +1,5 @@
 """Examples in a run's folder: read as they were made, made once, refused when damaged or out of sight."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path

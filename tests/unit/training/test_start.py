@@ -1,7 +1,5 @@
 """Training that begins with another run's weights: the same as one run of both stages; refused where it cannot be."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

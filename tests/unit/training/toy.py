@@ -1,7 +1,5 @@
 """A corpus and a configuration on which a whole job takes a second."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,0 +1,128 @@
+"""The tests that `test_disk_full.py` runs on a small disk: it fills up during a job, and later there is room again."""
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from agggen.bundle import fingerprint
+from agggen.errors import AggGenError
+from agggen.training.events import TrainingEvent
+from agggen_platform.bulk.job import Progress, generate
+from agggen_platform.bulk.model import open_model
+from agggen_platform.storage.checkpoints import CheckpointStore
+from agggen_platform.storage.folder import Folder
+from agggen_platform.tracking import Tracker
+from agggen_platform.tracking.journal import entries
+from agggen_platform.training.job import train_job
+from tests.bulk_jobs import here, numbered_records, published, write_jsonl
+from tests.unit.serve.conftest import save_tiny_model
+from tests.unit.training.toy import config_of, write_corpus
+
+DISK = Path(os.environ["AGGGEN_SMALL_DISK"])
+_BALLAST = DISK / "ballast"
+_FULL = re.compile(r"cannot write \S+: the disk is full \(.*free\); make room")
+_LEFTOVER = re.compile(r"\.tmp$|^\.[0-9a-f]+-")
+
+
+def fill() -> None:
+    """From now on there is no room."""
+    for size in (1 << 16, 1):  # then the rest of the last page
+        with _BALLAST.open("ab", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(size)):
+                pass
+
+
+@pytest.fixture(autouse=True)
+def room() -> Iterator[None]:
+    yield
+    _BALLAST.unlink(missing_ok=True)
+
+
+@contextmanager
+def fails(out: Path, files: list[str]) -> Iterator[None]:
+    """The block fails for want of room and leaves no half-written file; `files` gets what it leaves in `out`."""
+    with pytest.raises(AggGenError, match=_FULL) as error:
+        yield
+    assert error.value.exit_code == 5
+    _BALLAST.unlink()
+    files[:] = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    assert not [file for file in files if _LEFTOVER.search(file)]
+
+
+def test_bulk_generation_keeps_what_was_done_and_resumes(tmp_path: Path) -> None:
+    """Full in the middle, then full when all shards are finished, then with room to the end."""
+    model, out, files = open_model(str(save_tiny_model(tmp_path / "bundle"))), DISK / "bulk", list[str]()
+    source = str(write_jsonl(tmp_path / "in.jsonl", numbered_records(44)))
+
+    def full_at(shards: int) -> Callable[[Progress], None]:
+        return lambda now: fill() if now.shards == shards else None
+
+    for shards in (3, 6):
+        with fails(out, files):
+            generate(model, source, str(out), here(model), progress=full_at(shards))
+        assert not {"manifest.json", "report.json"} & set(files)
+        assert sum(file.startswith("texts/0") for file in files) == shards, "what was done is kept"
+    report = generate(model, source, str(out), here(model))
+    assert report.progress is not None and report.progress.reused == report.progress.total == 6
+    generate(model, source, str(tmp_path / "undisturbed"), here(model))
+    assert published(out) == published(tmp_path / "undisturbed")
+
+
+def test_training_keeps_its_last_checkpoint_and_ends_in_the_same_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full from the third update on, then from the fifth with the temporary files on that disk too."""
+    monkeypatch.setattr("agggen_platform.training.job._Run.draw", lambda *_: None)  # figures take longer than training
+    config, runs, files = config_of(write_corpus(tmp_path / "toy")), DISK / "runs", list[str]()
+    store = CheckpointStore(Folder(str(runs / "r" / "checkpoints")))
+    updates = []
+    for update, temporary in ((3, None), (5, DISK)):
+
+        def fill_at(event: TrainingEvent, update: int = update) -> None:
+            if (event.stage, event.kind, event.step) == ("baseline", "log", update):
+                fill()
+
+        monkeypatch.setattr(tempfile, "tempdir", temporary and str(temporary))
+        with fails(runs / "r", files):
+            train_job(config, "r", runs_dir=runs, show=fill_at)
+        assert not [file for file in files if file.startswith("bundle/")]
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        saved = store.restore("baseline", DISK / "restored")
+        updates.append(saved.step if saved else 0)
+    assert 1 <= updates[0] <= 3 and updates[0] <= updates[1] <= 5, "the last checkpoints that there was room for"
+    done = train_job(config, "r", runs_dir=runs)
+    assert done.trained
+    assert fingerprint(done.path) == fingerprint(train_job(config, "whole", runs_dir=runs).path)
+
+
+def test_a_run_log_misses_what_had_no_room_and_says_so() -> None:
+    """Full for the middle third of a run."""
+    messages: list[str] = []
+    slowest = 0.0
+    with Tracker("nonsense://x", run_name="r", runs_dir=DISK / "logs", report=messages.append) as tracker:
+        for step in range(600):
+            if step == 200:
+                fill()
+            if step == 400:
+                _BALLAST.unlink()
+            begin = time.monotonic()
+            tracker.log_metrics({"loss": 1 / (1 + step), "rate": 0.5}, step)
+            tracker.log_text("a text", f"samples/{step}.txt") if step == 300 else None
+            slowest = max(slowest, time.monotonic() - begin)
+    assert slowest < 5
+    (lost,) = (message for message in messages if "misses parts of this run" in message)
+    assert "No space left" in lost
+    events = [entry.event for entry in entries(tracker.path) if entry.event is not None]
+    steps = [event["step"] for event in events if event["event"] == "metrics"]
+    assert steps == sorted(set(steps))
+    assert steps[:200] == list(range(200))
+    assert set(range(200, 400)) - set(steps), "the disk was not full"
+    # The line after the room came back may still end one that was cut off, and is whole all the same.
+    assert steps[-200:] == list(range(400, 600))
+    assert [event["status"] for event in events if event["event"] == "end"] == ["FINISHED"]
