@@ -7,11 +7,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import pytest
 
 from agggen_platform.bulk.job import generate
@@ -24,29 +22,7 @@ from tests.s3_faults import FaultyS3
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
-RECORDS, SHARDS, WORKERS = 240, 30, 2
-
-
-class BulkJob(Running):
-    """The command in a process of its own, with a Ray cluster of its own."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.out = folder / "out"
-        super().__init__(["-m", "agggen_platform.cli.main", "bulk", *arguments, "--out", str(self.out)], folder)
-
-    def wait_for_parts(self, count: int) -> None:
-        self.wait_until(lambda: len(self.parts()) >= count, f"{count} shards")
-
-    def parts(self) -> list[Path]:
-        return list((self.out / "texts").glob("[0-9]*.parquet"))
-
-    def actors(self) -> set[int]:
-        return {child.pid for child in self.children("(BulkWorker)")}
-
-    def die(self) -> None:
-        """Kills the driver alone: what it started must notice by itself."""
-        self.signal(signal.SIGKILL)
-        self.process.wait(60)
+RECORDS, SHARDS = 240, 30
 
 
 @pytest.fixture(scope="module")
@@ -64,42 +40,6 @@ def undisturbed(model: Model, source: Path, tmp_path_factory: pytest.TempPathFac
     assert report.progress is not None
     assert (report.progress.total, report.summary.records, report.summary.rejects) == (SHARDS, RECORDS - 1, 1)
     return published(out)
-
-
-@pytest.fixture
-def start(model: Model, source: Path, tmp_path: Path) -> Iterator[Callable[..., BulkJob]]:
-    def job(*settings: str) -> BulkJob:
-        return stack.enter_context(BulkJob(tmp_path, model.address, str(source), "shard_rows=8", *settings))
-
-    with ExitStack() as stack:
-        yield job
-
-
-def test_the_driver_and_an_actor_are_killed_again_and_again(
-    start: Callable[..., BulkJob], undisturbed: dict[str, bytes]
-) -> None:
-    done = 0
-    for share in (0.3, 0.6, 0.9):
-        job = start("--actors", str(WORKERS))
-        job.wait_for_parts(int(share * SHARDS))
-        actors = [psutil.Process(pid) for pid in job.actors()]
-        job.die()
-        assert not published(job.out)
-        psutil.wait_procs(actors, timeout=120)  # they may outlive the driver by a shard
-        assert len(job.parts()) >= done
-        done = len(job.parts())
-    job = start("--actors", str(WORKERS))
-    job.wait_until(lambda: len(job.actors()) == WORKERS or len(job.parts()) == SHARDS, "the actors")
-    for pid in list(job.actors())[:1]:
-        psutil.Process(pid).kill()
-    before = len(job.parts())
-    job.wait_until(lambda: len(job.parts()) > before or (job.out / "manifest.json").exists(), "another shard")
-    assert job.finish() == 0, job.output()
-    assert published(job.out) == undisturbed
-    report = json.loads((job.out / "report.json").read_text())
-    assert report["shards"]["reused"] >= done
-    assert report["shards"]["redone"] <= 3 * WORKERS + 1  # at most one shard a worker and kill
-    assert not [path for path in job.out.rglob("*") if path.name.endswith(".tmp")]
 
 
 def test_driver_worker_node_and_store_are_killed_in_one_job(
@@ -209,20 +149,6 @@ def test_the_driver_is_killed_between_data_and_commit(
     assert not [path for path in (out / ".work" / "input").rglob("*") if path.is_file()]
     shards = json.loads((out / "report.json").read_text())["shards"]
     assert (shards["reused"], shards["redone"]) == (SHARDS, 2)  # the part had no name yet, and no note
-
-
-def test_the_driver_is_killed_before_the_commit_on_s3(
-    model: Model, source: Path, undisturbed: dict[str, bytes], s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agggen_platform.storage.claim.BEAT", 0.5)
-    out = f"{s3}/out"
-    for where in ("texts/000015", "manifest.json"):
-        die_between(model, source, out, where, tmp_path)
-        assert "manifest.json" not in Folder(out).names()
-    report = generate(model, str(source), out, here(model))
-    assert report.progress is not None
-    assert (report.progress.reused, report.redone) == (SHARDS, 1)
-    assert published(out) == undisturbed
 
 
 @pytest.mark.parametrize("store", ["folder", "s3"])

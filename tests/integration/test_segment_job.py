@@ -135,9 +135,6 @@ def test_actors_find_in_the_cache_what_earlier_ones_segmented(corpus: Path, tmp_
     assert (second.segmented, second.cached) == (0, first.segmented + first.cached)
 
 
-# --- again, and something else ---------------------------------------------------------------------------------------
-
-
 # --- cut off, and two at once ----------------------------------------------------------------------------------------
 
 

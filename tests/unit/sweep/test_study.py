@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from agggen.errors import ConfigError, TrainingError
+from agggen.errors import ConfigError
 from agggen_platform.sweep.config import AshaConfig, SweepConfig
 from agggen_platform.sweep.halving import falls_behind, is_rung
 from agggen_platform.sweep.space import parse_space
-from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study, reason_of
+from agggen_platform.sweep.study import JOURNAL, Epochs, Study, Suggestion, open_study
 
 SPACE: dict[str, dict[str, list[Any]]] = {
     "model.predicate_dim": {"choice": [8, 16, 32]},
@@ -214,14 +214,6 @@ def test_a_trial_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
     study.complete(1, "b", "r", 1.0)
     study.fail(1, "it died")
     assert [trial.state for trial in study.trials()] == [TrialState.RUNNING, TrialState.PRUNED]
-
-
-def test_reasons_are_one_line() -> None:
-    assert reason_of(TrainingError("not\nfinite")) == "not finite"
-    try:
-        raise KeyError("x")
-    except KeyError as error:
-        assert reason_of(error).startswith("KeyError: 'x' at test_study.py:")
 
 
 def test_rungs_are_powers_of_the_factor_from_the_grace_on_and_before_the_end() -> None:
