@@ -15,15 +15,15 @@ def write_checks_page(path: Path, checked: Sequence[CheckedText], name: str) -> 
     """Writes the page; all values and texts are escaped."""
     css, template = ((files("agggen.report") / file).read_text("utf-8") for file in ("page.css", "checks.html.jinja"))
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    riskiest = sorted(checked, key=lambda one: -one.risk)
+    riskiest = sorted(checked, key=lambda entry: -entry.risk)
     page = environment.from_string(template).render(name=name, css=css, checked=riskiest, pieces=_pieces)
     path.write_text(page, encoding="utf-8")
 
 
-def _pieces(one: CheckedText) -> list[tuple[bool, str]]:
+def _pieces(entry: CheckedText) -> list[tuple[bool, str]]:
     """The text in pieces, and whether each is invented."""
     pieces, position = [], 0
-    for start, end in one.judgement.invented:
-        pieces += [(False, one.text[position:start]), (True, one.text[start:end])]
+    for start, end in entry.judgement.invented:
+        pieces += [(False, entry.text[position:start]), (True, entry.text[start:end])]
         position = end
-    return [*pieces, (False, one.text[position:])]
+    return [*pieces, (False, entry.text[position:])]

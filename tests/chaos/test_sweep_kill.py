@@ -99,8 +99,8 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
     tmp_path: Path, leftovers: list[psutil.Process]
 ) -> None:
     config = config_of(write_corpus(tmp_path / "toy"), epochs=EPOCHS.joint)
-    wanted = undisturbed(config, tmp_path / "plain")
-    assert {state for _, state, *_ in outcome(wanted)} == {"COMPLETE", "PRUNED"}
+    expected = undisturbed(config, tmp_path / "plain")
+    assert {state for _, state, *_ in outcome(expected)} == {"COMPLETE", "PRUNED"}
 
     command = command_of(config, SETTINGS, tmp_path)
     runs = tmp_path / "runs" / "s"
@@ -133,9 +133,9 @@ def test_a_driver_killed_and_interrupted_ends_with_the_sweep_that_nobody_disturb
         assert last.finish() == 0, last.output()
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(runs / JOURNAL)))
     found = Study(optuna.load_study(study_name="s", storage=storage), SETTINGS, parse_space(SETTINGS.space), EPOCHS)
-    assert outcome(found) == outcome(wanted)
+    assert outcome(found) == outcome(expected)
     assert sorted(path.name for path in runs.parent.glob("s-t*")) == ["s-t000", "s-t001", "s-t002", "s-t003"]
-    best, as_wanted = found.best(), wanted.best()
+    best, as_wanted = found.best(), expected.best()
     assert best is not None
     assert as_wanted is not None
     assert fingerprint(Path(best.user_attrs["bundle"])) == fingerprint(Path(as_wanted.user_attrs["bundle"]))

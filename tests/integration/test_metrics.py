@@ -53,15 +53,15 @@ def scrape() -> Known:
     return read(answer.raise_for_status().text)
 
 
-def seen(wanted: Known, seconds: float = 120) -> Known:
+def seen(expected: Known, seconds: float = 120) -> Known:
     """Scrapes until all of these and their labels were seen, for gauges of what has ended go away; all that was seen.
 
     Names alone would not do: tests before this one may have used the same node of Ray, which still tells of them.
     """
     found: Known = {}
     end = time.monotonic() + seconds
-    while missing := [name for name, labels in wanted.items() if not holds(found.get(name), labels)]:
-        assert time.monotonic() < end, f"Ray does not export { ({name: wanted[name] for name in missing}) }"
+    while missing := [name for name, labels in expected.items() if not holds(found.get(name), labels)]:
+        assert time.monotonic() < end, f"Ray does not export { ({name: expected[name] for name in missing}) }"
         time.sleep(1)
         found = merged([found, scrape()])
     return found
@@ -76,9 +76,9 @@ def asked_for(*prefixes: str) -> Known:
     """Ray's metrics that queries ask for, but those that only special events or devices make; as they were recorded."""
     files = [*(MONITORING / "rules").glob("*.yaml"), *(MONITORING / "dashboards").glob("*.json")]
     names = {name for path in files for name in re.findall(r"\bray_[a-z_]+", path.read_text(encoding="utf-8"))}
-    wanted = [name for name in names if name.startswith(prefixes) and name not in UNSEEN]
-    before = {name: {} for name in wanted} if RECORDING else recorded()
-    return {name: before[name] for name in wanted}
+    expected = [name for name in names if name.startswith(prefixes) and name not in UNSEEN]
+    before = {name: {} for name in expected} if RECORDING else recorded()
+    return {name: before[name] for name in expected}
 
 
 def test_what_is_exported_is_what_was_recorded(tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def test_a_stored_bundle_with_keys_that_lead_elsewhere(
     monkeypatch.setenv("AGGGEN_CACHE", str(cache))
     address = put_bundle(save_model(tmp_path / "bundle", 1), f"{s3}/x/bundle")
     boto3.client("s3").put_object(Bucket=s3.removeprefix("s3://"), Key=f"x/bundle/{name}", Body=b"theirs")
-    kept = get_bundle(address)
-    assert kept.is_relative_to(cache)
-    assert {path.name for path in kept.iterdir()} == {path.name for path in (tmp_path / "bundle").iterdir()}
+    copy = get_bundle(address)
+    assert copy.is_relative_to(cache)
+    assert {path.name for path in copy.iterdir()} == {path.name for path in (tmp_path / "bundle").iterdir()}
     assert not list(tmp_path.rglob("*outside*"))
     with pytest.raises(BundleError, match="is no part of a bundle"):
         admit(address)
@@ -128,8 +128,8 @@ def test_ids_of_records_are_never_names_of_files(
     records = [restaurant(1, "Aromi", food="English") | {"id": name} for name in names]
     name, *rest = arguments
     source = json_lines(home / "records.jsonl", [*records, {"id": "../outside", "triples": []}])
-    given = [source] if name == "bulk" else ["-i", source]
-    code, _, err = command(capsys)(name, bundle, *given, *rest, *(["max_reject_share=1"] if name == "bulk" else []))
+    inputs = [source] if name == "bulk" else ["-i", source]
+    code, _, err = command(capsys)(name, bundle, *inputs, *rest, *(["max_reject_share=1"] if name == "bulk" else []))
     assert code == 0, err
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith("outside") or "\\" in path.name]
     assert {path.name for path in home.iterdir()} <= {

@@ -71,8 +71,8 @@ def check(
     checked = check_all(read, written, critic=judge)
     if json is not None:
         with output_lines(json, str(records)) as file:
-            for one in checked:
-                write_line(file, one.as_dict())
+            for entry in checked:
+                write_line(file, entry.as_dict())
     if report is not None:
         from agggen.report.checks import write_checks_page
 
@@ -134,28 +134,28 @@ def _print(checked: Sequence[CheckedText], worst: int) -> None:
     """Means over all texts on stderr, the riskiest texts on stdout."""
     from agggen.checks import RISKY
 
-    riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
+    riskiest = sorted(checked, key=lambda entry: -entry.risk)[:worst]
     rows = [
         (
-            one.record.id,
-            f"{one.risk:.2f}",
-            *(f"{score:.2f}" for score in one.scores.values()),
-            "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in one.judgement.verdicts
+            entry.record.id,
+            f"{entry.risk:.2f}",
+            *(f"{score:.2f}" for score in entry.scores.values()),
+            "; ".join(f"{verdict.verdict} {verdict.triple.predicate}" for verdict in entry.judgement.verdicts
                       if verdict.verdict != "said"),
-            one.text,
+            entry.text,
         )
-        for one in riskiest
+        for entry in riskiest
     ]  # fmt: skip
     if rows:
         console.print_table(["id", "risk", "coverage", "correctness", "fluency", "not said", "text"], rows)
     count = len(checked)
-    whole = sum(one.result.whole for one in checked)
-    faultless = sum(not one.faults for one in checked)
-    means = {name: sum(one.scores[name] for one in checked) / count for name in checked[0].scores}
+    whole = sum(entry.result.whole for entry in checked)
+    faultless = sum(not entry.faults for entry in checked)
+    means = {name: sum(entry.scores[name] for entry in checked) / count for name in checked[0].scores}
     console.note(
         f"{count:,} texts: by words {whole:,} say every value whole, {faultless:,} have no fault; "
         + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
-        + f"; {sum(one.risk > RISKY for one in checked):,} have a risk over {RISKY}"
+        + f"; {sum(entry.risk > RISKY for entry in checked):,} have a risk over {RISKY}"
     )
 
 
@@ -169,15 +169,15 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     checked = check_all([text.record for text in rated], [text.text for text in rated], critic=critic)
     sizes = [len(text.record.triples) for text in rated]
     scores = {
-        "values whole (strict)": [1 - len(one.missing) / size for one, size in zip(checked, sizes, strict=True)],
+        "values whole (strict)": [1 - len(entry.missing) / size for entry, size in zip(checked, sizes, strict=True)],
         "values mentioned (lenient)": [
             1 - len(verify(text.record, text.text).missing) / size for text, size in zip(rated, sizes, strict=True)
         ],
-        "no fault by words": [float(not one.faults) for one in checked],
-        "critic: coverage": [one.judgement.coverage for one in checked],
-        "critic: correctness": [one.judgement.correctness for one in checked],
-        **{name: [one.scores[name] for one in checked] for name in checked[0].scores},
-        "1 - risk": [1 - one.risk for one in checked],
+        "no fault by words": [float(not entry.faults) for entry in checked],
+        "critic: coverage": [entry.judgement.coverage for entry in checked],
+        "critic: correctness": [entry.judgement.correctness for entry in checked],
+        **{name: [entry.scores[name] for entry in checked] for name in checked[0].scores},
+        "1 - risk": [1 - entry.risk for entry in checked],
     }
     rows = []
     for name, values in scores.items():
@@ -192,8 +192,8 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
     )
     if "Correctness" in rated[0].ratings:
         for name, passes in (
-            ("no fault by words", [not one.faults for one in checked]),
-            (f"risk of at most {RISKY}", [one.risk <= RISKY for one in checked]),
+            ("no fault by words", [not entry.faults for entry in checked]),
+            (f"risk of at most {RISKY}", [entry.risk <= RISKY for entry in checked]),
         ):
             share, wrong = passed_but_incorrect(rated, passes)
             console.note(f"{name}: {share:.1%} of the texts pass; people call {wrong:.1%} of these incorrect")

@@ -58,7 +58,7 @@ def register(
             "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
-    reports = [read_evaluation(one, admitted.fingerprint, admitted.bundle.inference, uri) for one in evaluations]
+    reports = [read_evaluation(file, admitted.fingerprint, admitted.bundle.inference, uri) for file in evaluations]
     registry = Registry(uri, create=True)
     known = _known(registry, name, admitted.fingerprint, address)
     version = known or _add(registry, name, address, admitted, metrics or {}, tags or {})

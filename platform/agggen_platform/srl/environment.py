@@ -46,19 +46,19 @@ class Environment:
         return [str(self.python), "-I", "-X", "utf8", str(WORKER), str(os.getpid())]
 
 
-def environment_folder(given: Path | str | None = None) -> Path:
-    """`given`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder."""
-    chosen = given or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env"
+def environment_folder(path: Path | str | None = None) -> Path:
+    """`path`, else ``AGGGEN_SRL_ENV``, else ``srl-env`` in the cache folder."""
+    chosen = path or os.environ.get("AGGGEN_SRL_ENV") or cache_folder() / "srl-env"
     return Path(chosen).expanduser().absolute()
 
 
-def find_environment(given: Path | str | None = None) -> Environment:
-    """The environment in ``environment_folder(given)``. Starts nothing.
+def find_environment(path: Path | str | None = None) -> Environment:
+    """The environment in ``environment_folder(path)``. Starts nothing.
 
     Raises:
         AllenNLPError: there is none, or it lacks a package; says how to make it.
     """
-    folder = environment_folder(given)
+    folder = environment_folder(path)
     commands = f"python3.10 -m venv {folder} && {folder}/bin/pip install -r {REQUIREMENTS}"
     remedy = f"make one with `{commands}`, or name one that has AllenNLP by AGGGEN_SRL_ENV"
     if not (folder / "bin" / "python").exists():

@@ -81,43 +81,43 @@ def get_bundle(address: str) -> Path:
     manifest = folder.read(_MANIFEST)
     if manifest is None:
         raise BundleError(f"there is no bundle at {folder}: it lacks {_MANIFEST}")
-    kept = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
-    with explained("keep a copy (AGGGEN_CACHE says where) at", kept), only_one(kept):
-        if not _is_whole(kept):
-            _fetch(folder, manifest, kept)
-            _evict(kept)
-        os.utime(kept)  # it was used now
-    return kept
+    copy = cache_folder() / "bundles" / hashlib.sha256(manifest).hexdigest()
+    with explained("keep a copy (AGGGEN_CACHE says where) at", copy), only_one(copy):
+        if not _is_whole(copy):
+            _fetch(folder, manifest, copy)
+            _evict(copy)
+        os.utime(copy)  # it was used now
+    return copy
 
 
 def _evict(newest: Path) -> None:
     """Removes the bundles least recently used until the rest, `newest` always among it, is within the limit."""
     total = sum(file.stat().st_size for file in newest.iterdir())
     with suppress(FileNotFoundError):  # another process removes them
-        kept = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
-        for path in sorted(kept, key=lambda path: path.stat().st_mtime, reverse=True):
+        others = [path for path in newest.parent.iterdir() if _NAME.fullmatch(path.name) and path != newest]
+        for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
             total += sum(file.stat().st_size for file in path.iterdir())
             if total > cache_limit():
                 shutil.rmtree(path.rename(path.with_name(f".{path.name}-gone")))
 
 
-def _is_whole(kept: Path) -> bool:
+def _is_whole(copy: Path) -> bool:
     """Whether the copy is complete and has the fingerprint that its name says."""
     try:
-        check_bundle(kept)
+        check_bundle(copy)
     except BundleError:
         return False
-    return fingerprint(kept) == kept.name
+    return fingerprint(copy) == copy.name
 
 
-def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
-    """Replaces the copy `kept`; the caller holds its lock."""
-    for stale in (kept, *kept.parent.glob(f".{kept.name}-*")):  # damaged, or of a process that was killed
+def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
+    """Replaces `copy`; the caller holds its lock."""
+    for stale in (copy, *copy.parent.glob(f".{copy.name}-*")):  # damaged, or of a process that was killed
         if stale.is_dir():
             shutil.rmtree(stale)
         else:
             stale.unlink(missing_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
+    beside = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         for name in FILES:
             with suppress(FileNotFoundError):  # `check_bundle` says so
@@ -130,6 +130,6 @@ def _fetch(folder: Folder, manifest: bytes, kept: Path) -> None:
                 f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
             ) from error
         beside.chmod(0o755)
-        os.rename(beside, kept)
+        os.rename(beside, copy)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -74,14 +74,14 @@ class CheckpointStore:
             ClaimedError: another job took the folder over.
         """
         self._claimed()
-        kept = self._marked(stage)
-        self._tidy(stage, kept)
+        marked = self._marked(stage)
+        self._tidy(stage, marked)
         size, sha256 = verified.measure(path)
         saved = Saved(stage, step, f"{stage}/step-{step:08d}-{sha256[:8]}.safetensors", size, sha256)
-        if saved not in kept or not verified.holds(self.folder, saved.name, size, sha256):
+        if saved not in marked or not verified.holds(self.folder, saved.name, size, sha256):
             verified.put(self.folder, saved.name, path)
         self._damaged.discard(saved.name)
-        now = [saved, *(older for older in kept if older.name != saved.name)][: self.keep]
+        now = [saved, *(older for older in marked if older.name != saved.name)][: self.keep]
         self._claimed()
         self._mark(stage, now)
         self._tidy(stage, now)
@@ -159,24 +159,24 @@ class CheckpointStore:
                 f"{self.folder.at(name)} is damaged ({error!r}); remove it to begin the stage anew"
             ) from error
 
-    def _mark(self, stage: str, kept: list[Saved]) -> None:
+    def _mark(self, stage: str, marked: list[Saved]) -> None:
         checkpoints = [
-            {key: value for key, value in asdict(checkpoint).items() if key != "stage"} for checkpoint in kept
+            {key: value for key, value in asdict(checkpoint).items() if key != "stage"} for checkpoint in marked
         ]
         self.folder.write(f"{stage}/{_MARK}", (json.dumps({"checkpoints": checkpoints}, indent=1) + "\n").encode())
 
-    def _tidy(self, stage: str, kept: list[Saved]) -> None:
+    def _tidy(self, stage: str, marked: list[Saved]) -> None:
         """Removes the checkpoints of the stage that are not kept, and what a killed save left; nothing else.
 
         What cannot be removed costs room and no more, so it is reported and is no error.
         """
-        kept_names = {checkpoint.name for checkpoint in kept}
+        marked_names = {checkpoint.name for checkpoint in marked}
         try:
             if stage not in self._swept:  # once: what others leave later is of a new owner
                 self.folder.sweep(stage)
                 self._swept.add(stage)
             for name in self.folder.names(stage):
-                if name not in kept_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
+                if name not in marked_names and _OURS.fullmatch(name.removeprefix(f"{stage}/")):
                     self.folder.delete(name)
         except StorageError as error:
             self._report(f"old checkpoints stay for now: {error}")

@@ -158,9 +158,9 @@ def test_the_score_of_a_part_of_the_corpus() -> None:
     ],
 )
 def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
-    given = {"protocol": "plain", "hypotheses": ["a", "b"], "references": [["a"], ["b"]]} | change
+    arguments = {"protocol": "plain", "hypotheses": ["a", "b"], "references": [["a"], ["b"]]} | change
     with pytest.raises(AggGenError, match=message):
-        measure(**given)
+        measure(**arguments)
 
 
 def test_a_text_equal_to_a_reference_scores_100() -> None:

@@ -83,10 +83,10 @@ def errors(result: SlotErrors) -> dict[str, list[tuple[str, str | None, str | No
 )
 def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
     """Each phrase says the value, whatever the case and wherever it stands, and nothing else."""
-    given = record((slot, value))
+    zizzi = record((slot, value))
     for text in (f"Zizzi is {phrase}.", f"{phrase} : zizzi .", f"ZIZZI, {phrase.upper()}, IS HERE"):
-        assert errors(slot_errors(given, text, reading)) == {}, text
-    assert errors(slot_errors(given, "Zizzi is here.", reading))["missed"][0][0] == slot
+        assert errors(slot_errors(zizzi, text, reading)) == {}, text
+    assert errors(slot_errors(zizzi, "Zizzi is here.", reading))["missed"][0][0] == slot
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_what_only_the_plain_reading_understands(
 
 
 def test_what_only_the_published_reading_counts() -> None:
-    given = record(("priceRange", "high"), ("customerRating", "average"))
+    zizzi = record(("priceRange", "high"), ("customerRating", "average"))
     text = "Zizzi has a high price range and an average customer rating."
-    assert errors(slot_errors(given, text, "plain")) == {}
-    result = slot_errors(given, text, "published")
+    assert errors(slot_errors(zizzi, text, "plain")) == {}
+    result = slot_errors(zizzi, text, "published")
     assert errors(result) == {"added": [("priceRange", None, "moderate")]}
     assert result.added[0].phrase == "price range and an average"
 
@@ -139,9 +139,9 @@ def test_names_hold_no_slots(reading: Reading) -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_the_three_kinds(reading: Reading) -> None:
-    given = record(("food", "Italian"), ("area", "riverside"), ("near", "Avalon"), ("priceRange", "cheap"))
+    zizzi = record(("food", "Italian"), ("area", "riverside"), ("near", "Avalon"), ("priceRange", "cheap"))
     text = "Zizzi is a cheap pub with Indian food near Ranch and Burger King. It is cheap."
-    result = slot_errors(given, text, reading)
+    result = slot_errors(zizzi, text, reading)
     assert errors(result) == {
         "wrong": [("food", "Italian", "Indian"), ("near", "Avalon", "Ranch")],
         "missed": [("area", "riverside", None)],
@@ -158,21 +158,21 @@ def test_the_three_kinds(reading: Reading) -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_another_name_is_wrong_and_none_is_missed(reading: Reading) -> None:
-    given = record(("food", "Italian"))
-    assert errors(slot_errors(given, "Strada serves Italian food.", reading)) == {
+    zizzi = record(("food", "Italian"))
+    assert errors(slot_errors(zizzi, "Strada serves Italian food.", reading)) == {
         "wrong": [("name", "Zizzi", "Strada")]
     }
-    assert errors(slot_errors(given, "It serves Italian food.", reading)) == {"missed": [("name", "Zizzi", None)]}
+    assert errors(slot_errors(zizzi, "It serves Italian food.", reading)) == {"missed": [("name", "Zizzi", None)]}
 
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_several_values_of_a_slot(reading: Reading) -> None:
-    given = record(("eatType", "pub"), ("eatType_2", "restaurant"), ("area", "riverside"))
-    assert errors(slot_errors(given, "Zizzi, a pub and restaurant by the river", reading)) == {}
-    assert errors(slot_errors(given, "Zizzi, a pub by the river", reading)) == {
+    zizzi = record(("eatType", "pub"), ("eatType_2", "restaurant"), ("area", "riverside"))
+    assert errors(slot_errors(zizzi, "Zizzi, a pub and restaurant by the river", reading)) == {}
+    assert errors(slot_errors(zizzi, "Zizzi, a pub by the river", reading)) == {
         "missed": [("eatType", "restaurant", None)]
     }
-    assert errors(slot_errors(given, "Zizzi, a coffee shop by the river in the city centre", reading)) == {
+    assert errors(slot_errors(zizzi, "Zizzi, a coffee shop by the river in the city centre", reading)) == {
         "added": [("area", None, "city centre")],
         "missed": [("eatType", "restaurant", None)],
         "wrong": [("eatType", "pub", "coffee shop")],
@@ -181,14 +181,14 @@ def test_several_values_of_a_slot(reading: Reading) -> None:
 
 def test_a_vague_word_adds_nothing_to_a_plain_one() -> None:
     text = "Zizzi has a decent rating of 5 out of 5 and reasonable prices, less than £20."
-    given = record(("customerRating", "5 out of 5"), ("priceRange", "less than £20"))
-    assert errors(slot_errors(given, text, "plain")) == {}
+    zizzi = record(("customerRating", "5 out of 5"), ("priceRange", "less than £20"))
+    assert errors(slot_errors(zizzi, text, "plain")) == {}
 
 
 def test_a_denial_of_something_else() -> None:
     text = "Zizzi is not expensive and family-friendly."
-    given = record(("familyFriendly", "yes"), ("priceRange", "cheap"))
-    assert errors(slot_errors(given, text, "plain")) == {}
+    zizzi = record(("familyFriendly", "yes"), ("priceRange", "cheap"))
+    assert errors(slot_errors(zizzi, text, "plain")) == {}
 
 
 def test_figures_of_something_else_are_no_prices() -> None:
@@ -201,8 +201,8 @@ def test_other_ways_to_write_predicates() -> None:
     assert slot_of("customer rating") == slot_of("customer_rating") == slot_of("customerRating_2") == "customerRating"
     assert slot_of("EatType") == "eatType"
     assert slot_of("birthPlace") is None
-    given = record(("Customer Rating", "5 OUT OF 5"), ("price_range", "Cheap"))
-    assert errors(slot_errors(given, "Zizzi is cheap and rated 5 out of 5.")) == {}
+    zizzi = record(("Customer Rating", "5 OUT OF 5"), ("price_range", "Cheap"))
+    assert errors(slot_errors(zizzi, "Zizzi is cheap and rated 5 out of 5.")) == {}
 
 
 def test_decomposed_accents_are_read() -> None:
@@ -216,8 +216,8 @@ def test_decomposed_accents_are_read() -> None:
 @given(st.text(max_size=80), st.sampled_from(READINGS))
 def test_any_text_is_read(text: str, reading: Reading) -> None:
     """What is missed, wrong or found adds up to the record, and every span lies in the text."""
-    given = record(("food", "Italian"), ("area", "riverside"), ("familyFriendly", "no"))
-    result = slot_errors(given, text, reading)
+    zizzi = record(("food", "Italian"), ("area", "riverside"), ("familyFriendly", "no"))
+    result = slot_errors(zizzi, text, reading)
     assert len(result.missed) + len(result.wrong) <= result.slots == 4
     normal = unicodedata.normalize("NFC", text)
     assert all(error.span and normal[slice(*error.span)] == error.phrase for error in (*result.added, *result.wrong))

@@ -73,11 +73,11 @@ def test_commands_take_a_model_address(run: Run, three: list[Path], tmp_path: Pa
         "references": ["Oda is 41."],
     }
     (tmp_path / "r.jsonl").write_text(json.dumps(record) + "\n")
-    given = () if command == "inspect" else ("-i", "r.jsonl")
-    by_address = run(command, "models:/agggen@candidate", *given)
+    options = () if command == "inspect" else ("-i", "r.jsonl")
+    by_address = run(command, "models:/agggen@candidate", *options)
     assert by_address[0] == 0, by_address[2]
-    assert by_address == run(command, three[2], *given)
-    assert by_address != run(command, "models:/agggen/1", *given)
+    assert by_address == run(command, three[2], *options)
+    assert by_address != run(command, "models:/agggen/1", *options)
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,10 @@ def test_every_failure_is_named(three: list[Path], tmp_path: Path) -> None:
 
 def test_the_gate_reads_evaluations_from_mlflow_and_the_store(trained: list[Path], tmp_path: Path, s3: str) -> None:
     """A job's own folder is one that no command of the user sees."""
-    there = Folder(f"{s3}/reports/one")
+    folder = Folder(f"{s3}/reports/one")
     for file in write_report(tmp_path / "one", trained[0], 50.0).iterdir():
-        there.upload(file.name, file)
-    register(str(trained[0]), evaluations=[there.address])
+        folder.upload(file.name, file)
+    register(str(trained[0]), evaluations=[folder.address])
     promote("agggen", "1")
     register(str(trained[1]))
     with Tracker(registry_uri(), run_name="evaluate-toy", runs_dir=tmp_path / "runs") as tracker:
@@ -169,9 +169,9 @@ def test_a_history_fits_into_the_column_of_a_database(three: list[Path]) -> None
         registry.move("agggen", "champion", move)
     model = mlflow_client(registry.uri, registry.uri).get_registered_model("agggen")
     assert len(model.tags["moves.champion"]) <= 5000
-    kept = registry.moves("agggen", "champion")
-    assert 4 < len(kept) < 30
-    assert [(move.from_version, move.to_version) for move in kept[-2:]] == [("1", "2"), ("2", "1")]
+    history = registry.moves("agggen", "champion")
+    assert 4 < len(history) < 30
+    assert [(move.from_version, move.to_version) for move in history[-2:]] == [("1", "2"), ("2", "1")]
     assert rollback("agggen").version.number == "2"
 
 

@@ -38,9 +38,9 @@ PROMOTED = [record("Mill", "The price of Mill is cheap.", price="cheap")]
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
-    found = load_bundle(save_tiny_bundle(tmp_path / "bundle", OLD))
-    found.model.double()
-    return found
+    loaded = load_bundle(save_tiny_bundle(tmp_path / "bundle", OLD))
+    loaded.model.double()
+    return loaded
 
 
 def model_of(bundle: Bundle, encoder: Encoder, weights: dict[str, Tensor]) -> JointModel:

@@ -197,15 +197,15 @@ def test_a_store_elsewhere_leaves_the_bundle_of_a_run_that_was_kept_here(
 ) -> None:
     """The address of the store is not part of a run's name."""
     shutil.copytree(whole[0].path.parent, tmp_path / "runs" / "whole")
-    kept = tmp_path / "runs" / "whole" / "bundle"
-    inode = kept.stat().st_ino
+    bundle = tmp_path / "runs" / "whole" / "bundle"
+    inode = bundle.stat().st_ino
     for url in (bucket, str(tmp_path / "store")):
         away = replace(config, storage=replace(config.storage, url=url))
         for fresh in (False, True):
             done = train_job(away, "whole", runs_dir=tmp_path / "runs", fresh=fresh)
             assert done.trained and done.address == f"{url}/whole/bundle"
-            assert fingerprint(done.path) == fingerprint(kept)
-            assert kept.stat().st_ino == inode, "it was removed"
+            assert fingerprint(done.path) == fingerprint(bundle)
+            assert bundle.stat().st_ino == inode, "it was removed"
     assert not train_job(config, "whole", runs_dir=tmp_path / "runs").trained
 
 
