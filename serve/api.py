@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from serve.tracing import Traces
 
 DEADLINE = "X-Deadline-Seconds"
-_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE]
+MODEL = "X-Model"
+_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE, MODEL]
 _EXPOSED_HEADERS = ["X-Request-Id", "Retry-After", "WWW-Authenticate"]
 _ABOUT = """\
 Texts from data, by plans that one can read and change.
@@ -98,6 +99,7 @@ def api(
     engine: HandleEngine,
     config: ServeConfig,
     *,
+    compared: HandleEngine | None = None,
     meters: Meters | None = None,
     admission: Admission | None = None,
     echo_request_id: bool = True,
@@ -108,6 +110,7 @@ def api(
     Args:
         engine: plans, writes, aligns.
         config: limits, security, log.
+        compared: a second model, which answers requests whose X-Model is its fingerprint.
         meters: what counts the requests.
         admission: counts the requests; by default its own.
         echo_request_id: False where the server in front already puts the request id into answers.
@@ -128,15 +131,29 @@ def api(
         middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
     )
     app.state.engine, app.state.config = engine, config
-    app.state.answering = Answering(engine, config.limits)
+    app.state.answerings = [Answering(each, config.limits) for each in (engine, compared) if each is not None]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
-    app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission)])
+    app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose)])
     for router in routers:
         app.include_router(router)
     install(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+async def _choose(
+    request: Request,
+    model: Annotated[
+        str | None, Header(alias=MODEL, description="fingerprint of the model to ask, where two are served")
+    ] = None,
+) -> None:
+    """Sets ``request.state.answering``: that of the model of X-Model, else of the first model."""
+    for answering in request.app.state.answerings:
+        if model is None or (await answering.card()).fingerprint == model:
+            request.state.answering = answering
+            return
+    raise Problem("invalid", f"no model {model:.80} is served here; GET /v1/model names those that are", field=MODEL)
 
 
 def _cors(origins: tuple[str, ...]) -> list[Middleware]:
@@ -241,7 +258,7 @@ async def _answer(
     formats: tuple[str, ...],
 ) -> Response:
     """Reads the request, asks the engine, and answers."""
-    answering: Answering = request.app.state.answering
+    answering: Answering = request.state.answering
     config: ServeConfig = request.app.state.config
     kind = media_type(request, formats)
     data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
@@ -288,7 +305,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     seconds = _seconds(deadline, config)
     options = await _bounded(request, query, seconds)
     body = StreamBody(request.receive, request.app.state.buffer)
-    return Stream(body, request.app.state.answering, config, options, seconds)
+    return Stream(body, request.state.answering, config, options, seconds)
 
 
 def _seconds(deadline: float | None, config: ServeConfig) -> float:
@@ -308,7 +325,7 @@ async def _bounded(request: Request, options: _Options, seconds: float) -> _Opti
     """The options, within the limits; raises Problem (504) if the engine does not describe itself in time."""
     try:
         async with asyncio.timeout(seconds):
-            card = await request.app.state.answering.card()
+            card = await request.state.answering.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
     return bounded(options, request.app.state.config.limits, card)
@@ -320,7 +337,9 @@ async def _bounded(request: Request, options: _Options, seconds: float) -> _Opti
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
     """What is served, the limits of this server, and how many records a client should keep on the way."""
-    card = asdict(await request.app.state.answering.card())
+    card = asdict(await request.state.answering.card())
+    others = [await answering.card() for answering in request.app.state.answerings[1:]]
+    card["compared"] = next(({"address": other.address, "fingerprint": other.fingerprint} for other in others), None)
     card["records_at_once"] = await request.app.state.engine.records_at_once()
     card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
     return _json(card | {"limits": asdict(request.app.state.config.limits)})

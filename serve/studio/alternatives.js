@@ -1,7 +1,7 @@
 // Other plans and other texts of the record, to look at and to take.
 
 import { Api, ApiError, Superseded } from "./api.js";
-import { announce, colour, h, paint, percent, spoken } from "./dom.js";
+import { announce, colour, decimal, h, paint, percent, spoken } from "./dom.js";
 import * as plan from "./plan.js";
 import { coloured, factsOf } from "./words.js";
 
@@ -103,7 +103,7 @@ export class Alternatives {
       const groups = plan.parse(text.plan, all);
       return h("li", { class: "card" },
         h("p", { class: "text small", dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), point: this.point })),
-        h("div", { class: "row between" }, h("span", { class: "quiet small" }, `${text.fulfilled ? "\u2713 no fault found" : "\u2715 faults found"} \u00b7 log p = ${(text.text_log_probability + (text.plan_log_probability ?? 0)).toFixed(1)}`), h("button", { type: "button", key: `take-${text.text}`, "aria-label": `Take the plan of this text: ${text.plan}`, on: { click: () => this.take(doc, groups) } }, "Take its plan")));
+        h("div", { class: "row between" }, h("span", { class: "quiet small" }, `${text.fulfilled ? "\u2713 no fault found" : "\u2715 faults found"} \u00b7 log p = ${decimal(text.text_log_probability + (text.plan_log_probability ?? 0), 1)}`), h("button", { type: "button", key: `take-${text.text}`, "aria-label": `Take the plan of this text: ${text.plan}`, on: { click: () => this.take(doc, groups) } }, "Take its plan")));
     };
     paint(root,
       h("div", { class: "row", role: "group", "aria-label": "Which texts" },

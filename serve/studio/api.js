@@ -46,16 +46,18 @@ export class Api {
     const controller = new AbortController();
     this.channels.set(channel, controller);
     return {
-      post: (path, body) => this.call(controller.signal, path, body),
-      get: (path) => this.call(controller.signal, path),
+      post: (path, body, model) => this.call(controller.signal, path, { body, model }),
+      get: (path, model) => this.call(controller.signal, path, { model }),
       get current() {
         return !controller.signal.aborted;
       },
     };
   }
 
-  async call(signal, path, body) {
+  /** `model` is the fingerprint of the model to ask, where two are served. */
+  async call(signal, path, { body, model }) {
     const headers = { Accept: "application/json" };
+    if (model) headers["X-Model"] = model;
     if (this.key) headers.Authorization = `Bearer ${this.key}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
     let response;

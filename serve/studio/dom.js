@@ -85,8 +85,8 @@ export function spoken(name) {
   return name.replace(/_/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})/gu, (_, before, after) => `${before} ${after.toLowerCase()}`);
 }
 
-/** A number with a sign that screen readers say. */
-export const signed = (value) => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(2);
+/** A number with a minus sign that screen readers say. */
+export const decimal = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
 
 export function percent(probability) {
   if (probability === null || probability === undefined) return "unknown";

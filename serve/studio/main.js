@@ -2,13 +2,13 @@
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { Board, sentence } from "./board.js";
-import { $, announce, copy, h, letter, paint, percent, signed, spoken } from "./dom.js";
+import { $, announce, copy, decimal, h, paint, percent } from "./dom.js";
 import { Facts } from "./facts.js";
 import { Follower } from "./follow.js";
 import { Panels } from "./panels.js";
 import * as plan from "./plan.js";
 import { Store, decode } from "./store.js";
-import { coloured, factsOf, findings, mentionsOf, strip } from "./words.js";
+import { coloured, factsOf, strip } from "./words.js";
 
 const TYPING_PAUSE_MS = 250;
 
@@ -200,15 +200,15 @@ function showText() {
   }
   const { text, groups, check, doc } = result;
   const all = plan.names(doc.triples);
-  paint(root, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), mentions: mentionsOf(check, all), foreign: check?.invented, copied: text.copied, point })));
+  paint(root, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
   paint(
     $("texttools"),
-    text.copied ? h("button", { type: "button", key: "copied", class: "ghost", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
+    text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
     h("button", { type: "button", key: "copytext", on: { click: (event) => copy(text.text, event.currentTarget) } }, "Copy text"),
   );
   showNumbers(result);
   const known = follower.card ? new Set(follower.card.predicate_names) : null;
-  paint($("checks"), check ? strip(findings(doc.triples, check, text, known), doc.triples.length) : null);
+  paint($("checks"), check ? strip(check, doc.triples, text, known) : null);
 }
 
 function showNumbers({ text, doc, best, ms }) {
@@ -220,9 +220,9 @@ function showNumbers({ text, doc, best, ms }) {
   paint(
     $("numbers"),
     h("dl", { class: "numbers" },
-      cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${own.toFixed(2)}, ${among}`),
-      cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : signed(cost), "log-probability of this plan less that of the most probable one"),
-      cell("Text, given the plan", text.text_log_probability.toFixed(1), "log-probability of the words"),
+      cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${decimal(own)}, ${among}`),
+      cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : (cost < 0 ? "" : "+") + decimal(cost), "log-probability of this plan less that of the most probable one"),
+      cell("Text, given the plan", decimal(text.text_log_probability, 1), "log-probability of the words"),
       cell("Followed in", `${Math.round(ms)} ms`, "from the change to the text")),
   );
 }
@@ -258,8 +258,7 @@ function themes() {
   const read = () => order.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
   const apply = (name) => {
     document.documentElement.dataset.theme = name;
-    $("theme").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[name];
-    $("theme").setAttribute("aria-label", `Colours: ${name}`);
+    $("theme").textContent = { auto: "Auto theme", light: "Light theme", dark: "Dark theme" }[name];
   };
   $("theme").addEventListener("click", () => {
     const next = order[(order.indexOf(document.documentElement.dataset.theme) + 1) % order.length];

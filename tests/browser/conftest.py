@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from agggen.corpora.elements import elements_records
 from agggen_platform.serving.config import serve_settings
 from serve.local import local_app, running
 from tests.browser.studio import Studio
 from tests.processes import free_ports
+from tests.tiny_models import save_tiny_bundle
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -66,6 +68,15 @@ def _endpoint() -> Iterator[tuple[str, Faults]]:
     app = Faults(local_app(config))
     with running(app, config) as url:
         yield url, app
+
+
+@pytest.fixture(scope="session")
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an endpoint that serves a second bundle to compare with, whose random weights write nonsense."""
+    other = save_tiny_bundle(tmp_path_factory.mktemp("other") / "bundle", list(elements_records("dev")), 5)
+    config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
+    with running(local_app(config, str(other)), config) as url:
+        yield url
 
 
 @pytest.fixture

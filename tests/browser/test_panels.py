@@ -74,6 +74,53 @@ def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
     assert panel.locator(".sides").count() == 0
 
 
+def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: str) -> None:
+    studio = visit(two_models)
+    panel = studio.tab("Compare")
+    sides = panel.locator(".sides").first.locator(".card")
+    sides.nth(1).locator(".verdict").wait_for()
+    assert sides.nth(0).locator(".text").inner_text() == studio.text
+    assert sides.nth(0).locator("del").count() and sides.nth(1).locator("ins").count()
+    plans = [side.locator(".box").all_inner_texts() for side in sides.all()]
+    assert plans[0] == plans[1] and len(plans[0]) == studio.plan.count("[")
+    studio.page.get_by_role("button", name="Merge group A with B").click()
+    studio.ready()
+    panel.get_by_text("Both models write").wait_for(state="detached")
+    assert sides.nth(0).locator(".text").inner_text() == studio.text
+    panel.get_by_role("button", name="Each by its own").click()
+    panel.get_by_text("Both models write").wait_for(state="detached")
+    names = panel.locator("h3 bdi").all_inner_texts()
+    assert names[0].startswith("elements") and names[1].startswith("other") and names[0] != names[1]
+
+
+def test_one_model_is_compared_with_no_other(studio: Studio) -> None:
+    assert "model" not in studio.tab("Compare").inner_text()
+
+
+def test_the_verdicts_of_a_critic_are_shown(studio: Studio) -> None:
+    def judged(route: Any) -> None:
+        answer = route.fetch()
+        data = answer.json()
+        values = data["answers"][0]["values"]
+        verdicts = [{"predicate": value["predicate"], "verdict": "said"} for value in values]
+        verdicts[0]["verdict"] = "contradicted"
+        data["answers"][0] |= {
+            "scores": {"coverage": 0.75, "correctness": 0.5, "fluency": 1.0},
+            "risk": 0.5,
+            "triples": verdicts,
+            "invented_spans": [[0, 8]],
+        }
+        route.fulfill(response=answer, json=data)
+
+    studio.page.route("**/v1/check", judged)
+    studio.page.get_by_role("button", name="Next record").click()
+    studio.page.locator("#checks .critic").wait_for()
+    critic = studio.page.locator("#checks .critic").inner_text()
+    for part in ("risk 50 %", "1 contradicted", "coverage 75 %", "correctness 50 %", "fluency 100 %"):
+        assert part in critic
+    assert studio.page.locator("#words .foreign").count()
+
+
 def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, tmp_path: Path) -> None:
     panel = studio.tab("Corrections")
     area = studio.page.get_by_label("The text as it should be")

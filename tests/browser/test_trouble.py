@@ -48,6 +48,22 @@ def test_a_slow_endpoint_is_said_to_be_slow_and_the_old_text_is_dimmed(studio: S
     assert studio.text != before
 
 
+def test_a_slow_network_shows_that_the_page_loads_and_then_works(visit: Any, url: str) -> None:
+    studio = visit("about:blank", ready=False)
+    network = studio.page.context.new_cdp_session(studio.page)
+    slow = {"offline": False, "latency": 400, "downloadThroughput": 60_000, "uploadThroughput": 60_000}
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", slow)
+    studio.url = url
+    studio.page.goto(url, wait_until="commit")
+    studio.page.locator("#board .loading").wait_for()
+    studio.ready()
+    merge(studio)
+    studio.page.locator("#words.stale").wait_for()
+    studio.ready()
+    assert studio.plan.count("[") == 3
+
+
 def test_a_slow_check_leaves_the_page_ready(studio: Studio, faults: Faults) -> None:
     faults.delays["/v1/check"] = [2.5]
     merge(studio)
@@ -74,15 +90,17 @@ def test_a_restarting_endpoint_is_asked_again_at_once_on_demand(studio: Studio, 
     studio.ready()
 
 
-def test_an_endpoint_that_is_killed_and_comes_back(visit: Any, tmp_path: Path) -> None:
+def test_an_endpoint_that_is_killed_at_work_and_comes_back(visit: Any, tmp_path: Path) -> None:
     port = free_ports(1)[0]
     command = ["-m", "agggen_platform.cli.main", "studio", "--no-browser", f"http.port={port}"]
     with Running(command, tmp_path) as process:
         process.wait_until(lambda: "Ready" in process.output(), "endpoint")
         studio = visit(f"http://127.0.0.1:{port}/")
+        os.kill(process.process.pid, signal.SIGSTOP)
+        merge(studio)
+        studio.state("working")
         os.kill(process.process.pid, signal.SIGKILL)
         process.finish()
-    merge(studio)
     studio.state("offline")
     plan = studio.plan
     merge(studio)  # one works on

@@ -241,6 +241,13 @@ class ExamplesDict(TypedDict):
     records: list[ExampleDict]
 
 
+class ComparedDict(TypedDict):
+    """A second model, which answers requests whose ``X-Model`` is its fingerprint."""
+
+    address: str
+    fingerprint: str
+
+
 class ModelDict(TypedDict):
     """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
 
@@ -259,3 +266,4 @@ class ModelDict(TypedDict):
     inference: dict[str, Any]
     limits: dict[str, float]
     records_at_once: int
+    compared: ComparedDict | None
