@@ -72,7 +72,7 @@ export class Api {
       throw new ApiError("offline", "The endpoint does not answer.");
     }
     if (signal.aborted) throw new Superseded();
-    return understood(response, data);
+    return understood(response, data, Boolean(this.key));
   }
 
   /** The single answer to a record. */
@@ -81,7 +81,7 @@ export class Api {
   }
 }
 
-function understood(response, text) {
+function understood(response, text, withKey) {
   let data = null;
   try {
     data = JSON.parse(text);
@@ -92,8 +92,8 @@ function understood(response, text) {
   const { status } = response;
   const problem = data?.detail ? data : {};
   const after = Number(response.headers.get("Retry-After")) || null;
-  if (status === 401 || status === 403) throw new ApiError("key", problem.detail ?? "The endpoint asks for a key.", { problem });
-  if (status === 429) throw new ApiError("busy", "The endpoint is busy.", { problem, after });
+  if (status === 401) throw new ApiError("key", withKey ? "The key is not valid." : "", { problem });
+  if (status === 429) throw new ApiError("busy", "Too many requests wait.", { problem, after });
   if ([502, 503, 504].includes(status) || (status === 500 && !problem.detail)) {
     throw new ApiError("offline", problem.detail ?? "The endpoint is starting again.", { problem, after });
   }

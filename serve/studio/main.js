@@ -189,7 +189,7 @@ let copies = false; // whether copied words are marked
 function showText() {
   const { result, status } = follower;
   const root = $("words");
-  root.classList.toggle("stale", !follower.fresh);
+  for (const part of [root, $("numbers"), $("checks")]) part.classList.toggle("stale", !follower.fresh);
   root.setAttribute("aria-busy", String(["working", "slow"].includes(status.kind)));
   if (!result) {
     paint(root, status.kind === "empty" ? h("p", { class: "empty" }, "The text appears here.") : h("div", { class: "loading", "aria-hidden": "true" }, h("i"), h("i"), h("i")));
@@ -200,7 +200,8 @@ function showText() {
   }
   const { text, groups, check, doc } = result;
   const all = plan.names(doc.triples);
-  paint(root, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
+  const ofOthers = !follower.fresh && !plan.same(doc.triples, store.doc.triples) && status.kind !== "working";
+  paint(root, ofOthers ? h("p", { class: "quiet small" }, "The text of the facts before:") : null, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
   paint(
     $("texttools"),
     text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,

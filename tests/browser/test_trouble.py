@@ -81,6 +81,17 @@ def test_a_busy_endpoint_is_asked_again(studio: Studio, faults: Faults) -> None:
     assert studio.plan.count("[") == 3 and not banner(studio)
 
 
+def test_an_old_text_is_said_to_be_of_other_facts(studio: Studio, faults: Faults) -> None:
+    faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
+    before = studio.text
+    studio.page.get_by_role("button", name="Next record").click()
+    studio.state("offline")
+    assert studio.text == before and "of the facts before" in studio.page.locator("#words").inner_text()
+    studio.page.get_by_role("button", name="Ask again now").click()
+    studio.ready()
+    assert studio.text != before and "of the facts before" not in studio.page.locator("#words").inner_text()
+
+
 def test_a_restarting_endpoint_is_asked_again_at_once_on_demand(studio: Studio, faults: Faults) -> None:
     faults.refusals[GENERATE] = [(503, {"retry-after": "15"})]
     merge(studio)
@@ -130,6 +141,7 @@ def test_a_key_is_asked_for_and_stays_in_the_tab(visit: Any, tmp_path: Path) -> 
     with running(local_app(config), config) as url:
         studio = visit(url, ready=False)
         studio.state("key")
+        assert "Authorization" not in banner(studio)  # which is for programs
         studio.page.get_by_label("Key", exact=True).fill("wrong")
         studio.page.get_by_role("button", name="Use it").click()
         studio.page.locator("#banner", has_text="not valid").wait_for()
