@@ -7,6 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 
+FIRST_PLAN = "[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]"
+"""A plan of the first example, Hydrogen."""
+
+
 class Studio:
     """A page. `errors` are failures of its scripts, blocked content, and requests to other hosts."""
 
@@ -104,6 +108,12 @@ class Studio:
         self.page.get_by_role("button", name="Paste", exact=True).click()
         self.page.get_by_label("Paste records").fill(pasted)
         self.page.get_by_role("button", name="Use these").click()
+
+    def write_by(self, plan: str) -> None:
+        """Types a plan, and waits for its text."""
+        self.page.locator("#plantext").fill(plan)
+        self.page.locator("#plantext").blur()
+        self.ready()
 
     def tab(self, name: str) -> Any:
         """Opens a tab; its panel."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Faults
-from tests.browser.studio import Studio
+from tests.browser.studio import FIRST_PLAN, Studio
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 ODD = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]
@@ -25,6 +25,7 @@ def odd_record(studio: Studio) -> None:
 
 
 def own_plan(studio: Studio) -> None:
+    studio.write_by(FIRST_PLAN)
     studio.page.get_by_role("button", name="Merge group A with B").click()
     studio.ready()
     studio.chip("category").focus()
@@ -32,7 +33,7 @@ def own_plan(studio: Studio) -> None:
     studio.page.get_by_role("group", name="Pin, in every plan").get_by_role("button", name="First").click()
     studio.ready()
     studio.tab("Compare").get_by_role("button", name="Hold").click()
-    studio.page.get_by_role("button", name="Merge group B with C").click()
+    studio.page.get_by_role("button", name="Merge group A with B").click()
     studio.ready()
 
 
@@ -162,6 +163,7 @@ def test_the_whole_task_list_by_keyboard_alone(studio: Studio) -> None:
 
 
 def test_colour_is_never_the_only_sign(studio: Studio) -> None:
+    studio.write_by(FIRST_PLAN)
     letters = studio.page.locator("#board .handle").all_inner_texts()
     assert letters == studio.page.locator("#words sup").all_inner_texts() == ["A", "B", "C", "D"]
     assert sorted(studio.page.locator("#table .badge").all_inner_texts()) == letters

@@ -20,7 +20,7 @@ def test_another_plan_is_taken_with_one_click(studio: Studio) -> None:
     assert studio.page.locator("#panel .option[aria-pressed=true]").count() == 1
     options.first.click()
     studio.ready()
-    assert studio.plan == "[category stateAtRoomTemperature] [meltingPoint] [discoveryYear]"
+    assert options.first.get_attribute("aria-label").startswith(f"Take the plan {studio.plan}, probability")
     assert options.first.get_attribute("aria-pressed") == "true"
     cost = studio.page.locator("#numbers div").filter(has_text="Your change").locator("dd").inner_text()
     assert cost == "+0.00"  # it is the likeliest one
@@ -146,7 +146,7 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
 
 
 def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visit: Any, url: str, faults: Any) -> None:
-    studio.page.locator("#plantext").fill("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
+    studio.write_by("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
     studio.ready()
     studio.tab("Share")
     link = studio.page.locator("#share-link").input_value()
