@@ -22,7 +22,7 @@ from serve.handles import HandleEngine
 from serve.local import local_app, running
 from serve.page import FOLDER
 from tests.processes import free_ports
-from tests.unit.serve.api_calls import SILICON, Ask, asking
+from tests.unit.serve.http_calls import SILICON, Ask, asking
 from tests.unit.serve.stub_engine import StubEngine
 
 TEXT = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
