@@ -11,6 +11,7 @@ import { Store, decode } from "./store.js";
 import { coloured, factsOf, strip } from "./words.js";
 
 const TYPING_PAUSE_MS = 250;
+const ENOUGH_TO_PLAN = 5; // facts of the record that is shown first
 
 const api = new Api(new URL(".", document.baseURI));
 const store = new Store();
@@ -248,10 +249,16 @@ document.addEventListener("keydown", (event) => {
   else stepped(store.undo(), "Undone");
 });
 
-window.addEventListener("hashchange", () => {
+/** Takes the record of a link; the address gives it up, so that a reload shows what was made of it. */
+function openLink(undoable) {
   const doc = decode(location.hash);
-  if (doc) store.change(doc, "opened a link");
-});
+  if (!doc) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  if (undoable) store.change(doc, "opened a link");
+  else store.set(doc);
+}
+
+window.addEventListener("hashchange", () => openLink(true));
 window.addEventListener("online", retry);
 
 function themes() {
@@ -273,7 +280,7 @@ function themes() {
   apply(read());
 }
 
-/** Learns what is served, then shows the link's record, or what the tab remembers, or the first example. */
+/** Learns what is served, then shows the link's record, or what the tab remembers, or an example. */
 async function start(attempt = 0) {
   const turn = api.turn("start");
   try {
@@ -295,7 +302,8 @@ async function start(attempt = 0) {
     if (["working", "slow", "ready"].includes(follower.status.kind)) show();
     else follower.follow();
   } else if (facts.records.length) {
-    store.set({ ...store.doc, triples: facts.records[0].triples });
+    const first = facts.records.find((record) => record.triples.length >= ENOUGH_TO_PLAN) ?? facts.records[0];
+    store.set({ ...store.doc, triples: first.triples });
   } else {
     facts.showTable();
     follower.follow();
@@ -305,9 +313,8 @@ async function start(attempt = 0) {
 themes();
 $("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone the plan comes first
 paint($("keys"), KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]));
-const linked = decode(location.hash);
-if (linked) store.set(linked);
-else store.restore();
+const restored = store.restore();
+openLink(restored);
 facts.showTable();
 show();
 start();

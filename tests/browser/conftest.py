@@ -14,7 +14,7 @@ import pytest
 from agggen.corpora.elements import elements_records
 from agggen_platform.serving.config import serve_settings
 from serve.local import local_app, running
-from tests.browser.studio import Studio
+from tests.browser.studio import LINK, Studio
 from tests.processes import free_ports
 from tests.tiny_models import save_tiny_bundle
 
@@ -124,8 +124,8 @@ def visit(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def studio(visit: Any, url: str) -> Studio:
-    """The page with the first example of the corpus."""
-    return visit(url)
+    """The page with an example of the corpus."""
+    return visit(url + LINK)
 
 
 @pytest.fixture

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 
-FIRST_PLAN = "[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]"
-"""A plan of the first example, Hydrogen."""
+RECORD = [
+    ["Hydrogen", "stateAtRoomTemperature", "gas"],
+    ["Hydrogen", "discoveryYear", "1766"],
+    ["Hydrogen", "meltingPoint", "14 K"],
+    ["Hydrogen", "category", "nonmetal"],
+]
+"""An example of the bundle's corpus, and its link."""
+LINK = "/#r=" + base64.urlsafe_b64encode(json.dumps({"t": RECORD}).encode()).decode().rstrip("=")
+PLAN = "[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]"
+"""A plan of RECORD."""
 
 
 class Studio:

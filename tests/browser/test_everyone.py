@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Faults
-from tests.browser.studio import FIRST_PLAN, Studio
+from tests.browser.studio import LINK, PLAN, Studio
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 ODD = [["Silicon", "symbol", "Si"], ["Silicon", "flavour", "salty"], ["Silicon", "category", "metalloid"]]
@@ -25,7 +25,7 @@ def odd_record(studio: Studio) -> None:
 
 
 def own_plan(studio: Studio) -> None:
-    studio.write_by(FIRST_PLAN)
+    studio.write_by(PLAN)
     studio.page.get_by_role("button", name="Merge group A with B").click()
     studio.ready()
     studio.chip("category").focus()
@@ -86,7 +86,7 @@ def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: 
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {}
     address = two_models if name == "two-models" else url
-    studio = visit(address, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce", **context)
+    studio = visit(address + LINK, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce", **context)
     STATES[name](studio)
     picture(studio, f"{name}-{look}")
     found = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})
@@ -163,7 +163,7 @@ def test_the_whole_task_list_by_keyboard_alone(studio: Studio) -> None:
 
 
 def test_colour_is_never_the_only_sign(studio: Studio) -> None:
-    studio.write_by(FIRST_PLAN)
+    studio.write_by(PLAN)
     letters = studio.page.locator("#board .handle").all_inner_texts()
     assert letters == studio.page.locator("#words sup").all_inner_texts() == ["A", "B", "C", "D"]
     assert sorted(studio.page.locator("#table .badge").all_inner_texts()) == letters

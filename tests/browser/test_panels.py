@@ -143,6 +143,10 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     assert texts == [["Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'], ["Of another record."]]
     panel.get_by_role("button", name="Remove kept text 1").click()
     assert panel.locator("#keptlist .card").count() == 2
+    studio.page.goto("about:blank")
+    studio.page.goto(studio.url)  # a link takes no kept text away
+    studio.ready()
+    assert studio.tab("Corrections").locator("#keptlist .card").count() == 2
 
 
 def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visit: Any, url: str, faults: Any) -> None:
@@ -154,6 +158,11 @@ def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visi
     other = visit(link)
     assert (other.plan, other.text, other.triples) == (studio.plan, studio.text, studio.triples)
     assert all("r=" not in path for path in faults.asked)
+    assert other.page.url == f"{url}/"
+    other.write_by("[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]")
+    other.page.reload()
+    other.ready()
+    assert other.plan == "[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]"  # not the link's again
     for broken in ("#r=AAAA", "#r=!!", "#r=" + "e30", "#other"):
         assert visit(f"{url}/{broken}").plan  # the first example instead
 
