@@ -26,7 +26,6 @@ from agggen_platform.serving.config import LimitsConfig
 from serve.engine import Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
-from serve.options import inference
 from serve.reading import check_unicode
 from serve.schemas import (
     AlignOptions,
@@ -41,6 +40,7 @@ from serve.schemas import (
     RecordIn,
     TripleObject,
     checked,
+    inference,
 )
 
 GRACE_SECONDS = 1.0

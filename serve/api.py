@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.openapi.utils import get_openapi
@@ -35,17 +35,16 @@ from agggen_platform.serving.config import ServeConfig
 from serve.answering import Answer, Answering, Entry, body_of, outcome, record_dict, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined
-from serve.handlers import install
 from serve.handles import HandleEngine
 from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
 from serve.meters import Meters
-from serve.observe import RequestContext, current_request
-from serve.options import bounded
+from serve.observe import RequestContext, current_request, install
 from serve.page import page_routes
 from serve.reading import CSV, JSON, NDJSON, media_type, parse_csv, parsed
 from serve.schemas import (
     AlignOptions,
     AlignRequest,
+    AnyOptions,
     CheckOptions,
     CheckRequest,
     GenerateOptions,
@@ -55,6 +54,7 @@ from serve.schemas import (
     RealiseOptions,
     RealiseRequest,
     RequestBody,
+    bounded,
     checked,
 )
 from serve.security import access_check
@@ -89,7 +89,6 @@ Deadline = Annotated[
     float | None,
     Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="what takes longer is cancelled (504)"),
 ]
-_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions, CheckOptions)
 
 v1 = APIRouter(prefix="/v1")
 probes = APIRouter()
@@ -251,9 +250,9 @@ async def check(request: Request, query: Annotated[CheckOptions, Query()], deadl
 
 async def _answer(
     request: Request,
-    work: Callable[[Answering, list[Entry], _Options, float], Awaitable[list[Answer]]],
+    work: Callable[[Answering, list[Entry], AnyOptions, float], Awaitable[list[Answer]]],
     body_model: type[RequestBody],
-    query: _Options,
+    query: AnyOptions,
     deadline: float | None,
     formats: tuple[str, ...],
 ) -> Response:
@@ -313,7 +312,7 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
     return limits.deadline_s if deadline is None else min(deadline, limits.longest_deadline_s)
 
 
-def _merged(query: _Options, own: Any) -> _Options:
+def _merged(query: AnyOptions, own: Any) -> AnyOptions:
     """The options of the query and of the body; raises Problem for one that is in both."""
     options = checked(type(query), own, "options")
     if both := sorted(query.model_fields_set & options.model_fields_set):
@@ -321,7 +320,7 @@ def _merged(query: _Options, own: Any) -> _Options:
     return options.model_copy(update={name: getattr(query, name) for name in query.model_fields_set})
 
 
-async def _bounded(request: Request, options: _Options, seconds: float) -> _Options:
+async def _bounded(request: Request, options: AnyOptions, seconds: float) -> AnyOptions:
     """The options, within the limits; raises Problem (504) if the engine does not describe itself in time."""
     try:
         async with asyncio.timeout(seconds):

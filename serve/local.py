@@ -10,9 +10,10 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
@@ -29,22 +30,6 @@ from serve.planner import PlannerReplica
 from serve.security import key_ring
 
 
-class LocalResponse:
-    """The result of a handle's call: to be awaited or cancelled."""
-
-    def __init__(self, work: Any) -> None:
-        self.task = asyncio.ensure_future(work)
-        self.cancelled = False
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self.task.__await__()
-
-    def cancel(self) -> None:
-        """Cancels the call."""
-        self.cancelled = True
-        self.task.cancel()
-
-
 class LocalHandle:
     """``LocalHandle(replica).method.remote(...)`` calls an object of this process, as a deployment's handle does."""
 
@@ -52,15 +37,8 @@ class LocalHandle:
         self._replica = replica
 
     def __getattr__(self, name: str) -> Any:
-        return _Method(getattr(self._replica, name))
-
-
-class _Method:
-    def __init__(self, method: Any) -> None:
-        self._method = method
-
-    def remote(self, *arguments: Any) -> LocalResponse:
-        return LocalResponse(self._method(*arguments))
+        method = getattr(self._replica, name)
+        return SimpleNamespace(remote=lambda *arguments: asyncio.ensure_future(method(*arguments)))
 
 
 def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:

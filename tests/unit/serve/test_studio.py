@@ -17,10 +17,10 @@ from agggen_platform.serving.config import HttpConfig, SecurityConfig, ServeConf
 from agggen_platform.serving.errors import PortError
 from agggen_platform.serving.keys import add_key, new_key
 from serve.api import api
-from serve.examples import MOST, examples_of
 from serve.handles import HandleEngine
 from serve.local import local_app, running
 from serve.page import FOLDER
+from serve.planner import EXAMPLES, examples_of
 from tests.processes import free_ports
 from tests.unit.serve.http_calls import SILICON, Ask, asking
 from tests.unit.serve.stub_engine import StubEngine
@@ -99,7 +99,7 @@ def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
     examples = examples_of({"corpus": {"name": "elements", "train": "train", "dev": "dev", "test": "test"}})
     every = [record.id for record in elements_records("test")]
     assert (examples.corpus, examples.split) == ("elements", "test")
-    assert 20 < len(examples.records) <= MOST and {record.id for record in examples.records} < set(every)
+    assert 20 < len(examples.records) <= EXAMPLES and {record.id for record in examples.records} < set(every)
 
 
 @pytest.mark.parametrize("name", ["private.csv", "/etc/passwd", "../elements", None, ["elements"]])
