@@ -136,6 +136,7 @@ def picture() -> Any:
     def take(studio: Studio, name: str, whole: bool = True) -> None:
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
+            studio.page.evaluate("() => window.scrollTo(0, 0)")
             studio.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
 
     return take
