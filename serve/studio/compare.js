@@ -11,7 +11,7 @@ export class Compare {
     Object.assign(this, { api, store, follower });
     this.held = null; // the result to compare the present one with
     this.free = false; // whether each model writes by its own most probable plan
-    this.both = null; // what the models wrote: { name, sides } or { name, problem }
+    this.both = null; // what the models wrote: { name, sides }, or { name, problem, now } to be asked again with another result
   }
 
   show(root) {
@@ -49,7 +49,7 @@ export class Compare {
     const { triples } = this.store.doc;
     const choice = (label, free) => h("button", { type: "button", key: `free-${free}`, "aria-pressed": String(this.free === free), on: { click: () => { this.free = free; this.show(root); } } }, label);
     const name = now && JSON.stringify([triples, this.free ? null : now.groups]);
-    if (now && this.both?.name !== name) this.write(root, name, now, card);
+    if (now && (this.both?.name !== name || (this.both.problem && this.both.now !== now))) this.write(root, name, now, card);
     const { sides: pair, problem } = this.both ?? {};
     return [
       h("div", { class: "row between" }, h("h3", {}, "Two models"),
@@ -71,7 +71,7 @@ export class Compare {
       const check = Api.only(await turn.post("v1/check", { records: [{ triples: doc.triples, text: text.text }] }, model));
       return { doc, text, check, groups: plan.parse(text.plan, all) };
     };
-    this.both = { name };
+    this.both = { name, now };
     try {
       const other = card.compared.fingerprint;
       const [one, two, { predicate_names }] = await Promise.all([side(card.fingerprint), side(other), turn.get("v1/model", other)]);
@@ -79,7 +79,7 @@ export class Compare {
     } catch (error) {
       if (error instanceof Superseded) return;
       if (!(error instanceof ApiError)) throw error;
-      this.both = { name, problem: error.message };
+      this.both = { name, now: this.follower.result, problem: error.message };
     }
     if (root.dataset.open === "compare") this.show(root);
   }

@@ -8,7 +8,6 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-
 RECORD = [
     ["Hydrogen", "stateAtRoomTemperature", "gas"],
     ["Hydrogen", "discoveryYear", "1766"],

@@ -86,7 +86,9 @@ def test_axe_finds_no_violation(visit: Any, url: str, two_models: str, picture: 
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     context = {"viewport": {"width": 360, "height": 740}} if look == "phone" else {}
     address = two_models if name == "two-models" else url
-    studio = visit(address + LINK, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce", **context)
+    studio = visit(
+        address + LINK, color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce", **context
+    )
     STATES[name](studio)
     picture(studio, f"{name}-{look}")
     found = axe.run(studio.page, options={"runOnly": {"type": "tag", "values": RULES}})

@@ -93,6 +93,15 @@ def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: 
     assert names[0].startswith("elements") and names[1].startswith("other") and names[0] != names[1]
 
 
+def test_two_models_are_asked_again_after_a_failure(visit: Any, two_models: str) -> None:
+    studio = visit(two_models)
+    studio.page.route("**/v1/generate", lambda route: route.abort())
+    studio.tab("Compare").get_by_role("alert").wait_for()
+    studio.page.unroute("**/v1/generate")
+    studio.page.evaluate("() => window.dispatchEvent(new Event('online'))")  # the same record and plan
+    studio.page.locator(".sides .verdict").nth(1).wait_for()
+
+
 def test_one_model_is_compared_with_no_other(studio: Studio) -> None:
     assert "model" not in studio.tab("Compare").inner_text()
 
