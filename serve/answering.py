@@ -326,12 +326,7 @@ def _text(generation: Generation) -> dict[str, Any]:
 
 def _planned(planned: PlannedRecord) -> dict[str, Any]:
     log_probability = planned.log_probability
-    return {
-        "plan": str(planned.plan),
-        "log_probability": log_probability,
-        "probability": None if log_probability is None else math.exp(log_probability),
-        "search": planned.search,
-    }
+    return planned.as_dict() | {"probability": None if log_probability is None else math.exp(log_probability)}
 
 
 def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def api(
         middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
     )
     app.state.engine, app.state.config = engine, config
-    app.state.answerings = [Answering(each, config.limits) for each in (engine, compared) if each is not None]
+    app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
     app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose)])
@@ -348,8 +348,8 @@ async def model(request: Request) -> Response:
 async def examples(request: Request) -> Response:
     """Records of the test split of the served bundle's corpus, with texts by people or by the corpus's grammar; none
     if the corpus is not in the catalogue, or not on the endpoint's machine."""
-    found = await request.app.state.engine.examples()
-    return _json({"corpus": found.corpus, "split": found.split, "records": [record_dict(r) for r in found.records]})
+    split = await request.app.state.engine.examples()
+    return _json({"corpus": split.corpus, "split": split.split, "records": [record_dict(r) for r in split.records]})
 
 
 @probes.get("/healthz")
