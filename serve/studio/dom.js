@@ -84,5 +84,5 @@ export const decimal = (value, digits = 2) => value.toFixed(digits).replace("-",
 export function percent(probability) {
   if (probability === null || probability === undefined) return "unknown";
   const value = probability * 100;
-  return value >= 10 ? `${value.toFixed(0)} %` : value >= 0.1 ? `${value.toFixed(1)} %` : "< 0.1 %";
+  return value >= 9.95 ? `${value.toFixed(0)} %` : value >= 0.1 ? `${value.toFixed(1)} %` : "< 0.1 %";
 }
