@@ -29,7 +29,8 @@ demo: venv  ## train on the shipped corpus and watch the model plan and write
 bundle: venv  ## train the bundle that agggen ships anew (minutes), after a change of its preset or corpus
 	rm -rf agggen/bundles/elements
 	mkdir -p agggen/bundles
-	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
+	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements training.baseline.epochs=24 training.joint.epochs=16 \
+	  --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
 
 srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10; some minutes, once)
 	PYENV_VERSION=3.10 python3.10 -m venv $(SRL_ENV)

@@ -26,7 +26,6 @@ from agggen_platform.serving.config import LimitsConfig
 from serve.engine import Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
-from serve.options import inference
 from serve.reading import check_unicode
 from serve.schemas import (
     AlignOptions,
@@ -41,6 +40,7 @@ from serve.schemas import (
     RecordIn,
     TripleObject,
     checked,
+    inference,
 )
 
 GRACE_SECONDS = 1.0
@@ -326,12 +326,7 @@ def _text(generation: Generation) -> dict[str, Any]:
 
 def _planned(planned: PlannedRecord) -> dict[str, Any]:
     log_probability = planned.log_probability
-    return {
-        "plan": str(planned.plan),
-        "log_probability": log_probability,
-        "probability": None if log_probability is None else math.exp(log_probability),
-        "search": planned.search,
-    }
+    return planned.as_dict() | {"probability": None if log_probability is None else math.exp(log_probability)}
 
 
 def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
 from fastapi.openapi.utils import get_openapi
@@ -35,17 +35,16 @@ from agggen_platform.serving.config import ServeConfig
 from serve.answering import Answer, Answering, Entry, body_of, outcome, record_dict, reject_duplicates, while_connected
 from serve.errors import MEDIA_TYPE as PROBLEM
 from serve.errors import Problem, combined
-from serve.handlers import install
 from serve.handles import HandleEngine
 from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
 from serve.meters import Meters
-from serve.observe import RequestContext, current_request
-from serve.options import bounded
+from serve.observe import RequestContext, current_request, install
 from serve.page import page_routes
 from serve.reading import CSV, JSON, NDJSON, media_type, parse_csv, parsed
 from serve.schemas import (
     AlignOptions,
     AlignRequest,
+    AnyOptions,
     CheckOptions,
     CheckRequest,
     GenerateOptions,
@@ -55,6 +54,7 @@ from serve.schemas import (
     RealiseOptions,
     RealiseRequest,
     RequestBody,
+    bounded,
     checked,
 )
 from serve.security import access_check
@@ -64,7 +64,8 @@ if TYPE_CHECKING:
     from serve.tracing import Traces
 
 DEADLINE = "X-Deadline-Seconds"
-_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE]
+MODEL = "X-Model"
+_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE, MODEL]
 _EXPOSED_HEADERS = ["X-Request-Id", "Retry-After", "WWW-Authenticate"]
 _ABOUT = """\
 Texts from data, by plans that one can read and change.
@@ -88,7 +89,6 @@ Deadline = Annotated[
     float | None,
     Header(alias=DEADLINE, gt=0, allow_inf_nan=False, description="what takes longer is cancelled (504)"),
 ]
-_Options = TypeVar("_Options", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions, CheckOptions)
 
 v1 = APIRouter(prefix="/v1")
 probes = APIRouter()
@@ -98,6 +98,7 @@ def api(
     engine: HandleEngine,
     config: ServeConfig,
     *,
+    compared: HandleEngine | None = None,
     meters: Meters | None = None,
     admission: Admission | None = None,
     echo_request_id: bool = True,
@@ -108,6 +109,7 @@ def api(
     Args:
         engine: plans, writes, aligns.
         config: limits, security, log.
+        compared: a second model, which answers requests whose X-Model is its fingerprint.
         meters: what counts the requests.
         admission: counts the requests; by default its own.
         echo_request_id: False where the server in front already puts the request id into answers.
@@ -128,15 +130,29 @@ def api(
         middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
     )
     app.state.engine, app.state.config = engine, config
-    app.state.answering = Answering(engine, config.limits)
+    app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
-    app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission)])
+    app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose)])
     for router in routers:
         app.include_router(router)
     install(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+async def _choose(
+    request: Request,
+    model: Annotated[
+        str | None, Header(alias=MODEL, description="fingerprint of the model to ask, where two are served")
+    ] = None,
+) -> None:
+    """Sets ``request.state.answering``: that of the model of X-Model, else of the first model."""
+    for answering in request.app.state.answerings:
+        if model is None or (await answering.card()).fingerprint == model:
+            request.state.answering = answering
+            return
+    raise Problem("invalid", f"no model {model:.80} is served here; GET /v1/model names those that are", field=MODEL)
 
 
 def _cors(origins: tuple[str, ...]) -> list[Middleware]:
@@ -234,14 +250,14 @@ async def check(request: Request, query: Annotated[CheckOptions, Query()], deadl
 
 async def _answer(
     request: Request,
-    work: Callable[[Answering, list[Entry], _Options, float], Awaitable[list[Answer]]],
+    work: Callable[[Answering, list[Entry], AnyOptions, float], Awaitable[list[Answer]]],
     body_model: type[RequestBody],
-    query: _Options,
+    query: AnyOptions,
     deadline: float | None,
     formats: tuple[str, ...],
 ) -> Response:
     """Reads the request, asks the engine, and answers."""
-    answering: Answering = request.app.state.answering
+    answering: Answering = request.state.answering
     config: ServeConfig = request.app.state.config
     kind = media_type(request, formats)
     data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
@@ -288,7 +304,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     seconds = _seconds(deadline, config)
     options = await _bounded(request, query, seconds)
     body = StreamBody(request.receive, request.app.state.buffer)
-    return Stream(body, request.app.state.answering, config, options, seconds)
+    return Stream(body, request.state.answering, config, options, seconds)
 
 
 def _seconds(deadline: float | None, config: ServeConfig) -> float:
@@ -296,7 +312,7 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
     return limits.deadline_s if deadline is None else min(deadline, limits.longest_deadline_s)
 
 
-def _merged(query: _Options, own: Any) -> _Options:
+def _merged(query: AnyOptions, own: Any) -> AnyOptions:
     """The options of the query and of the body; raises Problem for one that is in both."""
     options = checked(type(query), own, "options")
     if both := sorted(query.model_fields_set & options.model_fields_set):
@@ -304,11 +320,11 @@ def _merged(query: _Options, own: Any) -> _Options:
     return options.model_copy(update={name: getattr(query, name) for name in query.model_fields_set})
 
 
-async def _bounded(request: Request, options: _Options, seconds: float) -> _Options:
+async def _bounded(request: Request, options: AnyOptions, seconds: float) -> AnyOptions:
     """The options, within the limits; raises Problem (504) if the engine does not describe itself in time."""
     try:
         async with asyncio.timeout(seconds):
-            card = await request.app.state.answering.card()
+            card = await request.state.answering.card()
     except TimeoutError:
         raise Problem("deadline", f"the engine did not answer within {seconds:g} seconds") from None
     return bounded(options, request.app.state.config.limits, card)
@@ -320,7 +336,9 @@ async def _bounded(request: Request, options: _Options, seconds: float) -> _Opti
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
     """What is served, the limits of this server, and how many records a client should keep on the way."""
-    card = asdict(await request.app.state.answering.card())
+    card = asdict(await request.state.answering.card())
+    others = [await answering.card() for answering in request.app.state.answerings[1:]]
+    card["compared"] = next(({"address": other.address, "fingerprint": other.fingerprint} for other in others), None)
     card["records_at_once"] = await request.app.state.engine.records_at_once()
     card["metrics"] = {name: value if math.isfinite(value) else None for name, value in card["metrics"].items()}
     return _json(card | {"limits": asdict(request.app.state.config.limits)})
@@ -330,8 +348,8 @@ async def model(request: Request) -> Response:
 async def examples(request: Request) -> Response:
     """Records of the test split of the served bundle's corpus, with texts by people or by the corpus's grammar; none
     if the corpus is not in the catalogue, or not on the endpoint's machine."""
-    found = await request.app.state.engine.examples()
-    return _json({"corpus": found.corpus, "split": found.split, "records": [record_dict(r) for r in found.records]})
+    split = await request.app.state.engine.examples()
+    return _json({"corpus": split.corpus, "split": split.split, "records": [record_dict(r) for r in split.records]})
 
 
 @probes.get("/healthz")

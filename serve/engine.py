@@ -87,5 +87,14 @@ class ModelCard:
     model: dict[str, Any]  # the model's configuration
 
 
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Records of a corpus; none if it is not in the catalogue or not on this machine."""
+
+    corpus: str = ""
+    split: str = ""
+    records: tuple[Record, ...] = ()
+
+
 class EngineError(Exception):
     """The engine as a whole cannot answer now; the same request may succeed later."""

@@ -99,7 +99,7 @@ class GeneratorReplica:
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
-        """Raises if this replica should be replaced."""
+        """Raises ReplicaError if this replica should be replaced."""
         await check(self._batcher, self._test, self._longest)
 
     def _test(self) -> list[str]:

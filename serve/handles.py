@@ -16,8 +16,7 @@ from agggen.generation.results import AlignedText, Candidates, Generation, Plann
 from agggen.records import Record
 from agggen.verification.results import TextCheck
 from serve.batching import broken, too_late
-from serve.engine import ByModel, EngineError, Failure, Found, Job, ModelCard, Text
-from serve.examples import Examples
+from serve.engine import ByModel, EngineError, Examples, Failure, Found, Job, ModelCard, Text
 from serve.scaling import Generators
 
 _log = logging.getLogger("agggen.serve")

@@ -10,13 +10,16 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import PortError
 from agggen_platform.serving.target import find_target
@@ -27,22 +30,6 @@ from serve.planner import PlannerReplica
 from serve.security import key_ring
 
 
-class LocalResponse:
-    """The result of a handle's call: to be awaited or cancelled."""
-
-    def __init__(self, work: Any) -> None:
-        self.task = asyncio.ensure_future(work)
-        self.cancelled = False
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self.task.__await__()
-
-    def cancel(self) -> None:
-        """Cancels the call."""
-        self.cancelled = True
-        self.task.cancel()
-
-
 class LocalHandle:
     """``LocalHandle(replica).method.remote(...)`` calls an object of this process, as a deployment's handle does."""
 
@@ -50,29 +37,33 @@ class LocalHandle:
         self._replica = replica
 
     def __getattr__(self, name: str) -> Any:
-        return _Method(getattr(self._replica, name))
+        method = getattr(self._replica, name)
+        return SimpleNamespace(remote=lambda *arguments: asyncio.ensure_future(method(*arguments)))
 
 
-class _Method:
-    def __init__(self, method: Any) -> None:
-        self._method = method
-
-    def remote(self, *arguments: Any) -> LocalResponse:
-        return LocalResponse(self._method(*arguments))
-
-
-def local_app(config: ServeConfig) -> FastAPI:
-    """The endpoint's application with a planner and a generator in this process.
+def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
+    """The endpoint's application with a planner and a generator in this process, and those of the bundle `compare`.
 
     Raises:
-        ConfigError: other machines could reach it without a key.
+        ConfigError: other machines could reach it without a key, or both bundles are the same.
         BundleError, RegistryError, StorageError: there is no such bundle, or it does not work.
     """
     key_ring(config)
     config = find_target(config).fixed(config)
+    compared = None
+    if compare is not None:
+        other = replace(config, bundle=compare, shown_as=None, fingerprint=None)
+        other = find_target(other).fixed(other)
+        if other.fingerprint == config.fingerprint:
+            raise ConfigError(f"{compare} is the served bundle itself: name another one to compare it with")
+        compared = _engine(other)
+    return api(_engine(config), config, compared=compared)
+
+
+def _engine(config: ServeConfig) -> HandleEngine:
     planner = PlannerReplica(config, config.bundle, config.fingerprint)
     generator = GeneratorReplica(config, config.bundle, config.fingerprint)
-    return api(HandleEngine(LocalHandle(planner), LocalHandle(generator), config.batch.records), config)
+    return HandleEngine(LocalHandle(planner), LocalHandle(generator), config.batch.records)
 
 
 @contextmanager

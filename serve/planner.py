@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from agggen.errors import AggGenError, PlanError
+from agggen.corpora.catalogue import load as load_corpus
+from agggen.corpora.rejects import split_rejects
+from agggen.errors import AggGenError, CorpusError, PlanError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.planner import Planner, check_size
 from agggen.generation.results import Candidates, PlannedRecord
@@ -15,13 +18,14 @@ from agggen.planning import PlanDistribution
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Batcher, Measure
-from serve.engine import ByModel, Failure, Job, ModelCard
-from serve.examples import Examples, examples_of
+from serve.engine import ByModel, Examples, Failure, Job, ModelCard
 from serve.meters import Meters
 from serve.replica import check, load, log_as_replica
 from serve.scaling import RECORDS
 
 Found = Candidates | list[PlannedRecord]
+EXAMPLES = 48
+"""The most records of `GET /v1/examples`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class PlannerReplica:
         return {RECORDS: self._batcher.load}
 
     async def check_health(self) -> None:
-        """Raises if this replica should be replaced."""
+        """Raises ReplicaError if this replica should be replaced."""
         await check(self._batcher, self._test, self._longest)
 
     def _test(self) -> list[str]:
@@ -142,3 +146,19 @@ def refusal(job: Job, planner: Planner) -> Failure | None:
     except PlanError as error:
         return Failure("plan", str(error), "level")
     return None
+
+
+def examples_of(config: Mapping[str, Any]) -> Examples:
+    """At most EXAMPLES records, spread over the test split of the corpus that a bundle's `config` names.
+
+    Only corpora of the catalogue are read: a bundle may name any file, and an endpoint must not give away private data.
+    """
+    corpus = config.get("corpus")
+    if not isinstance(corpus, Mapping):
+        return Examples()
+    name, split = str(corpus.get("name")), str(corpus.get("test"))
+    try:
+        records, _ = split_rejects(load_corpus(name, split))  # CorpusError: not in the catalogue
+    except CorpusError:
+        return Examples()
+    return Examples(name, split, tuple(records[:: -(-len(records) // EXAMPLES)]))

@@ -63,7 +63,7 @@ def load(address: str, expected: str | None, config: ReplicaConfig) -> Served:
 
 
 async def check(batcher: Batcher[Any, Any], test: Callable[[], Sequence[str]], longest: float) -> None:
-    """Passes if the replica works.
+    """Checks that the replica works.
 
     Unexpected failures of records count only if the self-test fails too: then the device may be lost, and another
     process may work.

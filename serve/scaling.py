@@ -35,7 +35,7 @@ class Generators:
 
 
 def count_generators(name: str = "Generator") -> Callable[[], Generators]:
-    """A function that asks Serve's controller, at most once a second: no generator hears of it, so none is woken."""
+    """A function that asks Serve's controller, at most once a second. It calls no generator, so it starts none."""
     from ray import serve
     from ray.serve.schema import DeploymentStatus
 
@@ -46,9 +46,9 @@ def count_generators(name: str = "Generator") -> Callable[[], Generators]:
     def count() -> Generators:
         nonlocal asked, answer
         if time.monotonic() - asked >= 1:
-            found = serve.status().applications[application].deployments[name]
-            running = sum(count for state, count in found.replica_states.items() if state == "RUNNING")
-            asked, answer = time.monotonic(), Generators(running, running > 0 or found.status in steady)
+            deployment = serve.status().applications[application].deployments[name]
+            running = sum(count for state, count in deployment.replica_states.items() if state == "RUNNING")
+            asked, answer = time.monotonic(), Generators(running, running > 0 or deployment.status in steady)
         return answer
 
     return count

@@ -2,17 +2,21 @@
 
 A request is checked in two steps, so that one bad record does not fail the others: a request's model skips its records
 and options; each record is then checked on its own. Bounds that the configuration sets (`limits.*`) are checked by
-`serve.options` and `serve.answering`. Answers are `agggen_platform.client.answers`.
+`bounded` and `serve.answering`. Answers are `agggen_platform.client.answers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation, Tag, ValidationError
 
+from agggen.generation.config import InferenceConfig
+from agggen_platform.serving.config import LimitsConfig
+from serve.engine import ModelCard
 from serve.errors import Problem
 
 LARGEST_SEED = 2**63 - 1
@@ -188,6 +192,7 @@ class CheckOptions(_Body):
 
 
 Options = GenerateOptions | RealiseOptions | PlanOptions | AlignOptions | CheckOptions
+AnyOptions = TypeVar("AnyOptions", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions, CheckOptions)
 
 
 class GenerateRequest(_Body):
@@ -226,6 +231,43 @@ class CheckRequest(_Body):
 
 
 RequestBody = GenerateRequest | PlanRequest | RealiseRequest | AlignRequest | CheckRequest
+
+
+# --- what options come to ---------------------------------------------------------------------------------------------
+
+
+def bounded(options: AnyOptions, limits: LimitsConfig, card: ModelCard) -> AnyOptions:
+    """The options, which are within the limits and the model's groups; a default that is not becomes the limit.
+
+    Raises:
+        Problem: names the option that was asked for and what it may be.
+    """
+    defaults = {}
+    for name, largest in (*largest_options(limits).items(), ("level", card.largest_group)):
+        value = getattr(options, name, None)
+        if value is None or value <= largest:
+            continue
+        if name in options.model_fields_set:
+            detail = f"options.{name} is {value}; it may be at most {largest}"
+            raise Problem("invalid", detail, field=f"options.{name}")
+        defaults[name] = largest
+    return options.model_copy(update=defaults)
+
+
+def largest_options(limits: LimitsConfig) -> dict[str, int]:
+    """The largest value of each option that the limits bound."""
+    return {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
+
+
+def inference(options: Options, own: InferenceConfig) -> InferenceConfig:
+    """The bundle's own settings with what the request asks for."""
+    asked = {
+        name: value
+        for name in ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
+        if (value := getattr(options, name, None)) is not None
+    }
+    beam = getattr(options, "beam", None)
+    return replace(own, **asked, beam=own.beam if beam is None else replace(own.beam, beam=beam))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Other plans and other texts of the record, to look at and to take.
 
 import { Api, ApiError, Superseded } from "./api.js";
-import { announce, colour, h, paint, percent, spoken } from "./dom.js";
+import { announce, colour, decimal, h, paint, percent, spoken } from "./dom.js";
 import * as plan from "./plan.js";
 import { coloured, factsOf } from "./words.js";
 
@@ -23,14 +23,19 @@ export class Alternatives {
   /** Asks once the text is there, so that the text comes first; shows the last answer meanwhile. */
   ask(what, name, path, options, root, draw) {
     const { doc } = this.store;
+    if (!doc.triples.length) {
+      this.answers[what] = null;
+      paint(root, h("p", { class: "quiet" }, "There are no facts yet."));
+      return;
+    }
     const last = this.answers[what];
     if (last?.name === name) {
       if (!root.firstChild || last.drawn !== this.drawnFor()) draw(last);
       last.drawn = this.drawnFor();
       return;
     }
-    if (!root.firstChild) paint(root, h("p", { class: "quiet" }, doc.triples.length ? "Looking for others\u2026" : "There are no facts yet."));
-    if (!this.follower.fresh || !doc.triples.length) return;
+    if (!root.firstChild) paint(root, h("p", { class: "quiet" }, "Looking for others\u2026"));
+    if (!this.follower.fresh) return;
     this.answers[what] = { name, pending: true };
     const all = plan.names(doc.triples);
     this.api.turn(what).post(path, { records: [{ triples: doc.triples }], options }).then(
@@ -74,7 +79,7 @@ export class Alternatives {
           h("span", { class: `bar w${width}`, "aria-hidden": "true" }),
           h("span", { class: "share-of" }, probability === null ? "" : percent(probability))));
     };
-    paint(root, h("ol", { class: "options" }, plans.map(item)), h("p", { class: "quiet small" }, exact ? `The ${plans.length} most probable plans.` : "The best plans that a search found; there are too many to be certain."));
+    paint(root, h("ol", { class: "options" }, plans.map(item)), h("p", { class: "quiet small" }, exact ? (plans.length === 1 ? "There is no other plan." : `The ${plans.length} most probable plans.`) : "The best plans that a search found; there are too many to be certain."));
   }
 
   take(doc, groups) {
@@ -103,7 +108,7 @@ export class Alternatives {
       const groups = plan.parse(text.plan, all);
       return h("li", { class: "card" },
         h("p", { class: "text small", dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), point: this.point })),
-        h("div", { class: "row between" }, h("span", { class: "quiet small" }, `${text.fulfilled ? "\u2713 no fault found" : "\u2715 faults found"} \u00b7 log p = ${(text.text_log_probability + (text.plan_log_probability ?? 0)).toFixed(1)}`), h("button", { type: "button", key: `take-${text.text}`, "aria-label": `Take the plan of this text: ${text.plan}`, on: { click: () => this.take(doc, groups) } }, "Take its plan")));
+        h("div", { class: "row between" }, h("span", { class: "quiet small" }, `${text.fulfilled ? "\u2713 no fault found" : "\u2715 faults found"} \u00b7 log p = ${decimal(text.text_log_probability + (text.plan_log_probability ?? 0), 1)}`), h("button", { type: "button", key: `take-${text.text}`, "aria-label": `Take the plan of this text: ${text.plan}`, on: { click: () => this.take(doc, groups) } }, "Take its plan")));
     };
     paint(root,
       h("div", { class: "row", role: "group", "aria-label": "Which texts" },

@@ -3,7 +3,7 @@
 import { Api, ApiError, Superseded } from "./api.js";
 import { $, announce, h, paint } from "./dom.js";
 import * as plan from "./plan.js";
-import { coloured, findings, mentionsOf, strip } from "./words.js";
+import { coloured, strip } from "./words.js";
 
 export class AnyText {
   constructor({ api, store, follower, facts, point }) {
@@ -31,7 +31,7 @@ export class AnyText {
     paint(root,
       h("label", { for: "anytext" }, "A text about these facts, a person's or another program's"),
       area,
-      h("div", { class: "row" }, h("button", { type: "button", id: "check", class: "primary", on: { click: () => this.check() } }, "Check it"), h("span", { id: "references" }), h("span", { id: "anycount", class: "quiet small" })),
+      h("div", { class: "row" }, h("button", { type: "button", id: "check", class: "primary", on: { click: () => this.check() } }, "Check it"), h("span", { id: "references", class: "row" }), h("span", { id: "anycount", class: "quiet small" })),
       h("div", { id: "aligned" }));
     this.checked = null;
     this.offered = null;
@@ -99,8 +99,8 @@ export class AnyText {
     };
     const summary = aligned.facts.map((fact) => `${fact.predicates.length ? fact.predicates.join(" and ") : "no fact"} ${Math.round(fact.posterior * 100)} %`);
     paint($("aligned"),
-      h("p", { class: "text", dir: "auto" }, coloured({ text, facts, mentions: mentionsOf(check, all), foreign: check.invented, point: this.point })),
-      strip(findings(triples, check, null, known), triples.length),
+      h("p", { class: "text", dir: "auto" }, coloured({ text, facts, check, all, point: this.point })),
+      strip(check, triples, null, known),
       h("p", { class: "quiet small" }, `Cut and aligned: ${summary.join(" \u00b7 ")}`),
       h("div", { class: "row" }, h("button", { type: "button", key: "takeplan", disabled: !whole, title: whole ? "" : "It does not say every fact once", on: { click: take } }, "Write by this text's plan")));
     announce(check.faults.length ? `${check.faults.length} faults found` : "No fault found");

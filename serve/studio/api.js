@@ -46,16 +46,18 @@ export class Api {
     const controller = new AbortController();
     this.channels.set(channel, controller);
     return {
-      post: (path, body) => this.call(controller.signal, path, body),
-      get: (path) => this.call(controller.signal, path),
+      post: (path, body, model) => this.call(controller.signal, path, { body, model }),
+      get: (path, model) => this.call(controller.signal, path, { model }),
       get current() {
         return !controller.signal.aborted;
       },
     };
   }
 
-  async call(signal, path, body) {
+  /** `model` is the fingerprint of the model to ask, where two are served. */
+  async call(signal, path, { body, model }) {
     const headers = { Accept: "application/json" };
+    if (model) headers["X-Model"] = model;
     if (this.key) headers.Authorization = `Bearer ${this.key}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
     let response;
@@ -70,7 +72,7 @@ export class Api {
       throw new ApiError("offline", "The endpoint does not answer.");
     }
     if (signal.aborted) throw new Superseded();
-    return understood(response, data);
+    return understood(response, data, Boolean(this.key));
   }
 
   /** The single answer to a record. */
@@ -79,7 +81,7 @@ export class Api {
   }
 }
 
-function understood(response, text) {
+function understood(response, text, withKey) {
   let data = null;
   try {
     data = JSON.parse(text);
@@ -90,8 +92,8 @@ function understood(response, text) {
   const { status } = response;
   const problem = data?.detail ? data : {};
   const after = Number(response.headers.get("Retry-After")) || null;
-  if (status === 401 || status === 403) throw new ApiError("key", problem.detail ?? "The endpoint asks for a key.", { problem });
-  if (status === 429) throw new ApiError("busy", "The endpoint is busy.", { problem, after });
+  if (status === 401) throw new ApiError("key", withKey ? "The key is not valid." : "", { problem });
+  if (status === 429) throw new ApiError("busy", "Too many requests wait.", { problem, after });
   if ([502, 503, 504].includes(status) || (status === 500 && !problem.detail)) {
     throw new ApiError("offline", problem.detail ?? "The endpoint is starting again.", { problem, after });
   }

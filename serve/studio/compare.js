@@ -1,63 +1,129 @@
-// Two plans side by side: what is held, and what is on the board. An endpoint serves one bundle, so both are its.
+// Side by side, with the differences marked: two plans of one model, and two models where the endpoint serves them.
 
-import { h, paint, percent } from "./dom.js";
+import { Api, ApiError, Superseded } from "./api.js";
 import { diagram } from "./alternatives.js";
+import { decimal, h, paint, percent } from "./dom.js";
+import * as plan from "./plan.js";
+import { strip } from "./words.js";
 
 export class Compare {
-  constructor({ store, follower }) {
-    Object.assign(this, { store, follower });
-    this.held = null;
+  constructor({ api, store, follower }) {
+    Object.assign(this, { api, store, follower });
+    this.held = null; // the result to compare the present one with
+    this.free = false; // whether each model writes by its own most probable plan
+    this.both = null; // what the models wrote: { name, sides }, or { name, problem, now } to be asked again with another result
   }
 
   show(root) {
-    const { result } = this.follower;
-    const now = this.follower.fresh ? result : null;
-    const hold = () => {
-      this.held = this.follower.result;
+    const { result, fresh, card } = this.follower;
+    const now = fresh ? result : null;
+    paint(root, card?.compared ? this.models(root, now, card) : null, this.plans(root, now, Boolean(card?.compared)));
+  }
+
+  // --- two plans -----------------------------------------------------------------------------------------------------
+
+  plans(root, now, titled) {
+    const hold = (result) => () => {
+      this.held = result;
       this.show(root);
     };
-    const let_go = () => {
-      this.held = null;
-      this.show(root);
-    };
-    const held = this.held && JSON.stringify(this.held.doc.triples) === JSON.stringify(this.store.doc.triples) ? this.held : null;
-    const [left, right] = held && now ? difference(held.text.text, now.text.text) : [null, null];
-    paint(root,
+    const held = this.held && plan.same(this.held.doc.triples, this.store.doc.triples) ? this.held : null;
+    const known = this.known();
+    return [
+      titled ? h("h3", {}, "Two plans") : null,
       h("div", { class: "row" },
-        h("button", { type: "button", key: "hold", class: "primary", disabled: !now, on: { click: hold } }, held ? "Hold the present one instead" : "Hold this plan and text"),
-        held ? h("button", { type: "button", key: "letgo", on: { click: let_go } }, "Let go") : null),
-      held ? h("div", { class: "sides" }, side("Held", held, left), now ? side("Now", now, right) : h("p", { class: "quiet" }, "Writing\u2026"))
-        : h("p", { class: "quiet" }, this.held ? "What is held is about other facts." : "Hold a plan, change it, and see both texts with their differences marked. The endpoint serves one model, so both texts are its."));
+        h("button", { type: "button", key: "hold", class: titled ? null : "primary", disabled: !now, on: { click: hold(this.follower.result) } }, held ? "Hold the present one instead" : "Hold this plan and text"),
+        held ? h("button", { type: "button", key: "letgo", on: { click: hold(null) } }, "Let go") : null),
+      held ? sides(["Held", held, known], ["Now", now, known])
+        : h("p", { class: "quiet" }, this.held ? "What is held is about other facts." : "Hold a plan, change it, and see both texts with their differences marked."),
+    ];
   }
-}
 
-function side(title, { text, groups, doc }, words) {
-  const own = text.plan_log_probability;
-  return h("div", { class: "card" }, h("h3", {}, title), diagram(groups, doc.triples),
-    h("p", { class: "text small", dir: "auto" }, words ?? text.text),
-    h("p", { class: "quiet small" }, `plan ${own === null ? "not known" : percent(Math.exp(own))} \u00b7 text log p = ${text.text_log_probability.toFixed(1)} \u00b7 ${text.fulfilled ? "no fault found" : "faults found"}`));
-}
-
-/** The words of both texts; those that only one has are marked. */
-function difference(one, other) {
-  const [a, b] = [one, other].map((text) => text.match(/\s+|[^\s]+/gu) ?? []);
-  const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
+  known() {
+    return new Set(this.follower.card?.predicate_names);
   }
-  const sides = [[], []];
-  let [i, j] = [0, 0];
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) {
-      sides[0].push(a[i++]);
-      sides[1].push(b[j++]);
-    } else if (i < a.length && (j === b.length || table[i + 1][j] >= table[i][j + 1])) {
-      sides[0].push(only(a[i++], "del"));
-    } else {
-      sides[1].push(only(b[j++], "ins"));
+
+  // --- two models ----------------------------------------------------------------------------------------------------
+
+  models(root, now, card) {
+    const { triples } = this.store.doc;
+    const choice = (label, free) => h("button", { type: "button", key: `free-${free}`, "aria-pressed": String(this.free === free), on: { click: () => { this.free = free; this.show(root); } } }, label);
+    const name = now && JSON.stringify([triples, this.free ? null : now.groups]);
+    if (now && (this.both?.name !== name || (this.both.problem && this.both.now !== now))) this.write(root, name, now, card);
+    const { sides: pair, problem } = this.both ?? {};
+    return [
+      h("div", { class: "row between" }, h("h3", {}, "Two models"),
+        h("div", { class: "row", role: "group", "aria-label": "By which plan" }, choice("The same plan", false), choice("Each by its own", true))),
+      problem ? h("p", { class: "error", role: "alert" }, problem)
+        : pair && this.both.name === name ? sides([title(card), pair[0], this.known()], [title(card.compared), pair[1], pair[1].known])
+          : h("p", { class: "quiet" }, triples.length ? "Both models write\u2026" : "There are no facts yet."),
+    ];
+  }
+
+  /** Lets both models write about the record, by the plan on the board or by their own, and checks both texts. */
+  async write(root, name, now, card) {
+    const { doc } = now;
+    const all = plan.names(doc.triples);
+    const record = { triples: doc.triples, ...(this.free ? {} : { plan: plan.format(now.groups, all) }) };
+    const turn = this.api.turn("compare");
+    const side = async (model) => {
+      const { texts: [text] } = Api.only(await turn.post("v1/generate", { records: [record] }, model));
+      const check = Api.only(await turn.post("v1/check", { records: [{ triples: doc.triples, text: text.text }] }, model));
+      return { doc, text, check, groups: plan.parse(text.plan, all) };
+    };
+    this.both = { name, now };
+    try {
+      const other = card.compared.fingerprint;
+      const [one, two, { predicate_names }] = await Promise.all([side(card.fingerprint), side(other), turn.get("v1/model", other)]);
+      this.both = { name, sides: [one, { ...two, known: new Set(predicate_names) }] };
+    } catch (error) {
+      if (error instanceof Superseded) return;
+      if (!(error instanceof ApiError)) throw error;
+      this.both = { name, now: this.follower.result, problem: error.message };
     }
+    if (root.dataset.open === "compare") this.show(root);
   }
-  return sides;
 }
 
-const only = (word, tag) => (word.trim() ? h(tag, {}, word) : word);
+const title = ({ address, fingerprint }) => `${address.split("/").slice(-2).join("/")} \u00b7 ${fingerprint.slice(0, 8)}`;
+
+/** Two cards; each is [title, result (null: it is being written), predicates that the model knows]. */
+function sides(...both) {
+  const words = both.every(([, result]) => result) ? difference(...both.map(([, result]) => result.text.text)) : [null, null];
+  return h("div", { class: "sides" }, both.map(([name, result, known], i) => (result ? card(name, result, known, words[i]) : h("p", { class: "quiet" }, "Writing\u2026"))));
+}
+
+function card(name, { text, groups, doc, check }, known, words) {
+  const own = text.plan_log_probability;
+  return h("div", { class: "card" }, h("h3", {}, h("bdi", {}, name)), diagram(groups, doc.triples),
+    h("p", { class: "text small", dir: "auto" }, words ?? text.text),
+    check ? strip(check, doc.triples, text, known) : null,
+    h("p", { class: "quiet small" }, `plan ${own === null ? "not known" : percent(Math.exp(own))} \u00b7 text log p = ${decimal(text.text_log_probability, 1)}`));
+}
+
+/** Both texts; runs of words that only one of them has are marked. */
+function difference(one, other) {
+  const [a, b] = [one, other].map((text) => text.match(/(?:[\p{L}\p{M}\p{N}]+|\S|^\s)\s*/gu) ?? []);
+  const same = (i, j) => a[i].trimEnd() === b[j].trimEnd();
+  const common = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1)); // of a[i:] and b[j:]
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) common[i][j] = same(i, j) ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+  }
+  const own = [a.map(() => true), b.map(() => true)];
+  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+    if (same(i, j)) own[0][i++] = own[1][j++] = false;
+    else if (common[i + 1][j] >= common[i][j + 1]) i++;
+    else j++;
+  }
+  return [marked(a, own[0], "del"), marked(b, own[1], "ins")];
+}
+
+function marked(words, own, tag) {
+  const nodes = [];
+  for (let start = 0, end = 0; start < words.length; start = end) {
+    while (end < words.length && own[end] === own[start]) end++;
+    const run = words.slice(start, end).join("");
+    nodes.push(own[start] ? [h(tag, {}, run.trimEnd()), run.slice(run.trimEnd().length)] : run);
+  }
+  return nodes;
+}

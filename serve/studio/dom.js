@@ -1,20 +1,13 @@
 // Elements from plain data. Text is always a text node: no value becomes markup.
 
-const SVG = "http://www.w3.org/2000/svg";
+const shown = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 
 /**
  * An element. `props`: `on` holds listeners, `key` names it for `paint`, the rest are attributes
  * (true: present; false, null and undefined: absent).
  */
 export function h(tag, props, ...children) {
-  return build(document.createElement(tag), props, children);
-}
-
-export function svg(tag, props, ...children) {
-  return build(document.createElementNS(SVG, tag), props, children);
-}
-
-function build(element, props, children) {
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
     if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (name === "key") element.dataset.key = value;
@@ -22,14 +15,14 @@ function build(element, props, children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...shown(children));
   return element;
 }
 
 /** Replaces what is in `root`; the element with the focused element's key is focused again. */
 export function paint(root, ...children) {
   const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  root.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  root.replaceChildren(...shown(children));
   if (key !== undefined) focusKey(root, key);
 }
 
@@ -85,11 +78,11 @@ export function spoken(name) {
   return name.replace(/_/g, " ").replace(/(\p{Ll}|\d)(\p{Lu})/gu, (_, before, after) => `${before} ${after.toLowerCase()}`);
 }
 
-/** A number with a sign that screen readers say. */
-export const signed = (value) => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(2);
+/** A number with a minus sign that screen readers say. */
+export const decimal = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
 
 export function percent(probability) {
   if (probability === null || probability === undefined) return "unknown";
   const value = probability * 100;
-  return value >= 10 ? `${value.toFixed(0)} %` : value >= 0.1 ? `${value.toFixed(1)} %` : "< 0.1 %";
+  return value >= 9.95 ? `${value.toFixed(0)} %` : value >= 0.1 ? `${value.toFixed(1)} %` : "< 0.1 %";
 }

@@ -18,6 +18,7 @@ export class Facts {
 
   offer(records, origin) {
     this.records = records;
+    this.offered = true;
     this.origin = origin;
     this.at = -1;
     this.showSource();
@@ -39,7 +40,7 @@ export class Facts {
   showSource() {
     const label = this.origin ? `Record of ${this.origin}` : "Record";
     const options = this.records.map((record, i) => h("option", { value: i, selected: i === this.at }, title(record)));
-    const none = h("option", { value: -1, selected: this.at < 0, disabled: true }, this.records.length ? "your own facts" : "no examples here");
+    const none = h("option", { value: -1, selected: this.at < 0, disabled: true }, this.records.length ? "your own facts" : this.offered ? "no examples here" : "examples");
     const select = h("select", { key: "record", "aria-label": label, disabled: !this.records.length, on: { change: (event) => this.pick(Number(event.target.value)) } }, this.at < 0 ? none : null, options);
     const step = (by, name, sign) =>
       h("button", { type: "button", class: "square", key: name, title: name, "aria-label": name, disabled: !this.records.length, on: { click: () => this.pick(this.at < 0 && by < 0 ? -1 : this.at + by) } }, sign);
@@ -47,7 +48,7 @@ export class Facts {
       $("source"),
       h("div", { class: "source" }, select, step(-1, "Previous record", "\u2039"), step(1, "Next record", "\u203a"),
         h("button", { type: "button", key: "paste", "aria-expanded": String(!$("paste").hidden), "aria-controls": "paste", on: { click: () => this.togglePaste() } }, "Paste")),
-      h("p", { class: "quiet small" }, this.origin ? `${this.records.length} record${this.records.length === 1 ? "" : "s"} of ${this.origin}` : "The corpus of this model is not on the endpoint's machine: paste records or type facts."),
+      h("p", { class: "quiet small" }, this.origin ? `${this.records.length} record${this.records.length === 1 ? "" : "s"} of ${this.origin}` : !this.offered ? "Examples appear here; or paste records." : "The corpus of this model is not on the endpoint's machine: paste records or type facts."),
     );
   }
 

@@ -2,15 +2,16 @@
 
 import { Api, ApiError, Superseded } from "./api.js";
 import { Board, sentence } from "./board.js";
-import { $, announce, copy, h, letter, paint, percent, signed, spoken } from "./dom.js";
+import { $, announce, copy, decimal, h, paint, percent } from "./dom.js";
 import { Facts } from "./facts.js";
 import { Follower } from "./follow.js";
 import { Panels } from "./panels.js";
 import * as plan from "./plan.js";
 import { Store, decode } from "./store.js";
-import { coloured, factsOf, findings, mentionsOf, strip } from "./words.js";
+import { coloured, factsOf, strip } from "./words.js";
 
 const TYPING_PAUSE_MS = 250;
+const ENOUGH_TO_PLAN = 5; // facts of the record that is shown first
 
 const api = new Api(new URL(".", document.baseURI));
 const store = new Store();
@@ -189,7 +190,7 @@ let copies = false; // whether copied words are marked
 function showText() {
   const { result, status } = follower;
   const root = $("words");
-  root.classList.toggle("stale", !follower.fresh);
+  for (const part of [root, $("numbers"), $("checks")]) part.classList.toggle("stale", !follower.fresh);
   root.setAttribute("aria-busy", String(["working", "slow"].includes(status.kind)));
   if (!result) {
     paint(root, status.kind === "empty" ? h("p", { class: "empty" }, "The text appears here.") : h("div", { class: "loading", "aria-hidden": "true" }, h("i"), h("i"), h("i")));
@@ -200,15 +201,16 @@ function showText() {
   }
   const { text, groups, check, doc } = result;
   const all = plan.names(doc.triples);
-  paint(root, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), mentions: mentionsOf(check, all), foreign: check?.invented, copied: text.copied, point })));
+  const ofOthers = !follower.fresh && !plan.same(doc.triples, store.doc.triples) && status.kind !== "working";
+  paint(root, ofOthers ? h("p", { class: "quiet small" }, "The text of the facts before:") : null, h("p", { class: `text${copies ? " show-copied" : ""}`, dir: "auto" }, coloured({ text: text.text, facts: factsOf(text, groups, all), check, all, copied: text.copied, point })));
   paint(
     $("texttools"),
-    text.copied ? h("button", { type: "button", key: "copied", class: "ghost", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
+    text.copied ? h("button", { type: "button", key: "copied", "aria-pressed": String(copies), title: "Underlines words that were taken from the record letter by letter", on: { click: () => { copies = !copies; showText(); } } }, "Copied words") : null,
     h("button", { type: "button", key: "copytext", on: { click: (event) => copy(text.text, event.currentTarget) } }, "Copy text"),
   );
   showNumbers(result);
   const known = follower.card ? new Set(follower.card.predicate_names) : null;
-  paint($("checks"), check ? strip(findings(doc.triples, check, text, known), doc.triples.length) : null);
+  paint($("checks"), check ? strip(check, doc.triples, text, known) : null);
 }
 
 function showNumbers({ text, doc, best, ms }) {
@@ -220,9 +222,9 @@ function showNumbers({ text, doc, best, ms }) {
   paint(
     $("numbers"),
     h("dl", { class: "numbers" },
-      cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${own.toFixed(2)}, ${among}`),
-      cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : signed(cost), "log-probability of this plan less that of the most probable one"),
-      cell("Text, given the plan", text.text_log_probability.toFixed(1), "log-probability of the words"),
+      cell("Plan", probability, own === null ? "A group is larger than the model's, or there are too many plans to sum" : `log p = ${decimal(own)}, ${among}`),
+      cell(doc.plan ? "Your change" : "To the likeliest plan", cost === null ? "\u2013" : (cost < 0 ? "" : "+") + decimal(cost), "log-probability of this plan less that of the most probable one"),
+      cell("Text, given the plan", decimal(text.text_log_probability, 1), "log-probability of the words"),
       cell("Followed in", `${Math.round(ms)} ms`, "from the change to the text")),
   );
 }
@@ -247,10 +249,16 @@ document.addEventListener("keydown", (event) => {
   else stepped(store.undo(), "Undone");
 });
 
-window.addEventListener("hashchange", () => {
+/** Takes the record of a link; the address gives it up, so that a reload shows what was made of it. */
+function openLink(undoable) {
   const doc = decode(location.hash);
-  if (doc) store.change(doc, "opened a link");
-});
+  if (!doc) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  if (undoable) store.change(doc, "opened a link");
+  else store.set(doc);
+}
+
+window.addEventListener("hashchange", () => openLink(true));
 window.addEventListener("online", retry);
 
 function themes() {
@@ -258,8 +266,7 @@ function themes() {
   const read = () => order.find((name) => name === localStorage.getItem("agggen-theme")) ?? "auto";
   const apply = (name) => {
     document.documentElement.dataset.theme = name;
-    $("theme").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[name];
-    $("theme").setAttribute("aria-label", `Colours: ${name}`);
+    $("theme").textContent = { auto: "Auto theme", light: "Light theme", dark: "Dark theme" }[name];
   };
   $("theme").addEventListener("click", () => {
     const next = order[(order.indexOf(document.documentElement.dataset.theme) + 1) % order.length];
@@ -273,7 +280,7 @@ function themes() {
   apply(read());
 }
 
-/** Learns what is served, then shows the link's record, or what the tab remembers, or the first example. */
+/** Learns what is served, then shows the link's record, or what the tab remembers, or an example. */
 async function start(attempt = 0) {
   const turn = api.turn("start");
   try {
@@ -295,7 +302,8 @@ async function start(attempt = 0) {
     if (["working", "slow", "ready"].includes(follower.status.kind)) show();
     else follower.follow();
   } else if (facts.records.length) {
-    store.set({ ...store.doc, triples: facts.records[0].triples });
+    const first = facts.records.find((record) => record.triples.length >= ENOUGH_TO_PLAN) ?? facts.records[0];
+    store.set({ ...store.doc, triples: first.triples });
   } else {
     facts.showTable();
     follower.follow();
@@ -305,9 +313,8 @@ async function start(attempt = 0) {
 themes();
 $("sheet").open = matchMedia("(min-width: 62rem)").matches; // on a phone the plan comes first
 paint($("keys"), KEYS.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]));
-const linked = decode(location.hash);
-if (linked) store.set(linked);
-else store.restore();
+const restored = store.restore();
+openLink(restored);
 facts.showTable();
 show();
 start();

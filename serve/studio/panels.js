@@ -121,7 +121,7 @@ export class Panels {
     const link = new URL(encode({ ...doc, plan: groups ?? doc.plan }), location.href).href;
     const items = [
       ["link", "Link", "Record and plan are in the part of the address that no server sees.", link],
-      ["json", "Request", "The body of POST /v1/generate.", JSON.stringify(request, null, 1)],
+      ["json", "Request", "The body of POST /v1/generate.", lines(request)],
       ["curl", "curl", this.api.key ? "With the key in AGGGEN_API_KEY." : "", curl],
       ["plain", "Text", "", follower.fresh ? follower.result.text.text : ""],
     ];
@@ -131,4 +131,10 @@ export class Panels {
     paint(root, items.map(([name, label, about, value]) =>
       h("div", { class: "share" }, h("div", { class: "row between" }, h("label", { for: `share-${name}` }, label), h("button", { type: "button", key: `copy-${name}`, "aria-label": `Copy ${label}`, on: { click: (event) => copy(value, event.currentTarget) } }, "Copy")), area(name, label, value), about ? h("p", { class: "quiet small" }, about) : null)));
   }
+}
+
+/** JSON with a triple a line. */
+function lines(request) {
+  const part = '("(?:[^"\\\\]|\\\\.)*")';
+  return JSON.stringify(request, null, 2).replace(new RegExp(`\\[\\s+${part},\\s+${part},\\s+${part}\\s+\\]`, "g"), "[$1, $2, $3]");
 }

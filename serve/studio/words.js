@@ -1,20 +1,21 @@
 // A text with its facts coloured and its mentions marked, and the strip of checks under it.
 
-import { colour, h, letter, spoken } from "./dom.js";
+import { colour, h, letter, percent, spoken } from "./dom.js";
 import { names } from "./plan.js";
 
 /**
  * The nodes of a text. All offsets are in Unicode code points, as the endpoint counts.
  *
  * @param facts [{ start, end, group, facts, note }]: pieces of the text in order; `facts` are indices of triples.
- * @param mentions [{ start, end, fact }]: the words that say a triple's value.
- * @param foreign words that no triple has.
+ * @param check an answer of /v1/check, which has the mentions of values and what no triple supports.
+ * @param all the names of the triples.
  * @param copied [[start, end]] of words taken from the record letter by letter.
  * @param point called with the indices of the facts under the pointer, or null.
  */
-export function coloured({ text, facts, mentions = [], foreign = [], copied = [], point = () => {} }) {
+export function coloured({ text, facts, check = null, all = [], copied = [], point = () => {} }) {
   const characters = Array.from(text);
-  const strange = foreign.flatMap((word) => occurrences(characters, word));
+  const mentions = (check?.values ?? []).filter((value) => value.start !== undefined).map((value) => ({ start: value.start, end: value.end, fact: all.indexOf(value.predicate) }));
+  const strange = (check?.invented ?? []).flatMap((word) => occurrences(characters, word)).concat((check?.invented_spans ?? []).map(([start, end]) => ({ start, end })));
   const edges = new Set([0, characters.length]);
   for (const { start, end } of [...facts, ...mentions, ...strange]) edges.add(start).add(end);
   for (const [start, end] of copied) edges.add(start).add(end);
@@ -86,11 +87,6 @@ export function factsOf(text, groups, all) {
   });
 }
 
-/** The mentions of an answer of /v1/check, for `coloured`. */
-export function mentionsOf(check, all) {
-  return (check?.values ?? []).filter((value) => value.start !== undefined).map((value) => ({ start: value.start, end: value.end, fact: all.indexOf(value.predicate) }));
-}
-
 // --- the strip ---------------------------------------------------------------------------------------------------------
 
 const KINDS = {
@@ -102,11 +98,12 @@ const KINDS = {
   unnamed: ["\u2022", "subjects not named", "subjects that the text never names"],
   repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
   unknown: ["?", "unknown predicates", "predicates that training never saw: plain clauses say them"],
+  contradicted: ["\u2260", "contradicted", "triples that the text contradicts, says the critic"],
   fallback: ["\u25a4", "by plain clauses", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
 };
 
 /** How often each kind of finding occurs, with what it is about. */
-export function findings(triples, check, text, known) {
+function findings(triples, check, text, known) {
   const all = names(triples);
   const how = (kind) => check.values.filter((value) => value.how === kind).map((value) => spoken(value.predicate));
   const fallbacks = (text?.facts ?? []).filter((fact) => fact.fallback).flatMap((fact) => fact.predicates.map(spoken));
@@ -123,18 +120,30 @@ export function findings(triples, check, text, known) {
   };
 }
 
-/** The strip: a verdict, then what was found, each with a sign and words. */
-export function strip(found, count) {
+/** A verdict, then what the check by words found, each with a sign and words; then what the critic says, if there is one. */
+export function strip(check, triples, text, known) {
+  const found = findings(triples, check, text, known);
   const { whole, unknown, fallback, ...faults } = found;
   const faultless = !Object.values(faults).some((items) => items.length);
-  const item = (kind, label) => {
-    const [sign, name, meaning] = KINDS[kind];
-    const items = found[kind];
-    return h("li", { class: `check ${kind}`, title: meaning }, h("span", { class: "sign", "aria-hidden": "true" }, sign), h("span", {}, label ?? `${items.length} ${items.length === 1 ? name.replace(/s\b(?=$| not)/, "") : name}`), kind === "whole" ? null : h("span", { class: "about" }, h("bdi", {}, items.join(", "))));
-  };
-  const shown = Object.keys(faults).filter((kind) => found[kind].length).map((kind) => item(kind));
-  const hints = ["unknown", "fallback"].filter((kind) => found[kind].length).map((kind) => item(kind));
-  return h("ul", { class: "strip", "aria-label": "Checks" },
-    h("li", { class: `verdict ${faultless ? "good" : "bad"}` }, h("span", { class: "sign", "aria-hidden": "true" }, faultless ? "\u2713" : "\u2715"), faultless ? "No fault found" : "Faults found"),
-    item("whole", `${whole.length} of ${count} values whole`), shown, hints);
+  const shown = [...Object.keys(faults), "unknown", "fallback"].filter((kind) => found[kind].length).map((kind) => item(kind, found[kind]));
+  return [h("ul", { class: "strip", "aria-label": "Checks" },
+    h("li", { class: `verdict ${faultless ? "good" : "bad"}` }, sign(faultless ? "\u2713" : "\u2715"), faultless ? "No fault found" : "Faults found"),
+    h("li", { class: "check whole", title: KINDS.whole[2] }, sign(KINDS.whole[0]), `${whole.length} of ${triples.length} values whole`), shown),
+  check.scores ? critic(check) : null];
+}
+
+function critic({ scores, risk, triples }) {
+  const doubts = ["contradicted", "part", "missing"].map((verdict) => [verdict, triples.filter((triple) => triple.verdict === verdict).map((triple) => spoken(triple.predicate))]);
+  return h("ul", { class: "strip critic", "aria-label": "Critic" },
+    h("li", { title: "How likely the learned critic thinks the text is at fault" }, sign("\u25d4"), h("span", {}, "Critic: risk ", h("b", {}, percent(risk)))),
+    doubts.filter(([, items]) => items.length).map(([kind, items]) => item(kind, items)),
+    Object.entries(scores).map(([name, score]) => h("li", { class: "score" }, `${name} ${percent(score)}`)));
+}
+
+const sign = (character) => h("span", { class: "sign", "aria-hidden": "true" }, character);
+
+function item(kind, items) {
+  const [character, name, meaning] = KINDS[kind];
+  const label = items.length === 1 ? name.replace(/s\b(?=$| not)/, "") : name;
+  return h("li", { class: `check ${kind}`, title: meaning }, sign(character), h("span", {}, `${items.length} ${label}`), h("span", { class: "about" }, h("bdi", {}, items.join(", "))));
 }

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from agggen.corpora.elements import elements_records
 from agggen_platform.serving.config import serve_settings
 from serve.local import local_app, running
-from tests.browser.studio import Studio
+from tests.browser.studio import LINK, Studio
 from tests.processes import free_ports
+from tests.tiny_models import save_tiny_bundle
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -68,6 +70,15 @@ def _endpoint() -> Iterator[tuple[str, Faults]]:
         yield url, app
 
 
+@pytest.fixture(scope="session")
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an endpoint that serves a second bundle to compare with, whose random weights write nonsense."""
+    other = save_tiny_bundle(tmp_path_factory.mktemp("other") / "bundle", list(elements_records("dev")), 5)
+    config = serve_settings("elements", [f"http.port={free_ports(1)[0]}"])
+    with running(local_app(config, str(other)), config) as url:
+        yield url
+
+
 @pytest.fixture
 def faults(_endpoint: tuple[str, Faults]) -> Iterator[Faults]:
     _endpoint[1].reset()
@@ -113,8 +124,8 @@ def visit(chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def studio(visit: Any, url: str) -> Studio:
-    """The page with the first example of the corpus."""
-    return visit(url)
+    """The page with an example of the corpus."""
+    return visit(url + LINK)
 
 
 @pytest.fixture
@@ -125,6 +136,7 @@ def picture() -> Any:
     def take(studio: Studio, name: str, whole: bool = True) -> None:
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
+            studio.page.evaluate("() => window.scrollTo(0, 0)")
             studio.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
 
     return take

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from typing import Any
 from urllib.parse import urlsplit
+
+RECORD = [
+    ["Hydrogen", "stateAtRoomTemperature", "gas"],
+    ["Hydrogen", "discoveryYear", "1766"],
+    ["Hydrogen", "meltingPoint", "14 K"],
+    ["Hydrogen", "category", "nonmetal"],
+]
+"""An example of the bundle's corpus, and its link."""
+LINK = "/#r=" + base64.urlsafe_b64encode(json.dumps({"t": RECORD}).encode()).decode().rstrip("=")
+PLAN = "[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]"
+"""A plan of RECORD."""
 
 
 class Studio:
@@ -104,6 +117,12 @@ class Studio:
         self.page.get_by_role("button", name="Paste", exact=True).click()
         self.page.get_by_label("Paste records").fill(pasted)
         self.page.get_by_role("button", name="Use these").click()
+
+    def write_by(self, plan: str) -> None:
+        """Types a plan, and waits for its text."""
+        self.page.locator("#plantext").fill(plan)
+        self.page.locator("#plantext").blur()
+        self.ready()
 
     def tab(self, name: str) -> Any:
         """Opens a tab; its panel."""

@@ -20,7 +20,7 @@ def test_another_plan_is_taken_with_one_click(studio: Studio) -> None:
     assert studio.page.locator("#panel .option[aria-pressed=true]").count() == 1
     options.first.click()
     studio.ready()
-    assert studio.plan == "[category stateAtRoomTemperature] [meltingPoint] [discoveryYear]"
+    assert options.first.get_attribute("aria-label").startswith(f"Take the plan {studio.plan}, probability")
     assert options.first.get_attribute("aria-pressed") == "true"
     cost = studio.page.locator("#numbers div").filter(has_text="Your change").locator("dd").inner_text()
     assert cost == "+0.00"  # it is the likeliest one
@@ -74,6 +74,62 @@ def test_two_plans_are_compared_with_their_differences(studio: Studio) -> None:
     assert panel.locator(".sides").count() == 0
 
 
+def test_two_models_write_by_the_same_plan_side_by_side(visit: Any, two_models: str) -> None:
+    studio = visit(two_models)
+    panel = studio.tab("Compare")
+    sides = panel.locator(".sides").first.locator(".card")
+    sides.nth(1).locator(".verdict").wait_for()
+    assert sides.nth(0).locator(".text").inner_text() == studio.text
+    assert sides.nth(0).locator("del").count() and sides.nth(1).locator("ins").count()
+    plans = [side.locator(".box").all_inner_texts() for side in sides.all()]
+    assert plans[0] == plans[1] and len(plans[0]) == studio.plan.count("[")
+    studio.page.get_by_role("button", name="Merge group A with B").click()
+    studio.ready()
+    panel.get_by_text("Both models write").wait_for(state="detached")
+    assert sides.nth(0).locator(".text").inner_text() == studio.text
+    panel.get_by_role("button", name="Each by its own").click()
+    panel.get_by_text("Both models write").wait_for(state="detached")
+    names = panel.locator("h3 bdi").all_inner_texts()
+    assert names[0].startswith("elements") and names[1].startswith("other") and names[0] != names[1]
+
+
+def test_two_models_are_asked_again_after_a_failure(visit: Any, two_models: str) -> None:
+    studio = visit(two_models)
+    studio.page.route("**/v1/generate", lambda route: route.abort())
+    studio.tab("Compare").get_by_role("alert").wait_for()
+    studio.page.unroute("**/v1/generate")
+    studio.page.evaluate("() => window.dispatchEvent(new Event('online'))")  # the same record and plan
+    studio.page.locator(".sides .verdict").nth(1).wait_for()
+
+
+def test_one_model_is_compared_with_no_other(studio: Studio) -> None:
+    assert "model" not in studio.tab("Compare").inner_text()
+
+
+def test_the_verdicts_of_a_critic_are_shown(studio: Studio) -> None:
+    def judged(route: Any) -> None:
+        answer = route.fetch()
+        data = answer.json()
+        values = data["answers"][0]["values"]
+        verdicts = [{"predicate": value["predicate"], "verdict": "said"} for value in values]
+        verdicts[0]["verdict"] = "contradicted"
+        data["answers"][0] |= {
+            "scores": {"coverage": 0.75, "correctness": 0.5, "fluency": 1.0},
+            "risk": 0.5,
+            "triples": verdicts,
+            "invented_spans": [[0, 8]],
+        }
+        route.fulfill(response=answer, json=data)
+
+    studio.page.route("**/v1/check", judged)
+    studio.page.get_by_role("button", name="Next record").click()
+    studio.page.locator("#checks .critic").wait_for()
+    critic = studio.page.locator("#checks .critic").inner_text()
+    for part in ("risk 50 %", "1 contradicted", "coverage 75 %", "correctness 50 %", "fluency 100 %"):
+        assert part in critic
+    assert studio.page.locator("#words .foreign").count()
+
+
 def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, tmp_path: Path) -> None:
     panel = studio.tab("Corrections")
     area = studio.page.get_by_label("The text as it should be")
@@ -96,10 +152,14 @@ def test_corrections_are_records_with_texts_that_training_reads(studio: Studio, 
     assert texts == [["Hydrogen is a gaseous nonmetal.", 'A "second" <text>.'], ["Of another record."]]
     panel.get_by_role("button", name="Remove kept text 1").click()
     assert panel.locator("#keptlist .card").count() == 2
+    studio.page.goto("about:blank")
+    studio.page.goto(studio.url)  # a link takes no kept text away
+    studio.ready()
+    assert studio.tab("Corrections").locator("#keptlist .card").count() == 2
 
 
 def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visit: Any, url: str, faults: Any) -> None:
-    studio.page.locator("#plantext").fill("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
+    studio.write_by("[discoveryYear] [meltingPoint category] [stateAtRoomTemperature]")
     studio.ready()
     studio.tab("Share")
     link = studio.page.locator("#share-link").input_value()
@@ -107,6 +167,11 @@ def test_a_link_holds_record_and_plan_and_no_server_sees_it(studio: Studio, visi
     other = visit(link)
     assert (other.plan, other.text, other.triples) == (studio.plan, studio.text, studio.triples)
     assert all("r=" not in path for path in faults.asked)
+    assert other.page.url == f"{url}/"
+    other.write_by("[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]")
+    other.page.reload()
+    other.ready()
+    assert other.plan == "[stateAtRoomTemperature] [discoveryYear] [meltingPoint category]"  # not the link's again
     for broken in ("#r=AAAA", "#r=!!", "#r=" + "e30", "#other"):
         assert visit(f"{url}/{broken}").plan  # the first example instead
 

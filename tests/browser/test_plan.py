@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pytest
 
-from tests.browser.studio import Studio
+from tests.browser.studio import LINK, PLAN, Studio
 
 HYDROGEN = """Hydrogen | category | nonmetal
 Hydrogen | discoveryYear | 1766
@@ -23,12 +24,14 @@ def hydrogen(studio: Studio) -> Studio:
     return studio
 
 
-def test_the_first_example_has_a_plan_a_text_and_a_check(studio: Studio) -> None:
-    assert studio.plan == "[category] [meltingPoint] [discoveryYear] [stateAtRoomTemperature]"
+def test_an_example_of_some_facts_is_shown_first(visit: Any, url: str) -> None:
+    assert len(visit(url).triples) == 5
+
+
+def test_a_record_has_a_plan_a_text_and_a_check(studio: Studio) -> None:
     assert studio.text.startswith("Hydrogen")
     assert studio.checks[0].endswith("No fault found") and "4 of 4 values whole" in studio.checks[1]
-    tags = studio.page.locator("#words sup").all_inner_texts()
-    assert tags == ["A", "B", "C", "D"]
+    assert len(studio.page.locator("#words sup").all_inner_texts()) == studio.plan.count("[") > 1
 
 
 def test_a_chip_is_dragged_into_another_group_and_the_text_follows(hydrogen: Studio) -> None:
@@ -68,8 +71,9 @@ def test_a_drag_that_is_cancelled_changes_nothing(hydrogen: Studio) -> None:
     assert hydrogen.page.locator("dialog").count() == 0
 
 
-def test_a_finger_drags_by_the_grip(visit, url: str) -> None:  # type: ignore[no-untyped-def]
-    studio = visit(url, has_touch=True, viewport={"width": 360, "height": 740})
+def test_a_finger_drags_by_the_grip(visit: Any, url: str) -> None:
+    studio = visit(url + LINK, has_touch=True, viewport={"width": 360, "height": 740})
+    studio.write_by(PLAN)
     chip = studio.chip("melting point")
     chip.scroll_into_view_if_needed()
     grip, goal = chip.locator(".grip").bounding_box(), studio.group(0).bounding_box()

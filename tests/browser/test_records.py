@@ -87,6 +87,7 @@ def test_facts_are_added_and_removed(studio: Studio) -> None:
     assert studio.plan == "[category]"
     studio.page.get_by_role("button", name="Remove fact 1").click()
     assert "There are no facts yet" in studio.page.locator("#board").inner_text()
+    assert studio.page.locator("#panel").inner_text() == "There are no facts yet."
 
 
 def test_hostile_values_are_text_everywhere(studio: Studio) -> None:

@@ -149,38 +149,33 @@ class ErrorAnswer(TypedDict):
     error: ProblemDict
 
 
-class TextsAnswer(TypedDict):
-    """The texts of a record, best first; `model` is the fingerprint of the bundle that wrote them."""
-
+class _Answer(TypedDict):
     index: int
     id: str
     status: Literal["ok"]
-    model: str
+    model: str  # fingerprint of the bundle that gave it
+
+
+class TextsAnswer(_Answer):
+    """The texts of a record, best first."""
+
     texts: list[TextDict]
 
 
-class PlansAnswer(TypedDict):
-    """The plans of a record, most likely first; `model` is the fingerprint of the bundle that found them."""
+class PlansAnswer(_Answer):
+    """The plans of a record, most likely first."""
 
-    index: int
-    id: str
-    status: Literal["ok"]
-    model: str
     plans: list[PlanDict]
 
 
-class AlignedAnswer(TypedDict):
+class AlignedAnswer(_Answer):
     """The facts of a text, in its order; the log-likelihood is log p(text | record), over all plans."""
 
-    index: int
-    id: str
-    status: Literal["ok"]
-    model: str
     facts: list[AlignedFactDict]
     log_likelihood: float
 
 
-class CheckedAnswer(TypedDict):
+class CheckedAnswer(_Answer):
     """What the strict check finds in a text; `faults` has a sentence for each fault, and is empty without one.
 
     `unnamed`: subjects that are never named whole. `invented`: numbers, names and value words that no triple has.
@@ -188,10 +183,6 @@ class CheckedAnswer(TypedDict):
     `misplaced`: triples whose values are only in wordings of other predicates.
     """
 
-    index: int
-    id: str
-    status: Literal["ok"]
-    model: str
     values: list[ValueDict]
     unnamed: list[str]
     invented: list[str]
@@ -241,6 +232,13 @@ class ExamplesDict(TypedDict):
     records: list[ExampleDict]
 
 
+class ComparedDict(TypedDict):
+    """A second model, which answers requests whose ``X-Model`` is its fingerprint."""
+
+    address: str
+    fingerprint: str
+
+
 class ModelDict(TypedDict):
     """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
 
@@ -259,3 +257,4 @@ class ModelDict(TypedDict):
     inference: dict[str, Any]
     limits: dict[str, float]
     records_at_once: int
+    compared: ComparedDict | None

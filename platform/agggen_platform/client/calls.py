@@ -22,7 +22,7 @@ from agggen_platform.client.transport import Request, Transport
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 _MOST_STREAMS = 64
-_SECONDS_BETWEEN_LOOKS = 5.0  # at how many records the endpoint can take
+_SECONDS_BETWEEN_LOOKS = 5.0  # at the endpoint's `records_at_once`
 
 Answer = Any
 """The JSON object of a record; `Client` knows its type."""
@@ -139,10 +139,10 @@ class Calls:
                 attempts.restart()  # the time of the reader is not the endpoint's
 
     def width(self, records: int | None = None) -> Callable[[], int]:
-        """A function that tells how many requests of so many records at a time (None: streams) use all generators.
+        """A function that returns how many concurrent requests of `records` records (None: streams) keep all generators
+        busy: those that hold `records_at_once` of the endpoint, and one more, since requests that end are not full.
 
-        They are as many as hold the records that the endpoint can take at once, and one more, as requests that end are
-        not full. It asks the endpoint again every few seconds.
+        It asks the endpoint again every few seconds.
         """
         due, width = 0.0, self._streams or 1
 

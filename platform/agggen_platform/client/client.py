@@ -33,16 +33,16 @@ KEY_VARIABLE = "AGGGEN_API_KEY"
 class Client:
     """Calls the endpoint and waits for the answer. Safe to share between threads; a context manager.
 
-    Calls are repeated as `Retry` says when the endpoint cannot be reached, is busy, or lost the work; generation is
-    deterministic, so a repeated call has the same texts. Every call raises:
+    Calls are retried (`Retry`) when the endpoint cannot be reached, is busy, or lost the work; generation is
+    deterministic, so a retried call has the same texts. Every call raises:
 
-    - RefusedError: the request is wrong; `error.problem` says which record and field.
-    - UnavailableError: there was no answer at any attempt; the same call may succeed later.
-    - DeadlineError: the time was over.
-    - FailedError: something broke inside the endpoint.
-    - AnswerError: what answers is not this endpoint.
+    - RefusedError: the request is invalid; `error.problem` names the record and field.
+    - UnavailableError: no attempt had an answer; the same call may succeed later.
+    - DeadlineError: the deadline passed.
+    - FailedError: an error inside the endpoint.
+    - AnswerError: the server is not this endpoint.
 
-    A record that cannot be worked on while others can is no such error but an answer with ``status`` "error".
+    A record that fails while others succeed is an answer with ``status`` "error", not an exception.
     """
 
     def __init__(
@@ -62,15 +62,13 @@ class Client:
         Args:
             url: of the endpoint, like http://127.0.0.1:8000.
             api_key: sent with every request; None: the environment's AGGGEN_API_KEY, if there is one.
-            timeout: seconds to connect, and without a byte of an answer; the endpoint is asked to answer in nine tenths
-                of it.
-            deadline: seconds of a call, all attempts and waits together; of a stream: from one answer to the next.
-            retry: how often and how fast failed attempts are repeated.
-            streams: requests that `stream` has on the way at once; None: as many as keep all generators at work, which
-                the endpoint tells.
-            piece_records: records that `stream` sends by one request; it keeps at most twice so many for each of its
-                streams in memory.
-            piece_bytes: likewise; a longer record goes alone.
+            timeout: seconds to connect, and without a byte of an answer; the endpoint's own deadline is nine tenths of
+                it.
+            deadline: seconds of a call with all its attempts and waits; of a stream: between two answers.
+            retry: number and pace of attempts.
+            streams: concurrent requests of `stream`; None: as many as the endpoint says keep all generators busy.
+            piece_records: records in one request of `stream`; twice as many a request may be in memory.
+            piece_bytes: bytes in one request of `stream`; a longer record is sent alone.
             transport: httpx transport for certificates, proxies or sockets.
 
         Raises:
@@ -121,11 +119,11 @@ class Client:
     def stream(
         self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
-        """Texts for any number of records, in their order, each answered exactly once, as they come.
+        """Texts for any number of records, in their order, each answered exactly once, as they arrive.
 
-        Records are read as they are needed, `piece_records` at a time. More than these are sent by several requests at
-        once, so that one client uses all generators. A stream that breaks is resumed behind its last answer.
-        Close the iterator (or read it to its end) to give its connection back.
+        Records are read as needed, `piece_records` at a time; several requests are concurrent, so that one client uses
+        all generators. A broken stream resumes after its last answer. Close the iterator, or read it to its end, to
+        release its connections.
         """
         return self._calls.stream("/v1/generate:stream", records, options, deadline)
 
@@ -134,7 +132,7 @@ class Client:
         return self._calls.get("/v1/model", deadline)
 
     def width(self, records: int) -> Callable[[], int]:
-        """A function that tells how many requests of so many records should be on the way to use all generators.
+        """A function that returns how many concurrent requests of `records` records keep all generators busy.
 
         It asks the endpoint again every few seconds.
         """

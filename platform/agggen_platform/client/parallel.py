@@ -1,4 +1,4 @@
-"""Several pieces of a stream on the way at once, their answers in order."""
+"""Concurrent requests for the pieces of a stream, with the answers in order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ P = TypeVar("P")
 A = TypeVar("A")
 
 
-class _Asked(Iterator[A]):
-    """The answers to one piece, which a thread of its own receives; `close` stops it at its next answer."""
+class _Pending(Iterator[A]):
+    """The answers to one piece, received by a thread; `close` stops it at its next answer."""
 
     def __init__(self, answers: Generator[A, None, None]) -> None:
-        self._come: SimpleQueue[A | Exception | None] = SimpleQueue()  # None: that was all
+        self._received: SimpleQueue[A | Exception | None] = SimpleQueue()  # None: the end
         self._closed = threading.Event()
         self.thread = threading.Thread(target=self._receive, args=(answers,), daemon=True)
         self.thread.start()
@@ -28,18 +28,18 @@ class _Asked(Iterator[A]):
                 for answer in answers:
                     if self._closed.is_set():
                         return
-                    self._come.put(answer)
-            self._come.put(None)
-        except Exception as error:  # the reader's
-            self._come.put(error)
+                    self._received.put(answer)
+            self._received.put(None)
+        except Exception as error:  # raised to the reader
+            self._received.put(error)
 
     def __next__(self) -> A:
-        come = self._come.get()
-        if isinstance(come, Exception):
-            raise come
-        if come is None:
+        answer = self._received.get()
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
             raise StopIteration
-        return come
+        return answer
 
     def close(self) -> None:
         self._closed.set()
@@ -48,24 +48,24 @@ class _Asked(Iterator[A]):
 def in_parallel(
     pieces: Iterator[P], answers: Callable[[P], Generator[A, None, None]], width: Callable[[], int]
 ) -> Generator[A, None, None]:
-    """The answers to all pieces in their order; at most `width()` pieces are asked for at once.
+    """The answers to all pieces in their order; at most `width()` requests are active.
 
-    Answers to later pieces wait here, those of twice so many pieces at most.
+    Answers to later pieces are buffered, of at most twice as many pieces.
     """
-    asked: deque[_Asked[A]] = deque()
+    pending: deque[_Pending[A]] = deque()
     try:
         while True:
             most = width()
-            while len(asked) < 2 * most and sum(one.thread.is_alive() for one in asked) < most:
+            while len(pending) < 2 * most and sum(item.thread.is_alive() for item in pending) < most:
                 if (piece := next(pieces, None)) is None:
                     break
-                asked.append(_Asked(answers(piece)))
-            if not asked:
+                pending.append(_Pending(answers(piece)))
+            if not pending:
                 return
-            if (answer := next(asked[0], None)) is None:
-                asked.popleft()
+            if (answer := next(pending[0], None)) is None:
+                pending.popleft()
             else:
                 yield answer
     finally:
-        for one in asked:
-            one.close()
+        for item in pending:
+            item.close()

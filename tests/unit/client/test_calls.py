@@ -1,12 +1,14 @@
-"""Single requests: what is sent, what is repeated, and what errors say."""
+"""Single requests: what is sent, what is retried, what errors say; and what importing the client loads."""
 
 from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import httpx
 import pytest
@@ -19,7 +21,9 @@ from agggen_platform.client import (
     FailedError,
     RefusedError,
     UnavailableError,
+    answers,
 )
+from serve import schemas
 from tests.unit.client.conftest import QUICK, RECORD, URL, answered, asked, error, made, problem, text
 
 
@@ -286,3 +290,17 @@ def test_an_address_may_have_a_prefix_and_a_slash() -> None:
     with Client("https://texts.example.org/agggen/", transport=httpx.MockTransport(script)) as client:
         client.generate([RECORD])
     assert str(script.requests[0].url) == "https://texts.example.org/agggen/v1/generate"
+
+
+HEAVY = ("torch", "ray", "numpy", "pandas", "pyarrow", "mlflow", "fastapi", "pydantic")
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = f"import sys, agggen_platform.client; print([name for name in {HEAVY} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["RealiseOptions", "GenerateOptions", "PlanOptions"])
+def test_its_options_are_the_endpoint_s(name: str) -> None:
+    assert set(get_type_hints(getattr(answers, name))) == set(getattr(schemas, name).model_fields)

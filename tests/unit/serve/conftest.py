@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,15 @@ from agggen.bundle import load_bundle
 from agggen.corpora.elements import elements_records
 from agggen.facts.config import SegmenterConfig
 from agggen.generation.generator import Generator
-from agggen_platform.serving.config import BatchConfig, ServeConfig
+from agggen_platform.serving.config import BatchConfig, HttpConfig, ServeConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
-from serve.local import LocalHandle
+from serve.local import LocalHandle, running
 from serve.planner import PlannerReplica
+from tests.processes import free_ports
 from tests.tiny_models import save_tiny_bundle
-from tests.unit.serve.api_calls import CONFIG, Ask, asking
-from tests.unit.serve.http_calls import Clock
+from tests.unit.serve.http_calls import CONFIG, Ask, Clock, asking
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -73,6 +74,14 @@ def engine(_planner: PlannerReplica, _generator: GeneratorReplica) -> HandleEngi
 def ask(engine: HandleEngine, serve_config: ServeConfig) -> Ask:
     """Asks an endpoint with the tiny bundle."""
     return asking(api(engine, serve_config))
+
+
+@pytest.fixture
+def endpoint(engine: HandleEngine) -> Iterator[str]:
+    """The URL of a server that runs as long as the test."""
+    config = ServeConfig("bundle", http=HttpConfig(port=free_ports(1)[0]))
+    with running(api(engine, config), config) as url:
+        yield url
 
 
 @pytest.fixture

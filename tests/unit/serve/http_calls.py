@@ -1,13 +1,47 @@
-"""Plain ASGI applications, clients and a clock for tests of what stands in front of the handlers."""
+"""Asking applications in this process, as a client or as their server; records to ask about; a clock."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agggen_platform.serving.config import ServeConfig
+
+JSON = {"Content-Type": "application/json"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
+CSV = b"id,subject,predicate,object\nSi,Silicon,symbol,Si\nSi,Silicon,category,metalloid\n"
+CONFIG = ServeConfig(bundle="toy")
+
+Ask = Callable[..., httpx.Response]
+
+
+def asking(app: ASGIApp) -> Ask:
+    """Asks the application once: ``ask(method, address, ...)`` as in httpx."""
+
+    def ask(method: str, address: str, **request: Any) -> httpx.Response:
+        async def once() -> httpx.Response:
+            async with client(app) as http:
+                return await http.request(method, address, **request)
+
+        return asyncio.run(once())
+
+    return ask
+
+
+def records(*ids: str) -> list[dict[str, Any]]:
+    return [SILICON | {"id": name} for name in ids]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits until it holds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 class Clock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,21 @@ from serve.api import api
 from serve.errors import Problem
 from serve.limits import Admission, StreamBody, StreamBuffer
 from serve.security import key_ring
-from tests.unit.serve.api_calls import asking, records
-from tests.unit.serve.http_calls import Server, client, part, pieces, problem, scope
+from tests.unit.serve.http_calls import (
+    JSON,
+    NDJSON,
+    Server,
+    asking,
+    client,
+    part,
+    pieces,
+    problem,
+    records,
+    scope,
+    until,
+)
 from tests.unit.serve.stub_engine import StubEngine
 
-JSON = {"Content-Type": "application/json"}
-NDJSON = {"Content-Type": "application/x-ndjson"}
 ASKED = {"json": {"records": records("a")}}
 
 
@@ -229,12 +238,6 @@ def test_a_body_that_does_not_arrive_is_given_up(stub: StubEngine) -> None:
     lines = [(b"content-type", b"application/json")]
     asyncio.run(asyncio.wait_for(app(scope(headers=lines), server.receive, server.send), 20))
     assert server.status == 504 and b"did not arrive" in server.body
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def collected(chunks: AsyncIterator[bytes]) -> bytes:

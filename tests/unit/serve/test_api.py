@@ -15,8 +15,7 @@ from agggen_platform.serving.config import LimitsConfig, ServeConfig
 from serve import answering
 from serve.api import api
 from serve.engine import Failure
-from tests.unit.serve.api_calls import CONFIG, CSV, SILICON, Ask, asking, records
-from tests.unit.serve.http_calls import Server, client, part, problem, scope
+from tests.unit.serve.http_calls import CONFIG, CSV, SILICON, Ask, Server, asking, client, part, problem, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 # --- texts ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import pytest
 from agggen_platform.serving.config import LimitsConfig, SecurityConfig, ServeConfig
 from serve.api import api
 from serve.engine import EngineError, Failure, ModelCard
-from tests.unit.serve.api_calls import CONFIG, CSV, SILICON, Ask, asking, records
-from tests.unit.serve.http_calls import problem
+from tests.unit.serve.http_calls import CONFIG, CSV, SILICON, Ask, asking, problem, records
 from tests.unit.serve.stub_engine import StubEngine
 
 

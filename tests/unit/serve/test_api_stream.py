@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx
@@ -18,27 +18,21 @@ from serve.engine import EngineError, Failure
 from serve.errors import Problem
 from serve.handles import HandleEngine
 from serve.streaming import line_groups
-from tests.unit.serve.http_calls import Server, client, part, pieces, problem, scope
+from tests.unit.serve.http_calls import NDJSON, SILICON, Server, asking, client, part, pieces, problem, scope, until
 from tests.unit.serve.stub_engine import StubEngine
 
-TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
 CONFIG = ServeConfig(bundle="toy", limits=LimitsConfig(window=16, line_bytes=1000), batch=BatchConfig(records=4))
-NDJSON = {"Content-Type": "application/x-ndjson"}
 HEAD = [(b"content-type", b"application/x-ndjson")]
 
 
 def line(name: object, **more: Any) -> bytes:
-    return json.dumps({"id": str(name), "triples": TRIPLES} | more).encode() + b"\n"
+    return json.dumps({"id": str(name), "triples": SILICON["triples"]} | more).encode() + b"\n"
 
 
 def stream(
     engine: HandleEngine, body: bytes | AsyncIterator[bytes], config: ServeConfig = CONFIG, query: str = ""
 ) -> httpx.Response:
-    async def once() -> httpx.Response:
-        async with client(api(engine, config)) as http:
-            return await http.post(f"/v1/generate:stream{query}", content=body, headers=NDJSON)
-
-    return asyncio.run(once())
+    return asking(api(engine, config))("POST", f"/v1/generate:stream{query}", content=body, headers=NDJSON)
 
 
 def answers(response: httpx.Response) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -162,12 +156,6 @@ def opened(app: ASGIApp, server: Server) -> asyncio.Task[None]:
     return asyncio.create_task(answer())
 
 
-async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.001)
-
-
 def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
     found = [part(line(i)) for i in ids]
     return found if more else [*found, part(b"", more=False)]
@@ -177,11 +165,11 @@ def test_no_more_is_begun_than_the_window_while_nothing_is_taken(stub: StubEngin
     async def check() -> None:
         server = SlowServer(*_parts(range(100), more=False))
         call = opened(api(stub, CONFIG), server)
-        await _until(lambda: stub.begun == 16)
+        await until(lambda: stub.begun == 16)
         await asyncio.sleep(0.05)
         assert stub.begun == 16
         server.takes.release()
-        await _until(lambda: stub.begun == 20)
+        await until(lambda: stub.begun == 20)
         for _ in range(100):
             server.takes.release()
         await asyncio.wait_for(call, 20)
@@ -196,7 +184,7 @@ def test_a_client_that_waits_for_answers_gets_them_before_it_sends_more(stub: St
         call = opened(api(stub, CONFIG), server)
         for number in range(3):
             server.coming.put_nowait(part(line(number)))
-            await _until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
+            await until(lambda number=number: len(server.body.splitlines()) == number + 1)  # type: ignore[misc]
         server.coming.put_nowait(part(b"", more=False))
         await call
         assert json.loads(server.body.splitlines()[-1])["ok"] == 3
@@ -211,7 +199,7 @@ def test_a_stream_that_ends_early_stops_its_work(stub: StubEngine, whole: bool, 
         stub.hold = asyncio.Event()
         server = Server(*_parts(range(10), more=not whole))
         call = opened(api(stub, CONFIG), server)
-        await _until(lambda: stub.begun == 10)
+        await until(lambda: stub.begun == 10)
         if cancelled:
             call.cancel()
         else:
@@ -227,7 +215,7 @@ def test_a_slow_client_does_not_hold_others(stub: StubEngine) -> None:
         app = api(stub, CONFIG)
         slow = SlowServer(*_parts(range(100)))
         call = opened(app, slow)
-        await _until(lambda: stub.begun == 16)
+        await until(lambda: stub.begun == 16)
         async with client(app) as http:
             response = await http.post("/v1/generate:stream", content=b"".join(map(line, range(50))), headers=NDJSON)
         assert len(answers(response)[0]) == 50

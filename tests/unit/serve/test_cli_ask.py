@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import uvicorn
 
 from agggen.corpora.elements import elements_records
 from agggen.generation.generator import Generator
-from agggen_platform.serving.config import ServeConfig
-from serve.api import api
-from serve.handles import HandleEngine
 from tests.command import Run
 from tests.processes import free_ports
 
 RECORDS = list(elements_records("dev"))[:5]
-
-
-@pytest.fixture
-def endpoint(engine: HandleEngine) -> Iterator[str]:
-    """The address of a server that runs as long as the test."""
-    (port,) = free_ports(1)
-    config = uvicorn.Config(api(engine, ServeConfig("bundle")), port=port, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    end = time.monotonic() + 60
-    while not server.started and time.monotonic() < end:
-        time.sleep(0.01)
-    assert server.started
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(60)
 
 
 @pytest.fixture

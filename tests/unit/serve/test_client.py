@@ -41,7 +41,7 @@ def client_of(engine: HandleEngine, limits: LimitsConfig | None = None, **settin
 
 
 def rounded(text: dict[str, Any]) -> dict[str, Any]:
-    """Company in a batch changes the last digits of numbers."""
+    """Other records of a batch change the last digits of numbers."""
     return {key: pytest.approx(value, abs=1e-4) if isinstance(value, float) else value for key, value in text.items()}
 
 
@@ -77,28 +77,22 @@ def test_one_bad_record_of_many(engine: HandleEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "options", "field"),
+    ("call", "records", "options", "field"),
     [
-        ([BAD], {}, "triples"),
-        ([{**RECORDS[0], "plan": "[nothing]"}], {}, "plan"),
-        (RECORDS, {"n_best": 9999}, "options.n_best"),
-        (RECORDS, {"beem": 3}, "options.beem"),
-        (RECORDS * 99, {}, "records"),
+        ("generate", [BAD], {}, "triples"),
+        ("generate", [{**RECORDS[0], "plan": "[nothing]"}], {}, "plan"),
+        ("generate", RECORDS, {"n_best": 9999}, "options.n_best"),
+        ("generate", RECORDS * 99, {}, "records"),
+        ("stream", RECORDS, {"level": 99}, "options.level"),
     ],
 )
-def test_what_is_wrong_is_named(engine: HandleEngine, records: list[Any], options: dict[str, Any], field: str) -> None:
+def test_what_is_wrong_is_named(engine: HandleEngine, call: str, records: Any, options: Any, field: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        client_of(engine).generate(records, **options)
+        list(getattr(client_of(engine), call)(records, **options))
     assert caught.value.field == field
     assert caught.value.request_id
     if len(records) == 1:
         assert caught.value.record == records[0]["id"]
-
-
-def test_wrong_options_of_a_stream_are_refused(engine: HandleEngine) -> None:
-    with pytest.raises(RefusedError) as caught:
-        list(client_of(engine).stream(RECORDS, level=99))
-    assert caught.value.field == "options.level"
 
 
 class Losing:

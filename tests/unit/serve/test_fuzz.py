@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -17,10 +16,9 @@ from agggen.records import Plan
 from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.handles import HandleEngine
-from tests.unit.serve.http_calls import client
+from tests.unit.serve.http_calls import CONFIG, SILICON, asking
 from tests.unit.serve.stub_engine import StubEngine
 
-TRIPLES = [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]
 JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
 GENERATE, STREAM = "/v1/generate", "/v1/generate:stream"
 BOUNDED = settings(
@@ -40,17 +38,10 @@ def send(engine: HandleEngine, serve_config: ServeConfig) -> Send:
 
 
 def sending(app: ASGIApp) -> Send:
-    def send(address: str, body: bytes | AsyncIterator[bytes], kind: str = JSON, **headers: str) -> httpx.Response:
-        async def once() -> httpx.Response:
-            async with client(app) as http:
-                return await http.post(address, content=body, headers={"Content-Type": kind, **headers})
-
-        return asyncio.run(once())
-
-    return send
+    return lambda address, body, kind=JSON: asking(app)("POST", address, content=body, headers={"Content-Type": kind})
 
 
-STUBBED = sending(api(StubEngine(), ServeConfig(bundle="toy")))
+STUBBED = sending(api(StubEngine(), CONFIG))
 
 
 def records(*given: Any) -> bytes:
@@ -93,7 +84,7 @@ def test_odd_values_are_written_about_planned_and_aligned(send: Send, value: str
     for address, record in (
         (f"{GENERATE}?plans=1", {"triples": triples}),
         ("/v1/plan", {"triples": triples}),
-        ("/v1/align", {"triples": TRIPLES, "text": value}),
+        ("/v1/align", {"triples": SILICON["triples"], "text": value}),
         ("/v1/align", {"triples": triples, "text": f"{value} is Si"}),
     ):
         response = send(address, records(record))
@@ -115,7 +106,7 @@ def test_odd_values_are_written_about_planned_and_aligned(send: Send, value: str
     kind=st.sampled_from([JSON, NDJSON, CSV, "application/json;charset=utf-8", "\u00ff/;;="]),
 )
 def test_no_bytes_break_anything(data: bytes, address: str, kind: str) -> None:
-    response = STUBBED(address, data, kind.encode("latin-1"))  # type: ignore[arg-type]
+    response = STUBBED(address, data, kind.encode("latin-1"))
     assert response.status_code < 500, response.text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -17,7 +18,7 @@ from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Triple
 from serve.engine import ByModel, EngineError, Failure, Found, Job, Text
 from serve.handles import HandleEngine
-from serve.scaling import Generators
+from serve.scaling import RECORDS, Generators, by_records
 
 T = TypeVar("T")
 LONG = 60.0
@@ -294,3 +295,28 @@ def test_an_endpoint_is_ready_once_generators_have_loaded_whether_or_not_any_is_
 def test_clients_are_told_the_records_of_twice_the_generators_up_to_the_most(running: int, records: int) -> None:
     engine = HandleEngine(Replicas(), Replicas(), count=lambda: Generators(running, True), most=5, share=50)
     assert asyncio.run(engine.records_at_once()) == records
+
+
+# --- how many replicas ---
+
+
+@pytest.mark.parametrize(
+    ("reported", "queued", "calls", "replicas"),
+    [
+        ([], 0, 0, 0),
+        ([128], 0, 2, 2),  # two calls of 64 records
+        ([64, 64, 64], 0, 5, 3),
+        ([64], 64, 65, 2),  # calls that wait for a replica have a record at least
+        ([], 0, 128, 2),  # replicas that report no records: the ingress, or those that are starting
+    ],
+)
+def test_each_share_of_the_records_gets_a_replica(
+    reported: list[float], queued: float, calls: float, replicas: float
+) -> None:
+    context = SimpleNamespace(
+        aggregated_metrics={RECORDS: dict(enumerate(reported))} if reported else {},
+        total_queued_requests=queued,
+        total_num_requests=calls,
+        config=SimpleNamespace(target_ongoing_requests=64),
+    )
+    assert by_records(context) == (replicas, {})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The file of keys, and how it is read again."""
+"""The file of keys, how it is read again, and `agggen serve-key`, which writes it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agggen.errors import ConfigError
 from agggen_platform.serving.keys import add_key, new_key, parse_keys, read_keys
 from serve.security import KeyRing
+from tests.command import Run
 from tests.unit.serve.http_calls import Clock
 
 
@@ -162,3 +163,33 @@ def test_a_broken_file_keeps_the_last_good_keys_and_says_so_once(
     bob = issue(file, "bob").encode()
     clock.now += 1.1
     assert ring.name_of(bob) == "bob" and ring.name_of(alice) is None
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def test_it_prints_a_key_and_its_line(run: Run, file: Path) -> None:
+    code, out, _ = run("serve-key", "alice")
+    key, line = out.splitlines()
+    file.write_text(line + "\n")
+    file.chmod(0o600)
+    assert code == 0 and KeyRing(file).name_of(key.encode()) == "alice"
+
+
+def test_it_adds_the_line_to_a_file_and_prints_the_key_alone(run: Run) -> None:
+    keys = [run("serve-key", name, "--file", "keys.txt", "--until", "2999-12-31")[1].strip() for name in ("a", "b")]
+    ring = KeyRing("keys.txt")
+    assert [ring.name_of(key.encode()) for key in keys] == ["a", "b"]
+    assert {str(key.last_day) for key in read_keys(Path("keys.txt"))} == {"2999-12-31"}
+
+
+def test_invalid_input_is_refused_and_no_key_is_printed(run: Run) -> None:
+    Path("broken").write_text("rubbish\n")
+    Path("broken").chmod(0o600)
+    Path("open").touch()
+    Path("open").chmod(0o666)
+    for arguments in (["a b"], [""], ["a", "--file", "broken"], ["a", "--file", "open"], ["a", "--until", "soon"]):
+        code, out, error = run("serve-key", *arguments)
+        assert code == 2 and not out and error, arguments
+    code, out, _ = run("serve-key", "a", "--file", "no/such/folder")
+    assert code == 5 and not out

@@ -26,8 +26,7 @@ from serve.engine import EngineError, Failure
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, set_up_logging
 from serve.replica import log_as_replica
-from tests.unit.serve.api_calls import CONFIG, asking, records
-from tests.unit.serve.http_calls import Server, answer, client, part, read, scope
+from tests.unit.serve.http_calls import CONFIG, Server, answer, asking, client, part, read, records, scope
 from tests.unit.serve.stub_engine import StubEngine
 
 PATHS = ["/v1/generate"]

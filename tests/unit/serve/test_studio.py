@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.elements import elements_records
+from agggen.errors import ConfigError
 from agggen.generation.generator import Generator
 from agggen.records import Record, Triple
 from agggen_platform.client import Client
@@ -16,12 +17,13 @@ from agggen_platform.serving.config import HttpConfig, SecurityConfig, ServeConf
 from agggen_platform.serving.errors import PortError
 from agggen_platform.serving.keys import add_key, new_key
 from serve.api import api
-from serve.examples import MOST, examples_of
 from serve.handles import HandleEngine
 from serve.local import local_app, running
 from serve.page import FOLDER
+from serve.planner import EXAMPLES, examples_of
 from tests.processes import free_ports
-from tests.unit.serve.api_calls import SILICON, Ask, asking
+from tests.unit.serve.http_calls import SILICON, Ask, asking
+from tests.unit.serve.stub_engine import StubEngine
 
 TEXT = "Silicon (Si) was found in 1824 \U0001f9ea by Bob Bob."
 
@@ -97,7 +99,7 @@ def test_examples_are_of_the_test_split_of_the_bundles_corpus() -> None:
     examples = examples_of({"corpus": {"name": "elements", "train": "train", "dev": "dev", "test": "test"}})
     every = [record.id for record in elements_records("test")]
     assert (examples.corpus, examples.split) == ("elements", "test")
-    assert 20 < len(examples.records) <= MOST and {record.id for record in examples.records} < set(every)
+    assert 20 < len(examples.records) <= EXAMPLES and {record.id for record in examples.records} < set(every)
 
 
 @pytest.mark.parametrize("name", ["private.csv", "/etc/passwd", "../elements", None, ["elements"]])
@@ -121,3 +123,23 @@ def test_an_endpoint_in_one_process_answers_as_any(serve_config: ServeConfig) ->
             pass
     with socket.create_server(("127.0.0.1", config.http.port)):
         pass  # free again
+
+
+def test_a_second_model_answers_requests_that_name_it(
+    engine: HandleEngine, serve_config: ServeConfig, stub: StubEngine
+) -> None:
+    ask = asking(api(engine, serve_config, compared=stub))
+    first = ask("GET", "/v1/model").json()
+    second = ask("GET", "/v1/model", headers={"X-Model": first["compared"]["fingerprint"]}).json()
+    assert first["compared"] == {name: second[name] for name in ("address", "fingerprint")}
+    for model in (first, second):
+        answer = ask("POST", "/v1/plan", json={"records": [SILICON]}, headers={"X-Model": model["fingerprint"]}).json()
+        assert answer["answers"][0]["model"] == model["fingerprint"]
+    refused = ask("POST", "/v1/plan", json={"records": [SILICON]}, headers={"X-Model": "0"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "X-Model")
+    assert asking(api(engine, serve_config))("GET", "/v1/model").json()["compared"] is None
+
+
+def test_a_bundle_is_not_compared_with_itself(serve_config: ServeConfig) -> None:
+    with pytest.raises(ConfigError, match="another one"):
+        local_app(serve_config, serve_config.bundle)

@@ -21,7 +21,7 @@ from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from serve.tracing import MlflowExporter, Traces
 from tests.processes import free_ports
-from tests.unit.serve.api_calls import asking, records
+from tests.unit.serve.http_calls import asking, records
 
 NDJSON = {"content-type": "application/x-ndjson"}
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
