@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Plan, Record
+from agggen.verification.results import TextCheck
 
 T = TypeVar("T")
 
@@ -40,6 +41,14 @@ class Text:
     record: Record
     text: str
     facts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the checks find in a text."""
+
+    words: TextCheck
+    critic: dict[str, Any]  # scores, risk, triples and invented of `CheckedText.as_dict`; empty without a critic
 
 
 @dataclass(frozen=True, slots=True)

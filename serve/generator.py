@@ -8,17 +8,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agggen.checks import check_all
 from agggen.errors import AggGenError, PlanError, RecordError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import segmenter
 from agggen.generation.planner import check_size
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Record
-from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
+from agggen_platform.storage.critics import open_critic
 from serve.batching import Batcher, Measure
-from serve.engine import ByModel, Failure, Job, Text
+from serve.engine import ByModel, Checked, Failure, Job, Text
 from serve.meters import Meters
 from serve.planner import refusal
 from serve.replica import check, load, log_as_replica
@@ -43,14 +44,14 @@ _ALIGNED = 16  # texts aligned together, as by `Generator.align`
 _CHARACTERS_OF_A_TOKEN = 4
 
 Work = _Write | Text | _Check
-Answer = list[Generation] | AlignedText | TextCheck
+Answer = list[Generation] | AlignedText | Checked
 
 
 class GeneratorReplica:
     """Writes and aligns for many requests in batches."""
 
     def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
-        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
+        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move. Loads the critic.
 
         Raises:
             BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
@@ -61,6 +62,7 @@ class GeneratorReplica:
         self._fingerprint = served.fingerprint
         self._bundle, self._device = served.bundle, served.device
         self._generator = served.bundle.generator(served.device)
+        self._critic = None if config.critic is None else open_critic(config.critic)[0]
         self._cut = served.bundle.segmenter
         self._segmenter: FactSegmenter | None = None
         self._may_run_archives = config.run_archives
@@ -89,8 +91,8 @@ class GeneratorReplica:
         answers = await self._batcher.submit(texts, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[TextCheck]:
-        """What the strict check finds in each text."""
+    async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[Checked]:
+        """What the checks find in each text."""
         answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Check gives
 
@@ -123,8 +125,7 @@ class GeneratorReplica:
 
     def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
         if work == "check":
-            check = self._generator.checker.check
-            return [check(item.text.record, item.text.text) for item in items if isinstance(item, _Check)]
+            return self._check([item.text for item in items if isinstance(item, _Check)])
         if work == "align":
             return self._align([item for item in items if isinstance(item, Text)])
         return self._write([item for item in items if isinstance(item, _Write)])
@@ -149,6 +150,13 @@ class GeneratorReplica:
         except PlanError as error:
             return Failure("plan", str(error), "plan")
         return candidates
+
+    def _check(self, texts: Sequence[Text]) -> list[Checked]:
+        checker, records = self._generator.checker, [text.record for text in texts]
+        if self._critic is None:
+            return [Checked(checker.check(text.record, text.text), {}) for text in texts]
+        judged = check_all(records, [text.text for text in texts], checker, self._critic)
+        return [Checked(one.result, one.as_dict()) for one in judged]
 
     # --- alignment --------------------------------------------------------------------------------------------------
 

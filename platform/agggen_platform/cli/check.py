@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from agggen.records import Record
     from agggen.verification.critic.critic import Critic
 
-CriticFolder = Annotated[
-    Path | None, typer.Option("--critic", metavar="DIR", help="A critic of train-critic. [default: the included one]")
+CriticAddress = Annotated[
+    str, typer.Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
 ]
 
 
@@ -35,7 +35,7 @@ def check(
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
     worst: Annotated[int, typer.Option(min=0, help="Texts to print, the riskiest first.")] = 10,
-    critic: CriticFolder = None,
+    critic: CriticAddress = "included",
     meta_evaluate: Annotated[
         bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
     ] = False,
@@ -56,14 +56,15 @@ def check(
         agggen check outputs.csv --text output --json checks.jsonl --report checks.html
         agggen check ratings.jsonl --meta-evaluate
     """
-    from agggen.checks import check_all, included_critic
+    from agggen.checks import check_all
     from agggen.evaluation.files import read_texts
     from agggen_platform.cli.score import check_json
+    from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
     for target in (json, str(report) if report else None):
         check_json(target, inputs)
-    judge = _load(critic) or included_critic()
+    judge, _ = open_critic(critic)
     if meta_evaluate:
         _meta_evaluate(records, judge)
         return
@@ -81,14 +82,6 @@ def check(
         write_checks_page(report, checked, str(texts or records))
     if json != "-":
         _print(checked, worst)
-
-
-def _load(folder: Path | None) -> Critic | None:
-    if folder is None:
-        return None
-    from agggen.verification.critic.critic import load_critic
-
-    return load_critic(folder)
 
 
 def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
@@ -217,6 +210,7 @@ def train_critic(
         agggen train-critic --out critic
         agggen train-critic --corpora webnlg-3.0,rel2text --out critic
     """
+    from agggen.bundle import CRITIC_FILES, write_manifest
     from agggen.corpora.catalogue import load
     from agggen.corpora.rejects import split_rejects
     from agggen.verification.critic.training import CriticTraining, examples_of, train_critic
@@ -235,6 +229,7 @@ def train_critic(
     config = CriticTraining(steps=steps, seed=seed)
     critic = train_critic(train, dev, config, sources={"corpora": names}, progress=progress)
     critic.save(out)
+    write_manifest(out, CRITIC_FILES)
     console.print_table(
         ["measure", "dev, with made errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
     )

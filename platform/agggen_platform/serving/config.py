@@ -149,6 +149,8 @@ class ServeConfig:
 
     bundle: str
     """A folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."""
+    critic: str | None = "included"
+    """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
     run_archives: bool = False
     """Whether texts that come without facts may be cut by the AllenNLP archive that the bundle names, if it names one.
     An archive can hold code of its author."""

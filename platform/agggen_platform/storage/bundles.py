@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agggen.bundle import FILES, check_bundle, fingerprint, place_of
+from agggen.bundle import check_bundle, files_of, fingerprint, place_of
 from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit, only_one
 from agggen_platform.storage import verified
@@ -50,7 +50,7 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
         raise BundleError(
             f"{folder} holds another bundle already; one is never overwritten, so choose another address or remove it"
         )
-    for name in FILES:
+    for name in described:
         size, sha256 = described[name]["bytes"], described[name]["sha256"]
         if not verified.holds(folder, name, size, sha256):
             verified.put(folder, name, path / name)
@@ -140,7 +140,8 @@ def _described(folder: Folder, manifest: bytes) -> dict[str, Any]:
     try:
         described = json.loads(manifest)
         return {
-            name: {"bytes": int(described[name]["bytes"]), "sha256": str(described[name]["sha256"])} for name in FILES
+            name: {"bytes": int(described[name]["bytes"]), "sha256": str(described[name]["sha256"])}
+            for name in files_of(described)
         }
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BundleError(f"{folder.at(_MANIFEST)} is no manifest of a bundle ({error!r})") from error
