@@ -30,6 +30,8 @@ class BulkConfig(ShardedConfig):
     """Reject records whose id an earlier one has. Without it ids are not looked at, and `row` tells texts apart."""
     format: Literal["parquet", "jsonl"] = "parquet"
     """Of the texts."""
+    critic: str | None = None
+    """The critic that gives each text a ``risk`` and scores: ``included``, a folder, s3://... or models:/NAME@ALIAS."""
     gpus_per_actor: float = 0.0
     """0 works on CPUs, each actor with one thread."""
 
@@ -41,8 +43,10 @@ class BulkConfig(ShardedConfig):
             raise ConfigError(f"gpus_per_actor must be at least 0, not {self.gpus_per_actor}")
 
 
-def described(config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """What decides the texts: the bundle's fingerprint, name and fingerprint of each input, and the settings."""
+def described(
+    config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
+) -> dict[str, Any]:
+    """What decides the output: fingerprints of bundle, critic and each input with its name, and the settings."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
@@ -53,6 +57,7 @@ def described(config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]]
         "complete": config.complete,
         "unique": config.unique,
         "format": config.format,
+        **({} if critic is None else {"critic": critic}),
         **settings,
     }
 

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from agggen.errors import ConfigError
+from agggen.generation import generator
 from agggen.generation.config import InferenceConfig
-from agggen.generation.planner import Planner
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen_platform.bulk.rows import Counts
@@ -37,7 +37,7 @@ class EndpointWorker(BulkWorker):
         self.client = Client(url, timeout=_TIMEOUT, deadline=_DEADLINE)
         own, config = self.generator.config, settings.config
         options = options_of(config.inference, own) | {"n_best": config.n_best, "complete": config.complete}
-        self.generator = cast(Any, _Remote(self.client, self.generator.planner, settings.fingerprint, options))
+        self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[Done[Counts]]:
         def run(shard: Shard) -> Generator[Done[Counts]]:
@@ -53,8 +53,9 @@ class EndpointWorker(BulkWorker):
 class _Remote:
     """What a `RowWriter` needs of a generator: records are checked here, planned and written by the endpoint."""
 
-    def __init__(self, client: Client, planner: Planner, fingerprint: str, options: dict[str, Any]) -> None:
-        self.client, self.planner, self.fingerprint = client, planner, fingerprint
+    def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
+        self.client, self.fingerprint = client, fingerprint
+        self.planner, self.checker = own.planner, own.checker
         self.options = cast(GenerateOptions, options | {"alone": True})
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agggen.bundle import fingerprint, load_bundle
+from agggen.bundle import fingerprint, load_bundle, place_of
 from agggen.config import load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
+from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.registry import is_model_address, resolve
 from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
 
@@ -35,33 +37,44 @@ def open_model(address: str) -> Model:
     """Looks up where a bundle is, and what it is.
 
     Args:
-        address: a folder, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+        address: a folder, ``elements``, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
     Raises:
         BundleError: there is none, or it was changed after it was saved.
         RegistryError: there is no such version or alias.
         StorageError: the store refused or did not answer.
     """
-    place = Folder(resolve(address) if is_model_address(address) else address).address
+    place = Folder(resolve(address) if is_model_address(address) else place_of(address)).address
     path = get_bundle(place)
     bundle = load_bundle(path)
     return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)
 
 
 def load_generator(address: str, expected: str, device: str) -> Generator:
-    """The generator of the bundle at `address`, whose fingerprint must be `wanted`.
+    """The generator of the bundle at `address`, whose fingerprint must be `expected`.
 
     Raises:
         JobError: another bundle lies there now.
         BundleError: none does.
     """
     path = get_bundle(address)
-    if (actual := fingerprint(path)) != expected:
+    _check_same("bundle", address, fingerprint(path), expected)
+    return load_bundle(path).generator(device)
+
+
+def load_critic(address: str, expected: str) -> Critic:
+    """The critic at `address`; `expected` and the errors are as of `load_generator`."""
+    critic, actual = open_critic(address)
+    _check_same("critic", address, actual, expected)
+    return critic
+
+
+def _check_same(what: str, address: str, actual: str, expected: str) -> None:
+    if actual != expected:
         raise JobError(
-            f"the bundle at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
+            f"the {what} at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
             "see different folders; give an address that is the same everywhere and never changes"
         )
-    return load_bundle(path).generator(device)
 
 
 def bulk_config(model: Model, overrides: Sequence[str] = (), preset: str | Path | None = None) -> BulkConfig:

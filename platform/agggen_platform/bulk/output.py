@@ -61,7 +61,7 @@ class Output(JobFolder):
         else:
             with (
                 self.folder.new("texts.parquet") as path,
-                pq.ParquetWriter(path, text_schema(), compression="zstd") as all_texts,
+                pq.ParquetWriter(path, text_schema("critic" in manifest), compression="zstd") as all_texts,
             ):
                 for name in names:
                     with open_part(self.folder, name) as part:

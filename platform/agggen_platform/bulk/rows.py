@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from agggen.checks import RISKY, check_all
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
 from agggen.generation.results import Generation
 from agggen.records import Plan, Record
+from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.records import read_record
 from agggen_platform.sharded.config import JobError
@@ -22,7 +25,10 @@ from agggen_platform.sharded.worker import Tally
 _HOPELESS = 20  # records in a row that fail before the model or the device is taken to be broken, and not the records
 
 
-def text_schema() -> pa.Schema:
+SCORES = ("risk", "coverage", "correctness", "fluency")
+
+
+def text_schema(scores: bool = False) -> pa.Schema:
     """The columns of a Parquet part of texts, and the keys of a part in JSON lines.
 
     row          the record's place in the whole input, counted from 0; records that were rejected count too
@@ -35,6 +41,7 @@ def text_schema() -> pa.Schema:
     facts        pieces text[start:end] and the predicates of each; `missing` are those whose values it does not say
                  whole; a `fallback` is a wording of the training texts or a plain clause
     bundle       the fingerprint of the model
+    risk, coverage, correctness, fluency  with a `critic` only: as of `agggen check`, with four digits
     """
     names = pa.list_(pa.field("element", pa.string(), nullable=False))
     fact = pa.struct(
@@ -62,6 +69,7 @@ def text_schema() -> pa.Schema:
             pa.field("unknown_predicates", names, nullable=False),
             pa.field("facts", pa.list_(fact), nullable=False),
             pa.field("bundle", pa.string(), nullable=False),
+            *(pa.field(name, pa.float64(), nullable=False) for name in SCORES if scores),
         ]
     )
 
@@ -78,6 +86,8 @@ class Counts(Tally):
     """Rejects that the generator broke on, which may be its fault and not theirs."""
     fulfilled: int = 0
     """Records whose best text says every value whole, and nothing else."""
+    risky: int = 0
+    """Records whose best text the critic gives a risk over `agggen.checks.RISKY`."""
     plan_lengths: dict[str, int] = field(default_factory=dict)
     """How many records' best text has a plan of so many facts."""
     unknown_predicates: dict[str, int] = field(default_factory=dict)
@@ -106,13 +116,18 @@ class _Task:
     plan: Plan | None
     texts: list[Generation] = field(default_factory=list)
     error: str | None = None
+    scores: list[dict[str, float]] = field(default_factory=list)
+    """Of each text, if there is a critic."""
 
 
 class RowWriter:
     """Writes the texts of a shard's rows."""
 
-    def __init__(self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard) -> None:
-        """`bundle`: the fingerprint of the generator's."""
+    def __init__(
+        self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard, critic: Critic | None = None
+    ) -> None:
+        """`bundle`: the fingerprint of the generator's; `critic`: scores the texts."""
+        self.critic = critic
         self.generator, self.bundle, self.config, self.shard = generator, bundle, config, shard
         self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
@@ -127,6 +142,7 @@ class RowWriter:
         if failed == len(tasks) >= _HOPELESS:
             raise JobError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
         self.counts.failed += failed
+        self._score([task for task in tasks if task.error is None])
         for task in tasks:
             if task.error is not None:
                 self._reject(task.row, task.number, task.error)
@@ -180,6 +196,18 @@ class RowWriter:
         for task, texts in zip(tasks, generated, strict=True):
             task.texts = texts
 
+    def _score(self, tasks: Sequence[_Task]) -> None:
+        if self.critic is None or not tasks:
+            return
+        pairs = [(task.record, text.text) for task in tasks for text in task.texts]
+        records, texts = zip(*pairs, strict=True)
+        checks = iter(check_all(records, texts, self.generator.checker, self.critic))
+        for task in tasks:
+            for check in islice(checks, len(task.texts)):
+                scores = {"risk": check.risk} | check.scores
+                task.scores.append({name: round(scores[name], 4) for name in SCORES})
+            self.counts.risky += task.scores[0]["risk"] > RISKY
+
     def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
         best = task.texts[0]
         length = str(len(best.plan.states))
@@ -208,6 +236,7 @@ class RowWriter:
                 "unknown_predicates": text.unknown_predicates,
                 "facts": [asdict(fact) for fact in text.facts],
                 "bundle": self.bundle,
+                **(task.scores[rank - 1] if task.scores else {}),
             }
 
     def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:

@@ -34,7 +34,10 @@ def check(
         str | None, typer.Option("--json", metavar="FILE", help="A line a text, all verdicts; or -.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
-    worst: Annotated[int, typer.Option(min=0, help="Texts to print, the riskiest first.")] = 10,
+    review: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on.")
+    ] = None,
+    worst: Annotated[int, typer.Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
     critic: CriticAddress = "included",
     meta_evaluate: Annotated[
         bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
@@ -54,16 +57,20 @@ def check(
     \b
         agggen check records.jsonl texts.txt
         agggen check outputs.csv --text output --json checks.jsonl --report checks.html
+        agggen check outputs.csv --text output --review review.csv --worst 100
         agggen check ratings.jsonl --meta-evaluate
     """
     from agggen.checks import check_all
     from agggen.evaluation.files import read_texts
+    from agggen.report.review import check_review, write_review
     from agggen_platform.cli.score import check_json
     from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
     for target in (json, str(report) if report else None):
         check_json(target, inputs)
+    if review is not None:
+        check_review(review)
     judge, _ = open_critic(critic)
     if meta_evaluate:
         _meta_evaluate(records, judge)
@@ -80,8 +87,11 @@ def check(
         from agggen.report.checks import write_checks_page
 
         write_checks_page(report, checked, str(texts or records))
+    riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
+    if review is not None:
+        write_review(review, riskiest)
     if json != "-":
-        _print(checked, worst)
+        _print(checked, riskiest)
 
 
 def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
@@ -125,11 +135,10 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
     return records, texts
 
 
-def _print(checked: Sequence[CheckedText], worst: int) -> None:
+def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
     """Means over all texts on stderr, the riskiest texts on stdout."""
     from agggen.checks import RISKY
 
-    riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
     rows = [
         (
             one.record.id,
