@@ -75,6 +75,8 @@ class ByModel(Generic[T]):
 
     answers: list[T | Failure]
     model: str
+    verify_seconds: float = 0.0
+    """Of the strict check while these texts were written, in equal shares of their batch; 0 where nothing is traced."""
 
     def found(self) -> list[Found[T] | Failure]:
         """The answers one by one."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from agggen.checks import check_all
 from agggen.errors import AggGenError, PlanError, RecordError
@@ -15,6 +17,8 @@ from agggen.facts.config import segmenter
 from agggen.generation.planner import check_size
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Record
+from agggen.verification.check import Checker
+from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.critics import open_critic
@@ -33,6 +37,20 @@ class _Write:
     job: Job
     candidates: Candidates | None  # None: plan it here
     call: int  # jobs of one call that are `alone` share a batch with no others
+    verify_seconds: list[float] = field(default_factory=list)  # of its batch, divided by the records
+
+
+class _TimedChecker(Checker):
+    """Adds up the seconds of its checks, most of which the search makes while it writes."""
+
+    seconds = 0.0
+
+    def check(self, *arguments: Any, **more: Any) -> TextCheck:
+        begin = time.perf_counter()
+        try:
+            return super().check(*arguments, **more)
+        finally:
+            self.seconds += time.perf_counter() - begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,8 @@ class GeneratorReplica:
         self._fingerprint = served.fingerprint
         self._bundle, self._device = served.bundle, served.device
         self._generator = served.bundle.generator(served.device)
+        if config.tracing.experiment is not None:
+            self._generator.checker = _TimedChecker(self._generator.checker.lexicon)
         self._critic = None if config.critic is None else open_critic(config.critic)[0]
         self._cut = served.bundle.segmenter
         self._segmenter: FactSegmenter | None = None
@@ -84,7 +104,8 @@ class GeneratorReplica:
         call = next(self._calls)
         items = [_Write(job, found if same else None, call) for job, found in zip(jobs, candidates, strict=True)]
         answers = await self._batcher.submit(items, seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Write gives
+        spent = sum(share for item in items for share in item.verify_seconds)
+        return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # what a _Write gives
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
         """The most likely predicates behind each fact of each text."""
@@ -138,7 +159,12 @@ class GeneratorReplica:
             job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
         ]
         records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
+        checker = self._generator.checker
+        before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
         written = iter(self._generator.write(records, candidates, counts, configs))
+        if isinstance(checker, _TimedChecker):
+            for item in items:
+                item.verify_seconds.append((checker.seconds - before) / len(items))
         return [plan if isinstance(plan, Failure) else next(written) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
