@@ -1,6 +1,6 @@
 """Runs all shards of a job in actors of Ray Data or in this process, and reports progress.
 
-The items of the Ray Data pipeline are descriptions of shards; actors read rows from the store and write to the store.
+The pipeline of Ray Data gets descriptions of shards; actors read rows from the store and write to the store.
 """
 
 from __future__ import annotations
@@ -173,8 +173,9 @@ def by_actors(
         num_gpus=gpus or None,
     )
     try:
-        for row in dataset.iter_rows():
-            yield Done.from_json(row["done"], worker.counts)
+        for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+            for done in table["done"].drop_null().to_pylist():
+                yield Done.from_json(done, worker.counts)
     except ray.exceptions.RayError as error:
         raise _explained(error) from error
 

@@ -111,20 +111,24 @@ class Worker(ABC, Generic[C]):
 
     _node, _restarted = "", False
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Processes a batch of Ray Data: a shard as JSON. The result or error is JSON too: Ray loses error messages."""
+    def __call__(self, batch: dict[str, Any]) -> pa.Table:
+        """Processes a batch of Ray Data: a shard as JSON. The result or error is JSON too: Ray loses error messages.
+
+        The table has as many rows as the shard, all but the first null: so Ray's dashboard counts rows, not shards.
+        """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
         try:
             if not self._node:
                 self._node, self._restarted = this_actor()
-            return {"done": [self.run(shard).as_json()]}
+            done = self.run(shard).as_json()
         except AggGenError as error:
-            return {"done": [json.dumps({"error": str(error), "exit_code": error.exit_code})]}
+            done = json.dumps({"error": str(error), "exit_code": error.exit_code})
         except Exception as error:
             _log.exception("%s", shard)
             reason = f"a worker failed at {shard} ({type(error).__name__}: {error}); finished shards are kept"
-            return {"done": [json.dumps({"error": reason, "exit_code": JobError.exit_code})]}
+            done = json.dumps({"error": reason, "exit_code": JobError.exit_code})
+        return pa.table({"done": pa.array([done, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> Done[C]:
         """Processes a shard, unless an earlier run finished it with a final result (`is_final`).
