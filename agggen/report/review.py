@@ -7,6 +7,7 @@ A row has the columns of `COLUMNS`; ``triples`` is JSON. `agggen.corpora.tables`
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,12 +28,13 @@ def check_review(path: Path) -> None:
 
 def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
     """Writes the table, in the order of `checked`; its byte order mark makes spreadsheets read it as UTF-8."""
-    with path.open("w", encoding="utf-8-sig", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(COLUMNS)
-        for text in checked:
-            triples = text.record.as_dict()["triples"]
-            cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
-            verdicts = [f"{one.verdict}: {one.triple}" for one in text.judgement.verdicts if one.verdict != "said"]
-            faults = "\n".join([*text.faults, *verdicts])
-            rows.writerow((text.record.id, cell, text.text, f"{text.risk:.4f}", faults, ""))
+    file = io.StringIO(newline="")
+    rows = csv.writer(file)
+    rows.writerow(COLUMNS)
+    for text in checked:
+        triples = text.record.as_dict()["triples"]
+        cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
+        verdicts = [f"{one.verdict}: {one.triple}" for one in text.judgement.verdicts if one.verdict != "said"]
+        faults = "\n".join([*text.faults, *verdicts])
+        rows.writerow((text.record.id, cell, text.text, f"{text.risk:.4f}", faults, ""))
+    path.write_text(file.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")

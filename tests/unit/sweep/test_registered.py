@@ -60,6 +60,13 @@ def test_the_note_names_a_registry_that_other_commands_would_not_read(run: Run, 
     assert Registry(uri).aliases("agggen") == {"candidate": "2"}
 
 
+def test_a_store_may_be_the_folder_of_runs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    for url in ("there", tmp_path / "link"):
+        code, _, err = run(*SWEEP, f"storage.url={url}")
+        assert code == 0, err
+
+
 def test_a_registry_that_refuses_costs_neither_the_table_nor_the_bundle(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
