@@ -20,12 +20,12 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
 
 _SENT = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_TIMEOUT = 540.0  # seconds of a request: a block of records is a batch of its own, and others may be before it
+_TIMEOUT = 540.0  # seconds of a request, which is a batch of its own and may wait for others
 _DEADLINE = 1800.0  # with all retries
 
 
 class EndpointWorker(BulkWorker):
-    """Does several shards at once, as many as the endpoint has generators for; needs no CPU worth mentioning."""
+    """Processes several shards at once, as many as the endpoint has generators for; checks records here."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
@@ -51,7 +51,7 @@ class EndpointWorker(BulkWorker):
 
 
 class _Remote:
-    """What a `RowWriter` needs of a generator: records are checked here, planned and written by the endpoint."""
+    """The part of a generator that `RowWriter` uses: records are checked here, planned and written by the endpoint."""
 
     def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
@@ -59,11 +59,11 @@ class _Remote:
         self.options = cast(GenerateOptions, options | {"alone": True})
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
-        """The texts; the options say how.
+        """The texts of the records.
 
         Raises:
             JobError: the endpoint does not answer, or serves another bundle.
-            RuntimeError: it answered that a record cannot be worked on.
+            RuntimeError: it rejected a record.
         """
         asked = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
@@ -91,10 +91,10 @@ class _Remote:
 
 
 def options_of(asked: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
-    """The request's options by which a bundle with its `own` settings searches as `asked`.
+    """The request's options by which a bundle with the settings `own` searches with the settings `asked`.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: a setting has no option.
     """
     options = {name: getattr(asked, name) for name in _SENT}
     sent = replace(own, **options, beam=replace(own.beam, beam=asked.beam.beam))

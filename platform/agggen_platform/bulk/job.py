@@ -1,4 +1,4 @@
-"""The driver of a bulk generation job: read the input, cut it into shards, have them written, publish the result."""
+"""The driver of a bulk generation job: plans shards, runs workers, publishes the result."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class BulkReport:
     job: str
     """Its fingerprint."""
     summary: Counts
-    """Of all records, whichever run wrote about them."""
+    """Of all records, over all runs."""
     finished_before: bool
-    """Whether an earlier run had done it all."""
+    """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """What this run did, unless `finished_before`."""
+    """Of this run; None if `finished_before`."""
     redone: int = 0
-    """How often a shard was begun again, by this run or others."""
+    """The number of retries of shards, over all runs."""
     seconds: float = 0.0
-    """That this run took."""
+    """The time of this run."""
     review: Sequence[CheckedText] = ()
-    """The riskiest texts, if they were asked for."""
+    """The riskiest texts, if a review was asked for."""
 
     def as_dict(self) -> dict[str, Any]:
         """``report.json``."""
@@ -87,19 +87,19 @@ def generate(
         source: a file of records (.parquet, .jsonl, .csv) or a folder of such, here or on S3.
         out: a folder, here or on S3.
         config: see `bulk_config`.
-        fresh: throw away what this or another bulk generation left in `out`.
-        tracker: makes the run log from the run's name, if there is work to do.
-        progress: is told after every shard.
-        single_file: join the parts into ``out/texts.parquet`` (or .jsonl) too, here: for small jobs.
+        fresh: delete the output of this or another bulk generation in `out`.
+        tracker: creates the run log from the run's name, if there is work to do.
+        progress: is called after every shard.
+        single_file: also join the parts into ``out/texts.parquet`` (or .jsonl), for small jobs.
         endpoint: the URL of an endpoint that serves the bundle and does the work; the result is the same.
-        review: how many of the riskiest texts the report has; needs `config.critic`.
+        review: the number of the riskiest texts in the report; needs `config.critic`.
 
     Raises:
         ConfigError: a review without a critic.
-        CorpusError: the input is not there or cannot be read, or `out` holds something else.
+        CorpusError: the input is missing or cannot be read, or `out` holds something else.
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
-        JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
+        JobError: too many rejects, a generator that always fails, or workers that die repeatedly. Finished shards are
             kept for the next run.
     """
     if review and config.critic is None:

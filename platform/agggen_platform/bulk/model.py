@@ -1,4 +1,4 @@
-"""The bundle that a job writes with: named once, the same in every worker."""
+"""The bundle and the critic of a job, the same in every worker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from agggen_platform.storage.folder import Folder
 
 @dataclass(frozen=True)
 class Model:
-    """A bundle at an address that no alias moves."""
+    """A bundle at a fixed address, not an alias."""
 
     address: str
-    """A folder or ``s3://``, as every worker can read it."""
+    """A folder or ``s3://`` address that every worker can read."""
     fingerprint: str
     inference: InferenceConfig
     """The bundle's own."""
@@ -34,7 +34,7 @@ class Model:
 
 
 def open_model(address: str) -> Model:
-    """Looks up where a bundle is, and what it is.
+    """Resolves the address of a bundle, and loads it once to check it.
 
     Args:
         address: a folder, ``elements``, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
@@ -54,8 +54,8 @@ def load_generator(address: str, expected: str, device: str) -> Generator:
     """The generator of the bundle at `address`, whose fingerprint must be `expected`.
 
     Raises:
-        JobError: another bundle lies there now.
-        BundleError: none does.
+        JobError: there is another bundle now.
+        BundleError: there is none.
     """
     path = get_bundle(address)
     _check_same("bundle", address, fingerprint(path), expected)
@@ -78,7 +78,7 @@ def _check_same(what: str, address: str, actual: str, expected: str) -> None:
 
 
 def bulk_config(model: Model, overrides: Sequence[str] = (), preset: str | Path | None = None) -> BulkConfig:
-    """A configuration that begins with the bundle's own inference settings.
+    """A configuration whose defaults are the bundle's own inference settings.
 
     Raises:
         ConfigError: a key does not exist, a value is wrong, or the level exceeds the model's L.

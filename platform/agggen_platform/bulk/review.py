@@ -1,4 +1,4 @@
-"""The riskiest texts of a whole output, with their records, for a person to correct."""
+"""The riskiest texts of a complete output, with their records, for a person to correct."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str,
     The risks of all parts are read, and the parts and records of the chosen texts.
     """
     manifest = output.manifest()
-    assert manifest is not None, "only a whole output is reviewed"
+    assert manifest is not None, "only a complete output is reviewed"
     chosen: list[tuple[float, _Place, str]] = []
     for name in (file["name"] for file in manifest["texts"]):
         part = _read(output, name, ["row", "rank", "risk"])
@@ -59,7 +59,7 @@ def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
 
 
 def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping[int, Record]:
-    """The records in these rows of the whole input."""
+    """The records by their `rows`, which are counted over all files of the input."""
     files = ready(inputs, Folder(output.folder.at(INPUT)))
     shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
     begins = np.array([shard.rows_before + shard.first for shard in shards])
@@ -73,6 +73,6 @@ def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping
                 places = range(shards[index].rows_before + first, shards[index].rows_before + first + len(batch))
                 yield from ((row, read_record(data)[0]) for row, data in zip(places, batch, strict=True) if row in own)
 
-    found = dict(read())
+    records = dict(read())
     output.tidy()
-    return found
+    return records

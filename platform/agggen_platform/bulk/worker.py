@@ -1,4 +1,4 @@
-"""What one worker of a bulk generation job does: a shard of records becomes a file of texts."""
+"""The worker of a bulk generation job: reads a shard of records, writes a part of texts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-ROWS_AT_ONCE = 64  # records that are read and written about at once
+ROWS_AT_ONCE = 64  # records of a batch
 _GROUP = 4096  # texts of a row group
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """All that a worker needs to know of the job."""
+    """The job, as its workers need it."""
 
     out: str
     job: str  # the fingerprint
@@ -39,14 +39,14 @@ class WorkerSettings:
 
 
 class BulkWorker(Worker[Counts]):
-    """Loads the bundle once, then writes one shard a call, with one thread: a shard's texts are always the same."""
+    """Loads the bundle once and writes a shard per call, with one thread, so that its texts are reproducible."""
 
     counts = Counts
 
     def __init__(self, settings: WorkerSettings) -> None:
         """
         Raises:
-            JobError: the bundle here is another than the driver's, or there is no GPU.
+            JobError: the bundle or critic differs from the driver's, or there is no GPU.
             BundleError: there is none here.
         """
         super().__init__(settings.out, settings.job)
@@ -82,9 +82,6 @@ class BulkWorker(Worker[Counts]):
         else:
             _write_parquet(path, texts, text_schema(self.critic is not None))
         return writer.counts, writer.counts.texts, writer.rejects
-
-    def is_final(self, counts: Counts) -> bool:
-        return not counts.failed
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(

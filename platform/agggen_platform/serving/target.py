@@ -1,4 +1,4 @@
-"""The bundle that an endpoint is to serve: resolved, pinned by fingerprint, and tested before a rollout."""
+"""The bundle of an endpoint: resolved, pinned by fingerprint, and tested before a rollout."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def find_target(config: ServeConfig) -> Target:
 
 
 def check_target(target: Target) -> None:
-    """Passes if the bundle loads and generates texts on this machine's CPU, and the critic judges one.
+    """Checks that the bundle generates texts on this machine's CPU, and that the critic judges one.
 
     Raises:
         BundleError: one of them fails its self-test, or there is no critic.

@@ -63,7 +63,7 @@ class Work(Generic[C]):
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
         self._meter = meter
         self.done: dict[int, Done[C]] = {}
-        """What became of each shard, by its index."""
+        """The results by the index of their shards."""
         self._reused = 0
         self._began = self._logged = time.monotonic()
         self._fresh = counts()

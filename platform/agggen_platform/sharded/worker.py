@@ -40,7 +40,7 @@ _BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Counts of what became of rows: base of dataclasses whose fields are numbers, or numbers by name."""
+    """Counts of outcomes of rows: base of dataclasses whose fields are numbers, or numbers by name."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -177,8 +177,8 @@ class Worker(ABC, Generic[C]):
         """The error of a shard at which `ATTEMPTS` workers died."""
 
     def is_final(self, counts: C) -> bool:
-        """Whether processing a finished shard again cannot change its result."""
-        return True
+        """Whether processing a finished shard again cannot change its result: nothing failed."""
+        return not counts.numbers().get("failed")
 
     def close(self) -> None:
         """Releases resources; is not called in an actor."""
@@ -189,13 +189,13 @@ class Worker(ABC, Generic[C]):
         return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
 
     def _reused(self, shard: Shard) -> Done[C] | None:
-        """What an earlier run made of the shard; None where it cut other shards, or the part is gone or cut off."""
+        """An earlier run's result; None if it cut other shards, or the part is missing or incomplete."""
         try:
             note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
             if note.get("shard") != _identity(shard):
                 return None
             done: Done[C] = Done.from_json(note["done"], self.counts)
-        except (ValueError, TypeError):  # half a note, or of another version
+        except (ValueError, TypeError):  # an incomplete note, or of another version
             return None
         if any(self.out.size(file.name) != file.bytes for file in done.files):
             return None
