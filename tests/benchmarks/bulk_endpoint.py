@@ -1,11 +1,13 @@
 """`agggen bulk` beside ``agggen bulk --endpoint``: throughput, processor time a record, and failures under kills.
 
-    python tests/benchmarks/bulk_endpoint.py [--bundle elements] [--corpus elements] [--records 2000] [--kill 20]
+    python tests/benchmarks/bulk_endpoint.py [--bundle elements] [--corpus elements] [--records 2000] [--workers 1]
+        [--kill 20] [KEY=VALUE ...]
 
-One worker each, one thread: ``here`` writes in the job's process (``--actors 0``), ``actors`` in an actor of Ray, and
-``endpoint`` by requests to an ``agggen serve`` with one generator, which starts before. Each side does the job with a
+Workers have one thread: ``here`` writes in the job's process (``--actors 0``), ``actors`` in so many actors of Ray, and
+``endpoint`` by requests to an ``agggen serve`` with so many generators, started before. Each side does the job with a
 quarter of the records and with all; numbers are differences of the two, so that what happens once drops out. Processor
-time is that of the job's processes, Ray's among them, and for ``endpoint`` of all processes of the server besides.
+time is that of the job's processes, Ray's among them, and for ``endpoint`` of all processes of the server besides;
+`idle_cpu_ms_a_second` of it are what the server takes without any request.
 
 Then ``actors`` and ``endpoint`` do the job once more while a worker process gets SIGKILL every ``--kill`` seconds (an
 actor; a generator, a planner or an ingress in turn). A job that ends with an error is begun again: a failure. The parts
@@ -34,6 +36,7 @@ from measuring import Numbers, cpu_of, free_port, measured
 from serving import running
 from untrained import development_records
 
+_PAUSE = 10.0
 COMMAND = ["-m", "agggen_platform.cli.main"]
 SIDES = ("here", "actors", "endpoint")
 WORKERS = {
@@ -42,11 +45,11 @@ WORKERS = {
 }
 
 
-def job(bundle: str, source: Path, side: str, url: str) -> tuple[list[str], Path]:
+def job(bundle: str, source: Path, side: str, url: str, workers: int = 1) -> tuple[list[str], Path]:
     """The arguments of a job and its output."""
     out = source.parent / f"{source.stem}-{side}"
     where = ["--out", str(out), "--runs", str(source.parent / "runs"), "--fresh", "ray_address=local"]
-    more = ["--endpoint", url] if side == "endpoint" else ["--actors", "1" if side == "actors" else "0"]
+    more = ["--endpoint", url] if side == "endpoint" else ["--actors", str(workers) if side == "actors" else "0"]
     return [*COMMAND, "bulk", bundle, str(source), *where, *more], out
 
 
@@ -107,8 +110,10 @@ def main() -> None:
     parser.add_argument("--bundle", default="elements")
     parser.add_argument("--corpus", default="elements", help="whose development records are written about")
     parser.add_argument("--records", type=int, default=2000)
+    parser.add_argument("--workers", type=int, default=1, help="actors, and generators of the endpoint")
     parser.add_argument("--kill", type=float, default=20, help="seconds between two kills; 0: none")
-    options = parser.parse_args()
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings of the endpoint")
+    options = parser.parse_intermixed_args()
     sizes = (options.records // 4, options.records)
     numbers: dict[str, dict[int, Numbers]] = {side: {} for side in SIDES}
     with tempfile.TemporaryDirectory() as folder:
@@ -118,11 +123,16 @@ def main() -> None:
             source.write_text("".join(lines), encoding="utf-8")
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        settings = [f"http.port={port}", "generator.min_replicas=1", "generator.max_replicas=1"]
+        replicas = [f"generator.{bound}_replicas={options.workers}" for bound in ("min", "max")]
+        settings = [f"http.port={port}", *replicas, *options.overrides]
         with running([*COMMAND, "serve", options.bundle, *settings], url, "/readyz") as (server, _):
+            time.sleep(_PAUSE)  # what follows the start
+            before = cpu_of(server)
+            time.sleep(_PAUSE)
+            idle = (cpu_of(server) - before) / _PAUSE
             for size, source in zip(sizes, sources, strict=True):
                 for side in SIDES:
-                    command, _ = job(options.bundle, source, side, url)
+                    command, _ = job(options.bundle, source, side, url, options.workers)
                     before = cpu_of(server)
                     numbers[side][size] = measured(side, command)
                     if side == "endpoint":
@@ -131,7 +141,7 @@ def main() -> None:
             shared = {parts_of(job(options.bundle, sources[1], side, url)[1]) for side in SIDES}
             killed = {}
             for side, titles in WORKERS.items() if options.kill else ():
-                command, out = job(options.bundle, sources[1], side, url)
+                command, out = job(options.bundle, sources[1], side, url, options.workers)
                 killed[side] = under_kills(command, out, titles, options.kill)
                 shared.add(parts_of(out))
                 print(f"{side:9}{killed[side]}", flush=True)
@@ -147,7 +157,8 @@ def main() -> None:
     own = table["here"]["cpu_ms_a_record"]
     tax = {side: round(table[side]["cpu_ms_a_record"] / own - 1, 3) for side in SIDES[1:]}
     machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "torch": torch.__version__}
-    result = {"records": large, "sides": table, "tax_cpu": tax, "kill_s": options.kill, "killed": killed}
+    result = {"records": large, "workers": options.workers, "sides": table, "tax_cpu": tax}
+    result |= {"idle_cpu_ms_a_second": round(1000 * idle), "kill_s": options.kill, "killed": killed}
     print(json.dumps({"benchmark": "bulk_endpoint", **result, "same_bytes": len(shared) == 1, **machine}))
 
 

@@ -83,8 +83,10 @@ class Counts(Tally):
     """Rejects at which the generator failed; a later run tries them again."""
     fulfilled: int = 0
     """Records whose best text passes the strict check."""
+    scored: int = 0
+    """Records whose texts a critic scored; 0 without one."""
     risky: int = 0
-    """Records whose best text the critic gives a risk over `agggen.checks.RISKY`."""
+    """Of these, records whose best text has a risk over `agggen.checks.RISKY`."""
     plan_lengths: dict[str, int] = field(default_factory=dict)
     """The number of records by the number of facts of their best text."""
     unknown_predicates: dict[str, int] = field(default_factory=dict)
@@ -202,6 +204,7 @@ class RowWriter:
             for check in islice(checks, len(task.texts)):
                 scores = {"risk": check.risk} | check.scores
                 task.scores.append({name: round(scores[name], 4) for name in SCORES})
+            self.counts.scored += 1
             self.counts.risky += task.scores[0]["risk"] > RISKY
 
     def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:

@@ -84,8 +84,8 @@ def bulk(
     row = (counts.records, counts.texts, *shares, counts.rejects)
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
     name_unknown(counts.unknown_predicates)
-    if config.critic is not None:
-        console.note(f"{counts.risky:,} of {counts.records:,} records have a risk over {RISKY}")
+    if counts.scored:
+        console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISKY}")
     if review:
         write_review(review, report.review)
         console.note(f"Correct the texts in {review}, then: agggen adapt {bundle} {review}")
