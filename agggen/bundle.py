@@ -20,7 +20,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +43,8 @@ T = TypeVar("T")
 _DESCRIBED = {"model", "inference", "facts", "segmenter", "max_group_size", "config", "metrics", "sources"}
 _LEXICON = "lexicon.json"
 FILES = ("bundle.json", "weights.safetensors", "vocabulary.json", "predicates.json", _LEXICON)
+CRITIC_FILES = ("critic.json", "weights.safetensors")
+"""Of a critic (`agggen.verification.critic`), which is stored and registered as a bundle with a manifest of its own."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,23 @@ def save_bundle(path: Path | str, bundle: Bundle) -> str:
         _write_json(beside / "vocabulary.json", bundle.encoder.vocabulary.to_json())
         _write_json(beside / "predicates.json", list(bundle.encoder.predicates))
         _write_json(beside / _LEXICON, bundle.lexicon.as_dict())
-        _write_json(beside / "manifest.json", {name: _measure(beside / name) for name in FILES})
+        write_manifest(beside, FILES)
         beside.chmod(0o755)
         os.rename(beside, path)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return fingerprint(path)
+
+
+def write_manifest(path: Path, names: Sequence[str]) -> None:
+    """Writes ``manifest.json`` with the size and SHA-256 of these files of the folder `path`."""
+    _write_json(path / "manifest.json", {name: _measure(path / name) for name in names})
+
+
+def files_of(manifest: object) -> tuple[str, ...]:
+    """The names that a bundle with this manifest must have: `FILES`, or `CRITIC_FILES` if the manifest lists these."""
+    return CRITIC_FILES if isinstance(manifest, Mapping) and CRITIC_FILES[0] in manifest else FILES
 
 
 def fingerprint(path: Path | str) -> str:
@@ -156,9 +168,10 @@ def check_bundle(path: Path | str) -> None:
     manifest = _read_json(path / "manifest.json")
     if not isinstance(manifest, dict) or _as_json(manifest).encode() != (path / "manifest.json").read_bytes():
         raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved; it is refused")
-    if unknown := sorted(set(manifest) - set(FILES)):
+    names = files_of(manifest)
+    if unknown := sorted(set(manifest) - set(names)):
         raise BundleError(f"{path / 'manifest.json'} was changed: no part of a bundle is called {unknown[0]!r}")
-    for name in FILES:
+    for name in names:
         file = path / name
         if not file.is_file():
             raise BundleError(f"the bundle {path} is incomplete: {name} is missing")
@@ -172,6 +185,10 @@ def check_bundle(path: Path | str) -> None:
 def describe_bundle(path: Path | str) -> dict[str, Any]:
     """The content of bundle.json, after the check of hashes."""
     check_bundle(path)
+    if not (Path(path) / "bundle.json").is_file():
+        raise BundleError(
+            f"{path} is a critic of `agggen check`, which writes no texts; give a bundle of `agggen train`"
+        )
     described = _read_json(Path(path) / "bundle.json")
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         version = described.get("format") if isinstance(described, dict) else None

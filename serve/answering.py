@@ -21,9 +21,8 @@ from agggen.corpora.tables import record_of_row
 from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
-from agggen.verification.results import TextCheck
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import Failure, Found, Job, ModelCard, Text
+from serve.engine import Checked, Failure, Found, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
@@ -140,12 +139,12 @@ class Answering:
         return await self._answers(entries, text, self.engine.align, answer, seconds)
 
     async def check(self, entries: Sequence[Entry], options: CheckOptions, seconds: float) -> list[Answer]:
-        """What the strict check finds in each text."""
+        """What the checks find in each text."""
 
         def text(entry: Entry) -> Text:
             return Text(*self._with_text(entry, self._asked(CheckRecord, entry.raw)))
 
-        def answer(text: Text, check: TextCheck) -> dict[str, Any]:
+        def answer(text: Text, check: Checked) -> dict[str, Any]:
             return _checked(text.record, check)
 
         return await self._answers(entries, text, self.engine.check, answer, seconds)
@@ -343,11 +342,15 @@ def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
 
 
-def _checked(record: Record, check: TextCheck) -> dict[str, Any]:
-    values = []
+def _checked(record: Record, checked: Checked) -> dict[str, Any]:
+    check, values = checked.words, []
     for predicate, value in zip(record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.how, **span})
+    critic = checked.critic and {
+        **{name: checked.critic[name] for name in ("scores", "risk", "triples")},
+        "invented_spans": checked.critic["invented"],
+    }
     return {
         "values": values,
         "unnamed": list(check.unnamed),
@@ -356,6 +359,7 @@ def _checked(record: Record, check: TextCheck) -> dict[str, Any]:
         "swapped": [list(pair) for pair in check.swapped],
         "misplaced": [_parts(triple) for triple in check.misplaced],
         "faults": list(check.faults),
+        **critic,
     }
 
 

@@ -244,7 +244,10 @@ async def align(request: Request, query: Annotated[AlignOptions, Query()], deadl
 
 @v1.post("/check", **_described(CheckedResponse, CheckRequest))
 async def check(request: Request, query: Annotated[CheckOptions, Query()], deadline: Deadline = None) -> Response:
-    """How each text says the values of its record, where, and every fault that the strict check finds."""
+    """How each text says the values of its record, where, and every fault that the strict check finds.
+
+    Where the endpoint has a critic: also scores, a risk, and the critic's verdict on each triple.
+    """
     return await _answer(request, Answering.check, CheckRequest, query, deadline, (JSON,))
 
 

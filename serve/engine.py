@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from agggen.generation.generator import InferenceConfig
 from agggen.records import Plan, Record
+from agggen.verification.results import TextCheck
 
 T = TypeVar("T")
 
@@ -43,6 +44,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What the checks find in a text."""
+
+    words: TextCheck
+    critic: dict[str, Any]  # scores, risk, triples and invented of `CheckedText.as_dict`; empty without a critic
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why a record has no answer."""
 
@@ -66,6 +75,8 @@ class ByModel(Generic[T]):
 
     answers: list[T | Failure]
     model: str
+    verify_seconds: float = 0.0
+    """Of the strict check while these texts were written, in equal shares of their batch; 0 where nothing is traced."""
 
     def found(self) -> list[Found[T] | Failure]:
         """The answers one by one."""

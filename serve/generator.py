@@ -5,20 +5,25 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from agggen.checks import check_all
 from agggen.errors import AggGenError, PlanError, RecordError
 from agggen.facts import FactSegmenter
 from agggen.facts.config import segmenter
 from agggen.generation.planner import check_size
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Record
+from agggen.verification.check import Checker
 from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
+from agggen_platform.storage.critics import open_critic
 from serve.batching import Batcher, Measure
-from serve.engine import ByModel, Failure, Job, Text
+from serve.engine import ByModel, Checked, Failure, Job, Text
 from serve.meters import Meters
 from serve.planner import refusal
 from serve.replica import check, load, log_as_replica
@@ -32,6 +37,20 @@ class _Write:
     job: Job
     candidates: Candidates | None  # None: plan it here
     call: int  # jobs of one call that are `alone` share a batch with no others
+    verify_seconds: list[float] = field(default_factory=list)  # of its batch, divided by the records
+
+
+class _TimedChecker(Checker):
+    """Adds up the seconds of its checks, most of which the search makes while it writes."""
+
+    seconds = 0.0
+
+    def check(self, *arguments: Any, **more: Any) -> TextCheck:
+        begin = time.perf_counter()
+        try:
+            return super().check(*arguments, **more)
+        finally:
+            self.seconds += time.perf_counter() - begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +62,14 @@ _ALIGNED = 16  # texts aligned together, as by `Generator.align`
 _CHARACTERS_OF_A_TOKEN = 4
 
 Work = _Write | Text | _Check
-Answer = list[Generation] | AlignedText | TextCheck
+Answer = list[Generation] | AlignedText | Checked
 
 
 class GeneratorReplica:
     """Writes and aligns for many requests in batches."""
 
     def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
-        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
+        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move. Loads the critic.
 
         Raises:
             BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
@@ -61,6 +80,9 @@ class GeneratorReplica:
         self._fingerprint = served.fingerprint
         self._bundle, self._device = served.bundle, served.device
         self._generator = served.bundle.generator(served.device)
+        if config.tracing.experiment is not None:
+            self._generator.checker = _TimedChecker(self._generator.checker.lexicon)
+        self._critic = None if config.critic is None else open_critic(config.critic)[0]
         self._cut = served.bundle.segmenter
         self._segmenter: FactSegmenter | None = None
         self._may_run_archives = config.run_archives
@@ -82,15 +104,16 @@ class GeneratorReplica:
         call = next(self._calls)
         items = [_Write(job, found if same else None, call) for job, found in zip(jobs, candidates, strict=True)]
         answers = await self._batcher.submit(items, seconds)
-        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Write gives
+        spent = sum(share for item in items for share in item.verify_seconds)
+        return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # what a _Write gives
 
     async def align(self, texts: Sequence[Text], seconds: float) -> ByModel[AlignedText]:
         """The most likely predicates behind each fact of each text."""
         answers = await self._batcher.submit(texts, seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a Text gives
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[TextCheck]:
-        """What the strict check finds in each text."""
+    async def check(self, texts: Sequence[Text], seconds: float) -> ByModel[Checked]:
+        """What the checks find in each text."""
         answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Check gives
 
@@ -123,8 +146,7 @@ class GeneratorReplica:
 
     def _work(self, work: str, items: Sequence[Work]) -> Sequence[Answer | Failure]:
         if work == "check":
-            check = self._generator.checker.check
-            return [check(item.text.record, item.text.text) for item in items if isinstance(item, _Check)]
+            return self._check([item.text for item in items if isinstance(item, _Check)])
         if work == "align":
             return self._align([item for item in items if isinstance(item, Text)])
         return self._write([item for item in items if isinstance(item, _Write)])
@@ -137,7 +159,12 @@ class GeneratorReplica:
             job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
         ]
         records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
+        checker = self._generator.checker
+        before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
         written = iter(self._generator.write(records, candidates, counts, configs))
+        if isinstance(checker, _TimedChecker):
+            for item in items:
+                item.verify_seconds.append((checker.seconds - before) / len(items))
         return [plan if isinstance(plan, Failure) else next(written) for plan in plans]
 
     def _plan(self, job: Job) -> Candidates | Failure:
@@ -149,6 +176,13 @@ class GeneratorReplica:
         except PlanError as error:
             return Failure("plan", str(error), "plan")
         return candidates
+
+    def _check(self, texts: Sequence[Text]) -> list[Checked]:
+        checker, records = self._generator.checker, [text.record for text in texts]
+        if self._critic is None:
+            return [Checked(checker.check(text.record, text.text), {}) for text in texts]
+        judged = check_all(records, [text.text for text in texts], checker, self._critic)
+        return [Checked(one.result, one.as_dict()) for one in judged]
 
     # --- alignment --------------------------------------------------------------------------------------------------
 

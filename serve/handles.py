@@ -14,9 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen.records import Record
-from agggen.verification.results import TextCheck
 from serve.batching import broken, too_late
-from serve.engine import ByModel, EngineError, Examples, Failure, Found, Job, ModelCard, Text
+from serve.engine import ByModel, Checked, EngineError, Examples, Failure, Found, Job, ModelCard, Text
 from serve.scaling import Generators
 
 _log = logging.getLogger("agggen.serve")
@@ -81,10 +80,10 @@ class HandleEngine:
         bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
         return await self._shared_out(call, bare, seconds)
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> list[Found[TextCheck] | Failure]:
-        """What the strict check finds in each text."""
+    async def check(self, texts: Sequence[Text], seconds: float) -> list[Found[Checked] | Failure]:
+        """What the checks find in each text."""
 
-        async def call(texts: Sequence[Text], until: float) -> list[Found[TextCheck] | Failure]:
+        async def call(texts: Sequence[Text], until: float) -> list[Found[Checked] | Failure]:
             return await self._answers(len(texts), until, lambda left: self._generator.check.remote(texts, left))
 
         bare = [Text(_bare(text.record), text.text) for text in texts]

@@ -1,4 +1,4 @@
-"""Traces of requests for MLflow: reading, planning, writing with its check; ids and sizes, never a record's content.
+"""Traces of requests for MLflow: reading, planning, writing and verifying; ids and sizes, never a record's content.
 
 Nothing imports this module unless `tracing.experiment` is set. Spans wait in a bounded queue, and a thread posts them
 as OTLP over HTTP to `tracing.server`, or to the server that MLFLOW_TRACKING_URI names in the ingress's environment.
@@ -36,7 +36,7 @@ from serve.observe import current_request
 
 _log = logging.getLogger("agggen.serve")
 
-ROUTES = ("/v1/generate", "/v1/plan", "/v1/realise", "/v1/align", "/v1/generate:stream")
+ROUTES = ("/v1/generate", "/v1/plan", "/v1/realise", "/v1/align", "/v1/check", "/v1/generate:stream")
 _REFUSED = (401, 403, 404, 405)  # not traced: strangers fill no experiment
 _MOST_CALLS = 256  # spans of one trace: a stream may have thousands of calls
 _MOST_IDS = 20  # of unfulfilled records
@@ -138,7 +138,7 @@ def _yes(value: int) -> str:
     return "yes" if value else "no"
 
 
-_SPANS = {"candidates": "plan", "plan": "plan", "write": "write", "align": "align"}
+_SPANS = {"candidates": "plan", "plan": "plan", "write": "write", "align": "align", "check": "check"}
 
 
 class _Handle:
@@ -178,12 +178,20 @@ class _Response:
         try:
             result = yield from self.response.__await__()
             _sum_up(span, result, self.by.request)
+            if isinstance(result, ByModel) and result.verify_seconds:
+                self._verified(span, result.verify_seconds)
             return result
         except BaseException as error:
             span.set_status(Status(StatusCode.ERROR, type(error).__name__))
             raise
         finally:
             span.end()
+
+    def _verified(self, span: trace.Span, seconds: float) -> None:
+        """A span of the strict check within `span`: as long as all its checks, which the search makes in between."""
+        end = time.time_ns()
+        begin, within = end - int(seconds * 1e9), trace.set_span_in_context(span)
+        self.by.tracer.start_span("verify", context=within, start_time=begin).end(end)
 
 
 def _sum_up(span: trace.Span, result: Any, request: _Request) -> None:

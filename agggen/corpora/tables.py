@@ -8,11 +8,13 @@
 predicate ``director_name``), lists are one triple per item, whitespace in predicates becomes ``_``. Empty cells and
 columns without a name are ignored. The columns ``text``, ``text2``, ``reference``, ... have reference texts. Rows with
 the same id, or without ids the same triples, are one record with several texts. ``split`` and ``category`` are those of
-the record.
+the record. A review table (`agggen.report.review`) has the record form with ``triples`` as JSON, and its texts in
+``corrected``.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -198,6 +200,8 @@ def _read(
         used: keys of the split and the id.
     """
     if "triples" in row:
+        if "corrected" in row:
+            row = _corrected(row)
         record = Record.of({key: value for key, value in row.items() if key != "split"}, identifier or str(line))
         return record.id, _Group(record.id, line, list(record.triples), list(record.references), record.category)
     texts = columns.texts(row)
@@ -225,6 +229,17 @@ def _read(
         raise RecordError(f"the row has no value besides {name_key!r}" if subject else "the row has no value")
     group.identifier = identifier or str(line)
     return identifier or tuple(group.triples), group
+
+
+def _corrected(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a row of a review table (`agggen.report.review`)."""
+    try:
+        triples = json.loads(row["triples"])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"'triples' must be a JSON list of [subject, predicate, object]: {error}") from error
+    corrected = text_of(row["corrected"])
+    own_id = {"id": row["id"]} if row.get("id") else {}
+    return own_id | {"triples": triples, "references": [corrected] if corrected else []}
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from tests.serve_app import Load, kill, replicas, serving
 from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
-SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_rows=16")
+SETTINGS = ("n_best=2", "inference.plans=3", "inference.beam.beam=3", "shard_rows=16", "critic=included")
 
 
 @pytest.fixture(scope="module")

@@ -53,4 +53,10 @@ def test_mlflow_finds_slow_unfulfilled_and_failed_requests(server: Server, tmp_p
         assert found("attributes.execution_time_ms > 600000") == []
         experiment = client.get_experiment_by_name("requests")
         (trace,) = client.search_traces(locations=[experiment.experiment_id], filter_string="tags.request = 'free'")
-        assert sorted(span.name for span in trace.data.spans) == ["POST /v1/generate", "plan", "read", "write"]
+        assert sorted(span.name for span in trace.data.spans) == [
+            "POST /v1/generate",
+            "plan",
+            "read",
+            "verify",
+            "write",
+        ]

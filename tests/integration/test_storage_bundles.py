@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agggen.bundle import FILES, check_bundle, fingerprint
+from agggen.bundle import CRITIC_FILES, FILES, check_bundle, fingerprint, write_manifest
+from agggen.checks import included_critic
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.storage.bundles import get_bundle, put_bundle
+from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.errors import StorageError
 from agggen_platform.storage.folder import Folder
 from tests.processes import Running
@@ -55,6 +57,14 @@ def test_a_bundle_goes_there_and_back(bundle: Path, address: str) -> None:
     assert got != bundle
     assert get_bundle(address) == got
     assert get_bundle(str(bundle)) == bundle
+
+
+def test_a_critic_goes_there_and_is_opened_there(tmp_path: Path, address: str) -> None:
+    included_critic().save(tmp_path / "critic")
+    write_manifest(tmp_path / "critic", CRITIC_FILES)
+    put_bundle(tmp_path / "critic", address)
+    assert Folder(address).names() == sorted([*CRITIC_FILES, "manifest.json"])
+    assert open_critic(address)[1] == open_critic("included")[1]
 
 
 def test_the_same_bundle_is_left_and_another_is_refused(bundle: Path, address: str, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """`agggen check`: files in several forms, lines and pages out, and scores beside people's ratings."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,13 @@ def test_a_critic_is_trained_and_used(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "both.jsonl", {"triples": TRIPLES, "text": GOOD})
     assert run("check", path, "--critic", tmp_path / "critic")[0] == 0
     assert run("check", path, "--critic", tmp_path / "absent")[0] == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(("arguments", "name"), [(("--report", "/dev/full"), "/dev/full"), ((), "standard output")])
+def test_what_a_full_disk_refused_is_named(arguments: tuple[str, ...], name: str, tmp_path: Path) -> None:
+    texts = write(tmp_path / "texts.jsonl", {"triples": TRIPLES, "text": GOOD})
+    command = [sys.executable, "-m", "agggen_platform.cli.main", "check", str(texts), *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=None if arguments else full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (5, f"error: No space left on device: {name}")

@@ -1,4 +1,4 @@
-"""The configuration of a bulk generation job, and the fingerprint of what its texts follow from."""
+"""The configuration of a bulk generation job, and the fingerprint of everything that decides its texts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen_platform.sharded.config import ShardedConfig
 
-FORMAT = 6  # of the output and of the rules behind it
+FORMAT = 6  # of the output and its rules
 
 
 @dataclass(frozen=True)
 class BulkConfig(ShardedConfig):
-    """How texts are written, and how the work is cut and spread."""
+    """Settings of a bulk generation job."""
 
     inference: InferenceConfig = field(kw_only=True)
-    """How plans are searched and texts chosen; `model.bulk_config` begins with the bundle's own."""
+    """The search; defaults are the bundle's own settings (`model.bulk_config`)."""
     n_best: int = 1
-    """Texts a record at most, best first."""
+    """The largest number of texts a record, best first."""
     complete: bool = False
     """Let the model add the predicates that a record's own plan omits; otherwise that is a reject."""
     unique: bool = True
-    """Reject records whose id an earlier one has. Without it ids are not looked at, and `row` tells texts apart."""
+    """Reject records with the id of an earlier record. False: ids are not compared; `row` identifies a record."""
     format: Literal["parquet", "jsonl"] = "parquet"
-    """Of the texts."""
+    """The format of the parts."""
+    critic: str | None = None
+    """The critic that gives each text a ``risk`` and scores: ``included``, a folder, s3://... or models:/NAME@ALIAS."""
     gpus_per_actor: float = 0.0
-    """0 works on CPUs, each actor with one thread."""
+    """GPUs of each actor; 0: a CPU, with one thread."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,23 +43,26 @@ class BulkConfig(ShardedConfig):
             raise ConfigError(f"gpus_per_actor must be at least 0, not {self.gpus_per_actor}")
 
 
-def described(config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """What decides the texts: the bundle's fingerprint, name and fingerprint of each input, and the settings."""
+def described(
+    config: BulkConfig, bundle: str, inputs: Sequence[tuple[str, str]], critic: str | None = None
+) -> dict[str, Any]:
+    """What decides the output: fingerprints of bundle, critic and each input with its name, and the settings."""
     settings = {f"inference.{key}": value for key, value in flatten(config.inference).items()}
     return {
         "bundle": bundle,
         "input": [digest for _, digest in inputs],
-        # Where there are several files, records without an id are called after theirs.
+        # With several files, ids of records without one begin with the file's name.
         "names": [name for name, _ in inputs] if len(inputs) > 1 else [],
         "n_best": config.n_best,
         "complete": config.complete,
         "unique": config.unique,
         "format": config.format,
+        **({} if critic is None else {"critic": critic}),
         **settings,
     }
 
 
 def fingerprint(described: dict[str, Any]) -> str:
-    """Of a job. What changes only the speed is no part of it."""
+    """The fingerprint of a job; settings that only change the speed are not in it."""
     content = {"format": FORMAT, "job": described}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from agggen.errors import ConfigError
+from agggen.generation import generator
 from agggen.generation.config import InferenceConfig
-from agggen.generation.planner import Planner
 from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen_platform.bulk.rows import Counts
@@ -20,12 +20,12 @@ from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
 
 _SENT = ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-_TIMEOUT = 540.0  # seconds of a request: a block of records is a batch of its own, and others may be before it
+_TIMEOUT = 540.0  # seconds of a request, which is a batch of its own and may wait for others
 _DEADLINE = 1800.0  # with all retries
 
 
 class EndpointWorker(BulkWorker):
-    """Does several shards at once, as many as the endpoint has generators for; needs no CPU worth mentioning."""
+    """Processes several shards at once, as many as the endpoint has generators for; checks records here."""
 
     def __init__(self, url: str, settings: WorkerSettings) -> None:
         """
@@ -37,7 +37,7 @@ class EndpointWorker(BulkWorker):
         self.client = Client(url, timeout=_TIMEOUT, deadline=_DEADLINE)
         own, config = self.generator.config, settings.config
         options = options_of(config.inference, own) | {"n_best": config.n_best, "complete": config.complete}
-        self.generator = cast(Any, _Remote(self.client, self.generator.planner, settings.fingerprint, options))
+        self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[Done[Counts]]:
         def run(shard: Shard) -> Generator[Done[Counts]]:
@@ -51,18 +51,19 @@ class EndpointWorker(BulkWorker):
 
 
 class _Remote:
-    """What a `RowWriter` needs of a generator: records are checked here, planned and written by the endpoint."""
+    """The part of a generator that `RowWriter` uses: records are checked here, planned and written by the endpoint."""
 
-    def __init__(self, client: Client, planner: Planner, fingerprint: str, options: dict[str, Any]) -> None:
-        self.client, self.planner, self.fingerprint = client, planner, fingerprint
+    def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
+        self.client, self.fingerprint = client, fingerprint
+        self.planner, self.checker = own.planner, own.checker
         self.options = cast(GenerateOptions, options | {"alone": True})
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
-        """The texts; the options say how.
+        """The texts of the records.
 
         Raises:
             JobError: the endpoint does not answer, or serves another bundle.
-            RuntimeError: it answered that a record cannot be worked on.
+            RuntimeError: it rejected a record.
         """
         asked = [
             {"triples": record.as_dict()["triples"]} | ({} if plan is None else {"plan": str(plan)})
@@ -90,10 +91,10 @@ class _Remote:
 
 
 def options_of(asked: InferenceConfig, own: InferenceConfig) -> dict[str, Any]:
-    """The request's options by which a bundle with its `own` settings searches as `asked`.
+    """The request's options by which a bundle with the settings `own` searches with the settings `asked`.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: a setting has no option.
     """
     options = {name: getattr(asked, name) for name in _SENT}
     sent = replace(own, **options, beam=replace(own.beam, beam=asked.beam.beam))

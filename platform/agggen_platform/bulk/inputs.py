@@ -1,9 +1,9 @@
-"""Records from files of several kinds, as shards that workers read where the file lies.
+"""Input files as shards, which workers read in place.
 
-The driver reads a text file once, for its hash, its ids, and where runs of its lines begin; of a Parquet file it reads
-the ids. A row of CSV may span lines, which the driver's reading settles. Only of a CSV with one triple a row whose
-records' rows are not consecutive does the driver make a copy, as Parquet. A line that is no record becomes a row that
-says why.
+The driver reads a text file once, for its hash, its ids, and the offsets at which shards may begin, and of a Parquet
+file the ids. Since a row of a CSV may span lines, only this reading knows where rows begin. A CSV with one triple a
+row, in which the rows of a record are not consecutive, is copied by the driver, as Parquet. An invalid line becomes a
+row with an ``error``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from agggen_platform.bulk.records import (
     USERS,
     LineReader,
     Stream,
-    brought_together,
+    grouped_by_record,
     is_record,
     object_rows,
     record_schema,
@@ -64,18 +64,18 @@ _ROWS = 1024  # records that are held at once
 
 @dataclass(frozen=True)
 class Lines:
-    """Where reading a text file may begin: the byte, the line, and the number of records before it."""
+    """The places at which reading of a text file may begin: byte, line, and number of records before it."""
 
     begins: Sequence[int]
-    """With the end of the file at last."""
+    """Bytes; the last is the end of the file."""
     numbers: Sequence[int]
     firsts: Sequence[int]
-    """With the number of all records at last."""
+    """The last is the number of all records."""
     columns: tuple[str, ...]
     """Of a CSV."""
     delimiter: str
     ids: IdHashes | None
-    """If they are to be unique."""
+    """Only if ids are compared."""
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,22 @@ class InputFile:
     """A file of records."""
 
     address: str
-    """As the user names it."""
+    """The user's name of it."""
     folder: Folder
     name: str
-    """Where it is read from: there, or a copy."""
+    """The name in `folder`, where it or its copy is read."""
     version: str
-    """As `Folder.version` has it."""
+    """See `Folder.version`."""
     fingerprint: str
     """Of its content."""
     prefix: str
-    """Before the line or row number in the id of a record without one: there may be other files."""
+    """Put before the line or row number in the id of a record without one, if there are several files."""
     groups: tuple[int, ...] = ()
     """The rows of each row group of a Parquet file."""
     wide: bool = False
     """Whether a Parquet file has a column for each predicate."""
     lines: Lines | None = None
-    """None too for a CSV that must be copied."""
+    """None also for a CSV that must be copied."""
 
     @property
     def kind(self) -> str:
@@ -114,10 +114,10 @@ def find_inputs(address: str, shard_rows: int = 0, unique: bool = True) -> list[
 
     Args:
         shard_rows: rows that a shard has at least, 0 for the smallest of `ShardedConfig`.
-        unique: whether ids are to be compared.
+        unique: whether ids are compared.
 
     Raises:
-        CorpusError: nothing is there, a file is of another kind, or is no Parquet with records.
+        CorpusError: there is no file, it is of another kind, or it has no records.
     """
     if _kind(address) in KINDS:
         folder, name = file_at(address)
@@ -162,7 +162,7 @@ def _check_parquet(schema: pa.Schema, where: str) -> None:
 
 
 def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -> Lines | None:
-    """Reads the file, and finds about each `every`-th record; None if the rows of a record are not consecutive."""
+    """Reads the file; the place of about each `every`-th record, None if rows of a record are not consecutive."""
     delimiter, triples = _csv_form(stream) if file.kind == "csv" else ("", False)
     columns: list[str] = []
     items: Iterator[tuple[int, Any] | Reject] = (
@@ -183,7 +183,7 @@ def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -
             if name and name == record:
                 continue
             record = name
-        # A reject can be a line inside a row: then both are read from the same bytes.
+        # A reject can be a line within a row; both are in the same bytes.
         if not firsts or (count - firsts[-1] >= every and stream.place > begin and not (triples and rejected)):
             begins.append(begin)
             numbers.append(number)
@@ -203,7 +203,7 @@ def _find_lines(file: InputFile, stream: LineReader, every: int, unique: bool) -
 
 
 def _csv_form(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
-    """What separates the columns of a CSV, and whether it has one triple a row."""
+    """The delimiter of a CSV, and whether it has one triple a row."""
     header = stream.peek().partition(b"\n")[0]
     delimiter = delimiter_in(header)
     return delimiter, _has_triples(
@@ -212,12 +212,12 @@ def _csv_form(stream: io.BufferedReader[Any]) -> tuple[str, bool]:
 
 
 def _has_triples(columns: Iterable[str]) -> bool:
-    """Whether columns of these names are those of one triple a row; one may be missing, which is an error."""
+    """Whether the columns are those of one triple a row; one may be missing, which is an error later."""
     return len({name.lower() for name in columns} & set(NEEDED)) > 1
 
 
 def _id_of(item: tuple[int, Any] | Reject, prefix: str, triples: bool) -> str:
-    """The id of an item's record; "" if it certainly holds none."""
+    """The id of an item's record; "" for an invalid one."""
     if isinstance(item, Reject):
         return ""
     line, value = item
@@ -251,10 +251,10 @@ def _values(
 
 
 def ready(inputs: list[InputFile], work: Folder) -> list[InputFile]:
-    """The files to read records from: makes the copies that are needed and not yet there.
+    """The files that workers read; copies those that need it, unless they were copied before.
 
     Args:
-        work: a folder for the copies, which belongs to the job.
+        work: the job's folder for copies.
 
     Raises:
         DamagedError: a file changed since `find_inputs`.
@@ -276,7 +276,7 @@ def ready(inputs: list[InputFile], work: Folder) -> list[InputFile]:
 
 
 def check_in_place(inputs: list[InputFile]) -> None:
-    """Passes if no file was written since `find_inputs`.
+    """Checks that no file was written since `find_inputs`.
 
     Raises:
         JobError: one was.
@@ -294,7 +294,7 @@ def plan_shards(files: list[InputFile], shard_rows: int, part: str, unique: bool
 
     Args:
         part: the name of a shard's part, with its number in place of ``{}``.
-        unique: whether a record is a duplicate whose id an earlier one has.
+        unique: whether a record with the id of an earlier one is a duplicate.
     """
     duplicates = _find_duplicates(files) if unique else [{} for _ in files]
     shards: list[Shard] = []
@@ -348,7 +348,7 @@ def _find_duplicates(files: list[InputFile]) -> list[dict[int, str]]:
 
 
 def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows of a shard as `read_record` takes them, some at a time, each time with the number of the first.
+    """The rows of a shard for `read_record`, in batches, each with the number of its first row.
 
     Raises:
         CorpusError: a Parquet file has values that could run code.
@@ -370,15 +370,15 @@ def read_records(shard: Shard, rows_at_once: int) -> Iterator[tuple[int, list[di
 
 
 def _columns(address: str, wide: bool) -> Sequence[str] | None:
-    """Those to read of a Parquet file that the user calls `address`, or of its copy; None for all.
+    """The columns to read of a Parquet file at `address`, or of its copy; None: all.
 
-    A user's Parquet file may have a column ``error`` of its own.
+    A user's Parquet file may have its own column ``error``.
     """
     return None if wide else USERS if _kind(address) == "parquet" else record_schema().names
 
 
 def _copy(file: InputFile, work: Folder, name: str) -> None:
-    """Writes the records of a CSV whose records' rows are not consecutive."""
+    """Writes the records of a CSV in which rows of a record are not consecutive."""
     chunks = file.folder.chunks(file.name, version=file.version)
     with (
         work.new(name) as path,
@@ -386,6 +386,6 @@ def _copy(file: InputFile, work: Folder, name: str) -> None:
         pq.ParquetWriter(path, record_schema(), compression="zstd") as writer,
     ):
         values = _values(stream, file.address, *_csv_form(stream), [])
-        rows = triple_rows(brought_together(values))
+        rows = triple_rows(grouped_by_record(values))
         while batch := list(islice(rows, _ROWS)):
             writer.write_table(pa.Table.from_pylist(batch, record_schema()))

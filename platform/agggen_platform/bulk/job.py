@@ -1,20 +1,22 @@
-"""The driver of a bulk generation job: read the input, cut it into shards, have them written, publish the result."""
+"""The driver of a bulk generation job: plans shards, runs workers, publishes the result."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agggen.checks import CheckedText
 from agggen.config import config_hash, flatten, resolved
-from agggen.errors import CorpusError
+from agggen.errors import ConfigError, CorpusError
 from agggen_platform.bulk.config import BulkConfig, described, fingerprint
 from agggen_platform.bulk.inputs import InputFile, check_in_place, find_inputs, plan_shards, ready
 from agggen_platform.bulk.model import Model
 from agggen_platform.bulk.output import INPUT, TEXTS, Output
+from agggen_platform.bulk.review import riskiest
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import BulkWorker, WorkerSettings
 from agggen_platform.metrics import ShardsMeter
@@ -22,6 +24,7 @@ from agggen_platform.sharded import driver
 from agggen_platform.sharded.config import check_rejects
 from agggen_platform.sharded.driver import Work
 from agggen_platform.storage.claim import claim
+from agggen_platform.storage.critics import open_critic, place_of_critic
 from agggen_platform.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -38,15 +41,17 @@ class BulkReport:
     job: str
     """Its fingerprint."""
     summary: Counts
-    """Of all records, whichever run wrote about them."""
+    """Of all records, over all runs."""
     finished_before: bool
-    """Whether an earlier run had done it all."""
+    """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """What this run did, unless `finished_before`."""
+    """Of this run; None if `finished_before`."""
     redone: int = 0
-    """How often a shard was begun again, by this run or others."""
+    """The number of retries of shards, over all runs."""
     seconds: float = 0.0
-    """That this run took."""
+    """The time of this run."""
+    review: Sequence[CheckedText] = ()
+    """The riskiest texts, if a review was asked for."""
 
     def as_dict(self) -> dict[str, Any]:
         """``report.json``."""
@@ -73,6 +78,7 @@ def generate(
     progress: Callable[[Progress], None] = lambda _: None,
     single_file: bool = False,
     endpoint: str | None = None,
+    review: int = 0,
 ) -> BulkReport:
     """Writes texts for all records at `source` into the folder `out`; continues what a run of the same job began.
 
@@ -81,26 +87,39 @@ def generate(
         source: a file of records (.parquet, .jsonl, .csv) or a folder of such, here or on S3.
         out: a folder, here or on S3.
         config: see `bulk_config`.
-        fresh: throw away what this or another bulk generation left in `out`.
-        tracker: makes the run log from the run's name, if there is work to do.
-        progress: is told after every shard.
-        single_file: join the parts into ``out/texts.parquet`` (or .jsonl) too, here: for small jobs.
+        fresh: delete the output of this or another bulk generation in `out`.
+        tracker: creates the run log from the run's name, if there is work to do.
+        progress: is called after every shard.
+        single_file: also join the parts into ``out/texts.parquet`` (or .jsonl), for small jobs.
         endpoint: the URL of an endpoint that serves the bundle and does the work; the result is the same.
+        review: the number of the riskiest texts in the report; needs `config.critic`.
 
     Raises:
-        CorpusError: the input is not there or cannot be read, or `out` holds something else.
+        ConfigError: a review without a critic.
+        CorpusError: the input is missing or cannot be read, or `out` holds something else.
         JobError: the input changed while it was read.
         ClaimedError: another job works on `out`.
-        JobError: too many rejects, a generator that always fails, or workers that die again and again. What is done is
+        JobError: too many rejects, a generator that always fails, or workers that die repeatedly. Finished shards are
             kept for the next run.
     """
+    if review and config.critic is None:
+        raise ConfigError("a review needs the risks of a critic: set critic=included")
+    critic = None
+    if config.critic is not None:
+        place = place_of_critic(config.critic)
+        critic = place, open_critic(place)[1]
     inputs = find_inputs(source, config.shard_rows, config.unique)
     target = Folder(out)
     if target.address in {file.folder.address for file in inputs}:
         raise CorpusError(f"{out} is the folder of the input; give another --out")
-    about = described(config, model.fingerprint, [(file.name, file.fingerprint) for file in inputs])
+    files_read = [(file.name, file.fingerprint) for file in inputs]
+    about = described(config, model.fingerprint, files_read, critic and critic[1])
     output = Output(target, fingerprint(about))
     begin = time.monotonic()
+
+    def reviewed() -> list[CheckedText]:
+        return riskiest(output, inputs, model, critic[0], review) if review and critic else []
+
     with claim(target) as check_claim, ExitStack() as stack:
         if fresh:
             output.clear()
@@ -108,7 +127,7 @@ def generate(
             output.tidy()
             if single_file:
                 output.join()
-            return BulkReport(out, output.job, Counts(**manifest["summary"]), True)
+            return BulkReport(out, output.job, Counts(**manifest["summary"]), True, review=reviewed())
         output.begin(about, {})
         log = stack.enter_context(tracker(f"generate-{output.job}")) if tracker else None
         if log:
@@ -124,7 +143,7 @@ def generate(
             raise
         part = f"{TEXTS}/{{}}-{output.job}.{config.format}"
         shards = plan_shards(files, config.rows_a_shard(rows), part, config.unique)
-        settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config)
+        settings = WorkerSettings(target.address, output.job, model.address, model.fingerprint, config, critic)
         here: Callable[[], BulkWorker] = partial(BulkWorker, settings)
         if endpoint:
             from agggen_platform.bulk.endpoint import EndpointWorker  # needs httpx
@@ -145,13 +164,15 @@ def generate(
         report = BulkReport(out, output.job, counts, False, now, work.retries, seconds)
         decisive = {name: value for name, value in resolved(config).items() if name in _DECISIVE}
         about = {"summary": counts.as_dict(), "config": decisive, **_named(model, inputs)}
+        if critic:
+            about["critic"] = critic[1]
         check_claim()
         output.finish([file for shard in shards for file in work.done[shard.index].files], about, report.as_dict())
         if single_file:
             output.join()
         if log:
             log.log_metrics(work.metrics() | _metrics(report, work), step=len(shards))
-    return report
+        return replace(report, review=reviewed())
 
 
 _DECISIVE = ("inference", "n_best", "complete", "unique", "format")

@@ -1,4 +1,4 @@
-"""The bundle that a job writes with: named once, the same in every worker."""
+"""The bundle and the critic of a job, the same in every worker."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agggen.bundle import fingerprint, load_bundle
+from agggen.bundle import fingerprint, load_bundle, place_of
 from agggen.config import load_config, overrides_of
 from agggen.errors import ConfigError
 from agggen.generation.config import InferenceConfig
 from agggen.generation.generator import Generator
+from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.registry import is_model_address, resolve
 from agggen_platform.sharded.config import JobError
 from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.critics import open_critic
 from agggen_platform.storage.folder import Folder
 
 
 @dataclass(frozen=True)
 class Model:
-    """A bundle at an address that no alias moves."""
+    """A bundle at a fixed address, not an alias."""
 
     address: str
-    """A folder or ``s3://``, as every worker can read it."""
+    """A folder or ``s3://`` address that every worker can read."""
     fingerprint: str
     inference: InferenceConfig
     """The bundle's own."""
@@ -32,40 +34,51 @@ class Model:
 
 
 def open_model(address: str) -> Model:
-    """Looks up where a bundle is, and what it is.
+    """Resolves the address of a bundle, and loads it once to check it.
 
     Args:
-        address: a folder, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
+        address: a folder, ``elements``, ``s3://bucket/prefix``, ``models:/NAME@ALIAS`` or ``models:/NAME/VERSION``.
 
     Raises:
         BundleError: there is none, or it was changed after it was saved.
         RegistryError: there is no such version or alias.
         StorageError: the store refused or did not answer.
     """
-    place = Folder(resolve(address) if is_model_address(address) else address).address
+    place = Folder(resolve(address) if is_model_address(address) else place_of(address)).address
     path = get_bundle(place)
     bundle = load_bundle(path)
     return Model(place, fingerprint(path), bundle.inference, bundle.model.config.max_group_size)
 
 
 def load_generator(address: str, expected: str, device: str) -> Generator:
-    """The generator of the bundle at `address`, whose fingerprint must be `wanted`.
+    """The generator of the bundle at `address`, whose fingerprint must be `expected`.
 
     Raises:
-        JobError: another bundle lies there now.
-        BundleError: none does.
+        JobError: there is another bundle now.
+        BundleError: there is none.
     """
     path = get_bundle(address)
-    if (actual := fingerprint(path)) != expected:
-        raise JobError(
-            f"the bundle at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
-            "see different folders; give an address that is the same everywhere and never changes"
-        )
+    _check_same("bundle", address, fingerprint(path), expected)
     return load_bundle(path).generator(device)
 
 
+def load_critic(address: str, expected: str) -> Critic:
+    """The critic at `address`; `expected` and the errors are as of `load_generator`."""
+    critic, actual = open_critic(address)
+    _check_same("critic", address, actual, expected)
+    return critic
+
+
+def _check_same(what: str, address: str, actual: str, expected: str) -> None:
+    if actual != expected:
+        raise JobError(
+            f"the {what} at {address} is {actual[:12]} here, the job's is {expected[:12]}: it was replaced, or nodes "
+            "see different folders; give an address that is the same everywhere and never changes"
+        )
+
+
 def bulk_config(model: Model, overrides: Sequence[str] = (), preset: str | Path | None = None) -> BulkConfig:
-    """A configuration that begins with the bundle's own inference settings.
+    """A configuration whose defaults are the bundle's own inference settings.
 
     Raises:
         ConfigError: a key does not exist, a value is wrong, or the level exceeds the model's L.

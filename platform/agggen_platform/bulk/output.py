@@ -1,4 +1,4 @@
-"""The output folder: its parts, the manifest that makes it whole, and one file of all parts for small jobs."""
+"""The output folder of a bulk generation job: parts, manifest, and joined files for small jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agggen_platform.sharded.worker import WORK, PartFile, open_part
 TEXTS = "texts"
 REPORT = "report.json"
 INPUT = f"{WORK}/input"
-"""Copies of input that cannot be read where it lies."""
+"""Copies of input that workers cannot read in place."""
 _SINGLE = ("texts.parquet", "texts.jsonl", REJECTS)
 
 
@@ -32,19 +32,19 @@ class Output(JobFolder):
         return [*manifest["texts"], *manifest["rejects"]]
 
     def tidy(self) -> None:
-        """Removes the copies of input. For an output that is whole."""
+        """Removes the copies of input; only for a complete output."""
         for name in self.folder.names(INPUT):
             self.folder.delete(name)
 
     def finish(self, files: Sequence[PartFile], about: dict[str, Any], report: dict[str, Any]) -> None:
-        """Publishes what the shards became, the manifest last.
+        """Writes the report, then publishes the parts with the manifest.
 
         Args:
-            files: all of the output, in the order of the input.
-            about: what else the manifest says.
+            files: of all shards, in input order.
+            about: further members of the manifest.
 
         Raises:
-            DamagedError: a part did not arrive as it was sent.
+            DamagedError: a part in the store is incomplete.
         """
         self.folder.write(REPORT, as_json(report))
         texts, rejects = ([asdict(f) for f in files if f.name.startswith(f"{kind}/")] for kind in (TEXTS, "rejects"))
@@ -52,16 +52,16 @@ class Output(JobFolder):
         self.tidy()
 
     def join(self) -> None:
-        """Writes all texts into one file beside the parts, and all rejects into another, in the order of the input."""
+        """Writes all texts into one file beside the parts, and all rejects into another, in input order."""
         manifest = self.manifest()
-        assert manifest is not None, "only a whole output is joined"
+        assert manifest is not None, "only a complete output is joined"
         names = [file["name"] for file in manifest["texts"]]
         if manifest["config"]["format"] == "jsonl":
             self._join_lines("texts.jsonl", names)
         else:
             with (
                 self.folder.new("texts.parquet") as path,
-                pq.ParquetWriter(path, text_schema(), compression="zstd") as all_texts,
+                pq.ParquetWriter(path, text_schema("critic" in manifest), compression="zstd") as all_texts,
             ):
                 for name in names:
                     with open_part(self.folder, name) as part:

@@ -1,4 +1,4 @@
-"""Records as rows with the columns of `record_schema`, of objects or of rows; what is no record says why."""
+"""Input rows with the columns of `record_schema`, from JSON objects and tables; invalid ones have an ``error``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from agggen_platform.sharded.shards import bare_record
 def record_schema() -> pa.Schema:
     """The columns of records to write about, and of the copies of text files.
 
-    plan     the record's own plan, to be followed; null searches
-    line     where in a text file the record begins, from 1
-    error    why a line is no record
+    plan     the record's own plan; null: the model plans
+    line     the first line of the record in a text file, from 1
+    error    why the row is invalid
     """
     prepared = schema()
     columns = [
@@ -48,7 +48,7 @@ def read_record(row: Mapping[str, Any]) -> tuple[Record, Plan | None]:
     """The record of a row, and its own plan.
 
     Raises:
-        AggGenError: the row is no record, or its plan none.
+        AggGenError: the row or its plan is invalid.
     """
     if row.get("error") is not None:
         raise RecordError(row["error"])
@@ -65,10 +65,10 @@ def is_record(row: dict[str, Any]) -> bool:
 
 
 class Stream(io.RawIOBase):
-    """A file that is read through chunk by chunk."""
+    """A stream over chunks of bytes."""
 
     def __init__(self, chunks: Iterator[bytes], digest: Any = None) -> None:
-        """`digest`: is told all that is read."""
+        """`digest`: is updated with all bytes that are read."""
         self._chunks, self._left, self.digest = chunks, memoryview(b""), digest
 
     def readable(self) -> bool:
@@ -85,10 +85,10 @@ class Stream(io.RawIOBase):
 
 
 class LineReader(io.BufferedReader):
-    """A file that is read line by line and knows where it is."""
+    """A stream that counts the bytes and lines that were read."""
 
     place, line = 0, 1
-    """The byte and the line that come next."""
+    """The next byte and the next line."""
 
     def readline(self, size: int | None = -1) -> bytes:
         content = super().readline(size)
@@ -102,18 +102,18 @@ def _row(record: Record, line: int, plan: str | None) -> dict[str, Any]:
     return {"id": record.id, "category": record.category, "triples": triples, "plan": plan, "line": line}
 
 
-def _bad_row(line: int | None, identifier: str | None, reason: str) -> dict[str, Any]:
+def _invalid_row(line: int | None, identifier: str | None, reason: str) -> dict[str, Any]:
     identifier = identifier and identifier.encode(errors="backslashreplace").decode()
     return {"id": identifier, "line": line, "error": reason.encode(errors="backslashreplace").decode()}
 
 
 def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Iterator[dict[str, Any]]:
-    """One record an object: of JSON lines, or of a table with a column for each predicate. A record without an id is
-    called by `prefix` and its line.
+    """One record per object: of JSON lines, or of a table with a column for each predicate. The id of a record without
+    one is `prefix` and its line.
     """
     for item in items:
         if isinstance(item, Reject):
-            yield _bad_row(item.line, item.id, item.reason)
+            yield _invalid_row(item.line, item.id, item.reason)
             continue
         line, value = item
         try:
@@ -123,15 +123,15 @@ def object_rows(items: Iterator[tuple[int, Any] | Reject], prefix: str) -> Itera
             record = record_of_row(value, f"{prefix}{line}")
         except AggGenError as error:
             identifier = value.get("id") if isinstance(value, dict) else None
-            yield _bad_row(line, identifier if isinstance(identifier, str) else None, str(error))
+            yield _invalid_row(line, identifier if isinstance(identifier, str) else None, str(error))
         else:
             yield _row(record, line, (plan or "").strip() or None)
 
 
 def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str, Any]]:
-    """One record for consecutive rows of one id, each row a triple; then what could not be read among them.
+    """One record for consecutive rows with the same id, each row a triple; then the rejects among these rows.
 
-    A row without an id is rejected by itself.
+    Each row without an id is a reject.
     """
     rows: list[Row] = []
     rejects: list[Reject] = []
@@ -143,7 +143,7 @@ def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str,
         else:
             if rows:
                 yield _record_of(rows)
-            yield from (_bad_row(reject.line, reject.id, reject.reason) for reject in rejects)
+            yield from (_invalid_row(reject.line, reject.id, reject.reason) for reject in rejects)
             rows, rejects = [item] if item else [], []
 
 
@@ -163,13 +163,13 @@ def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
         except AggGenError as error:
             errors.append((group.line, str(error)))
     reason = "; ".join([errors[0][1], *(f"line {line}: {error}" for line, error in errors[1:])])
-    return _bad_row(errors[0][0], group.identifier or None, reason)
+    return _invalid_row(errors[0][0], group.identifier or None, reason)
 
 
-def brought_together(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
+def grouped_by_record(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
     """The rejects, then the rows of each record together, in the order of the records' first rows; uses the disk."""
     with tempfile.TemporaryDirectory(prefix="agggen-") as scratch, closing(connect(f"{scratch}/rows.sqlite")) as rows:
-        rows.execute("PRAGMA journal_mode=OFF")  # it goes with this pass
+        rows.execute("PRAGMA journal_mode=OFF")  # the file is temporary
         rows.execute("CREATE TABLE rows (id BLOB, line INTEGER, content TEXT)")
         for item in items:
             if isinstance(item, Reject):

@@ -1,40 +1,44 @@
-"""Records in, texts with their plans or the reasons why there are none out. No files, no Ray."""
+"""Texts and rejects of input rows; without files and without Ray."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from agggen.checks import RISKY, check_all
 from agggen.corpora.rejects import Reject
 from agggen.errors import AggGenError
 from agggen.generation.generator import Generator
 from agggen.generation.results import Generation
 from agggen.records import Plan, Record
+from agggen.verification.critic.critic import Critic
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.records import read_record
-from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.config import ALL_FAILED, JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Tally
 
-_HOPELESS = 20  # records in a row that fail before the model or the device is taken to be broken, and not the records
+SCORES = ("risk", "coverage", "correctness", "fluency")
 
 
-def text_schema() -> pa.Schema:
+def text_schema(scores: bool = False) -> pa.Schema:
     """The columns of a Parquet part of texts, and the keys of a part in JSON lines.
 
-    row          the record's place in the whole input, counted from 0; records that were rejected count too
+    row          the row of the record in the whole input, from 0; rejected records count too
     rank         1 for the best text of the record
     *probability natural logarithms; of the plan: log p(z | x), null where the model assigns none (groups beyond L)
-    score        what the joint choice maximises
-    fulfilled    whether every fact says the values of its triples whole, and the strict check finds no fault
-    faults       what it finds, in words
-    unknown_predicates  predicates that training never saw; plain clauses say them
-    facts        pieces text[start:end] and the predicates of each; `missing` are those whose values it does not say
+    score        the joint score of plan and text (maximised)
+    fulfilled    whether each fact has the values of its triples whole, and the strict check finds no fault
+    faults       the faults that it finds
+    unknown_predicates  predicates that are not in the training data; plain clauses express them
+    facts        pieces text[start:end] and the predicates of each; `missing` are those whose values are not
                  whole; a `fallback` is a wording of the training texts or a plain clause
     bundle       the fingerprint of the model
+    risk, coverage, correctness, fluency  with a `critic` only: as of `agggen check`, with four digits
     """
     names = pa.list_(pa.field("element", pa.string(), nullable=False))
     fact = pa.struct(
@@ -62,26 +66,31 @@ def text_schema() -> pa.Schema:
             pa.field("unknown_predicates", names, nullable=False),
             pa.field("facts", pa.list_(fact), nullable=False),
             pa.field("bundle", pa.string(), nullable=False),
+            *(pa.field(name, pa.float64(), nullable=False) for name in SCORES if scores),
         ]
     )
 
 
 @dataclass(slots=True)
 class Counts(Tally):
-    """What became of records; the same however often the job was killed."""
+    """Outcomes of records, which kills and restarts do not change."""
 
     records: int = 0
-    """That got texts."""
+    """Records with texts."""
     texts: int = 0
     rejects: int = 0
     failed: int = 0
-    """Rejects that the generator broke on, which may be its fault and not theirs."""
+    """Rejects at which the generator failed; a later run tries them again."""
     fulfilled: int = 0
-    """Records whose best text says every value whole, and nothing else."""
+    """Records whose best text passes the strict check."""
+    scored: int = 0
+    """Records whose texts a critic scored; 0 without one."""
+    risky: int = 0
+    """Of these, records whose best text has a risk over `agggen.checks.RISKY`."""
     plan_lengths: dict[str, int] = field(default_factory=dict)
-    """How many records' best text has a plan of so many facts."""
+    """The number of records by the number of facts of their best text."""
     unknown_predicates: dict[str, int] = field(default_factory=dict)
-    """How many records have each predicate that training never saw."""
+    """The number of records by predicate, for predicates that are not in the training data."""
 
     @property
     def fulfilled_share(self) -> float:
@@ -92,7 +101,7 @@ class Counts(Tally):
         return sum(int(length) * count for length, count in self.plan_lengths.items()) / max(1, self.records)
 
     def as_dict(self) -> dict[str, Any]:
-        """With the names in order."""
+        """The JSON form, with sorted keys."""
         lengths = dict(sorted(self.plan_lengths.items(), key=lambda item: int(item[0])))
         unknown = dict(sorted(self.unknown_predicates.items()))
         return asdict(self) | {"plan_lengths": lengths, "unknown_predicates": unknown}
@@ -106,13 +115,18 @@ class _Task:
     plan: Plan | None
     texts: list[Generation] = field(default_factory=list)
     error: str | None = None
+    scores: list[dict[str, float]] = field(default_factory=list)
+    """Of each text, if there is a critic."""
 
 
 class RowWriter:
     """Writes the texts of a shard's rows."""
 
-    def __init__(self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard) -> None:
-        """`bundle`: the fingerprint of the generator's."""
+    def __init__(
+        self, generator: Generator, bundle: str, config: BulkConfig, shard: Shard, critic: Critic | None = None
+    ) -> None:
+        """`bundle`: the fingerprint of the generator's; `critic`: scores the texts."""
+        self.critic = critic
         self.generator, self.bundle, self.config, self.shard = generator, bundle, config, shard
         self.duplicates = dict(shard.duplicates)
         self.counts = Counts()
@@ -124,9 +138,10 @@ class RowWriter:
         tasks = [task for number, row in enumerate(rows, start=first) if (task := self._read(row, number))]
         self._write(tasks)
         failed = sum(task.error is not None for task in tasks)
-        if failed == len(tasks) >= _HOPELESS:
+        if failed == len(tasks) >= ALL_FAILED:
             raise JobError(f"no text could be written for any of {failed} records; for the first: {tasks[0].error}")
         self.counts.failed += failed
+        self._score([task for task in tasks if task.error is None])
         for task in tasks:
             if task.error is not None:
                 self._reject(task.row, task.number, task.error)
@@ -134,18 +149,18 @@ class RowWriter:
                 yield from self._texts(task)
 
     def reject(self, rows: Sequence[Mapping[str, Any]], first: int, reason: str) -> None:
-        """Rejects all rows, for what is not their own fault as far as anyone knows."""
+        """Rejects all rows; they count as failed."""
         for number, row in enumerate(rows, start=first):
             self._reject(row, number, reason)
         self.counts.failed += len(rows)
 
     @property
     def rejects(self) -> list[Reject]:
-        """Of all rows so far, in their order."""
+        """The rejects of all rows so far, in input order."""
         return [reject for _, reject in sorted(self._rejects, key=lambda item: item[0])]
 
     def _read(self, row: Mapping[str, Any], number: int) -> _Task | None:
-        """What to do for a row; None for one that is rejected."""
+        """The task of a row; None if it is rejected."""
         earlier = self.duplicates.get(number)
         if earlier is not None:
             self._reject(row, number, f"the id {row['id'].strip()!r} occurs a second time, first in {earlier}")
@@ -159,15 +174,14 @@ class RowWriter:
         return _Task(number, row, record, plan)
 
     def _write(self, tasks: Sequence[_Task]) -> None:
-        """Has the texts written; where the generator fails, for whatever reason, halves the records until it is known
-        on which."""
+        """Generates the texts; on an exception, halves the batch until the failing records are isolated."""
         if not tasks:
             return
         records, plans = [task.record for task in tasks], [task.plan for task in tasks]
         config = self.config
         try:
             generated = self.generator.generate(records, plans, config.complete, config.n_best, config.inference)
-        except JobError:  # no record is at fault
+        except JobError:  # not caused by a record
             raise
         except Exception as error:
             if len(tasks) == 1:
@@ -179,6 +193,19 @@ class RowWriter:
             return
         for task, texts in zip(tasks, generated, strict=True):
             task.texts = texts
+
+    def _score(self, tasks: Sequence[_Task]) -> None:
+        if self.critic is None or not tasks:
+            return
+        pairs = [(task.record, text.text) for task in tasks for text in task.texts]
+        records, texts = zip(*pairs, strict=True)
+        checks = iter(check_all(records, texts, self.generator.checker, self.critic))
+        for task in tasks:
+            for check in islice(checks, len(task.texts)):
+                scores = {"risk": check.risk} | check.scores
+                task.scores.append({name: round(scores[name], 4) for name in SCORES})
+            self.counts.scored += 1
+            self.counts.risky += task.scores[0]["risk"] > RISKY
 
     def _texts(self, task: _Task) -> Iterator[dict[str, Any]]:
         best = task.texts[0]
@@ -208,10 +235,11 @@ class RowWriter:
                 "unknown_predicates": text.unknown_predicates,
                 "facts": [asdict(fact) for fact in text.facts],
                 "bundle": self.bundle,
+                **(task.scores[rank - 1] if task.scores else {}),
             }
 
     def _reject(self, row: Mapping[str, Any], number: int, reason: str) -> None:
         self.counts.rejects += 1
-        reason = reason.encode(errors="backslashreplace").decode()  # it may quote half a surrogate pair
+        reason = reason.encode(errors="backslashreplace").decode()  # it may quote a lone surrogate
         place = row.get("line", number)
         self._rejects.append((number, Reject(self.shard.address, place, row.get("id"), reason)))

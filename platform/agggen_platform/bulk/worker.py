@@ -1,4 +1,4 @@
-"""What one worker of a bulk generation job does: a shard of records becomes a file of texts."""
+"""The worker of a bulk generation job: reads a shard of records, writes a part of texts."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ import torch
 from agggen.corpora.rejects import Reject
 from agggen_platform.bulk.config import BulkConfig
 from agggen_platform.bulk.inputs import read_records
-from agggen_platform.bulk.model import load_generator
+from agggen_platform.bulk.model import load_critic, load_generator
 from agggen_platform.bulk.rows import Counts, RowWriter, text_schema
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
-ROWS_AT_ONCE = 64  # records that are read and written about at once
+ROWS_AT_ONCE = 64  # records of a batch
 _GROUP = 4096  # texts of a row group
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """All that a worker needs to know of the job."""
+    """The job, as its workers need it."""
 
     out: str
     job: str  # the fingerprint
     bundle: str  # the address
     fingerprint: str  # of the bundle
     config: BulkConfig
+    critic: tuple[str, str] | None = None  # its address, and the SHA-256 of its files
 
 
 class BulkWorker(Worker[Counts]):
-    """Loads the bundle once, then writes one shard a call, with one thread: a shard's texts are always the same."""
+    """Loads the bundle once and writes a shard per call, with one thread, so that its texts are reproducible."""
 
     counts = Counts
 
     def __init__(self, settings: WorkerSettings) -> None:
         """
         Raises:
-            JobError: the bundle here is another than the driver's, or there is no GPU.
+            JobError: the bundle or critic differs from the driver's, or there is no GPU.
             BundleError: there is none here.
         """
         super().__init__(settings.out, settings.job)
@@ -56,6 +57,7 @@ class BulkWorker(Worker[Counts]):
         if on_gpu and not torch.cuda.is_available():
             raise JobError("gpus_per_actor is set, but torch finds no GPU here; set it to 0 to work on CPUs")
         self.generator = load_generator(settings.bundle, settings.fingerprint, "cuda" if on_gpu else "cpu")
+        self.critic = None if settings.critic is None else load_critic(*settings.critic)
 
     def fill(self, shard: Shard, path: Path) -> tuple[Counts, int, Sequence[Reject]]:
         return self._write(shard, path, RowWriter.texts)
@@ -72,14 +74,14 @@ class BulkWorker(Worker[Counts]):
     def _write(
         self, shard: Shard, path: Path, texts_of: Callable[..., Iterator[dict[str, Any]]]
     ) -> tuple[Counts, int, Sequence[Reject]]:
-        writer = RowWriter(self.generator, self.settings.fingerprint, self.settings.config, shard)
+        config = self.settings.config
+        writer = RowWriter(self.generator, self.settings.fingerprint, config, shard, self.critic)
         texts = (text for first, rows in read_records(shard, ROWS_AT_ONCE) for text in texts_of(writer, rows, first))
-        write = _write_json_lines if self.settings.config.format == "jsonl" else _write_parquet
-        write(path, texts)
+        if config.format == "jsonl":
+            _write_json_lines(path, texts)
+        else:
+            _write_parquet(path, texts, text_schema(self.critic is not None))
         return writer.counts, writer.counts.texts, writer.rejects
-
-    def is_final(self, counts: Counts) -> bool:
-        return not counts.failed
 
     def broken(self, shard: Shard) -> JobError:
         return JobError(
@@ -91,10 +93,10 @@ class BulkWorker(Worker[Counts]):
         torch.set_num_threads(self._threads)
 
 
-def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    with pq.ParquetWriter(path, text_schema(), compression="zstd") as writer:
+def _write_parquet(path: Path, rows: Iterator[dict[str, Any]], schema: pa.Schema) -> None:
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         while group := list(islice(rows, _GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, text_schema()))
+            writer.write_table(pa.Table.from_pylist(group, schema))
 
 
 def _write_json_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:

@@ -33,6 +33,13 @@ def bulk(
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="An endpoint that serves BUNDLE and writes the texts.")
     ] = None,
+    review: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A CSV of the riskiest texts, to correct and train on; needs critic=included."
+        ),
+    ] = None,
+    worst: Annotated[int, typer.Option(min=1, help="Texts in the review.")] = 100,
     runs: Runs = Path("runs"),
 ) -> None:
     """Write texts for many records, each exactly once.
@@ -44,12 +51,15 @@ def bulk(
     \b
         agggen bulk BUNDLE records.jsonl --out texts
         agggen bulk BUNDLE records.jsonl --out texts --endpoint http://127.0.0.1:8000
+        agggen bulk BUNDLE records.jsonl --out texts critic=included --review review.csv
         agggen bulk models:/agggen@champion s3://corpora/in --out s3://corpora/texts format=jsonl n_best=3
     """
     import json
     from functools import partial
 
+    from agggen.checks import RISKY
     from agggen.config import config_hash, resolved
+    from agggen.report.review import check_review, write_review
     from agggen_platform.bulk.job import generate
     from agggen_platform.bulk.model import bulk_config, open_model
     from agggen_platform.extras import require
@@ -64,14 +74,21 @@ def bulk(
     if endpoint or config.actors != 0:
         require("httpx" if endpoint else "ray")
     log = RunLog(runs)
+    if review:
+        check_review(review)
     job = partial(generate, model, source, out, config, fresh=fresh, single_file=single_file, endpoint=endpoint)
     with shard_progress(_speed, _counts) as show:
-        report = job(tracker=log, progress=show)
+        report = job(tracker=log, progress=show, review=worst if review else 0)
     counts = report.summary
     shares = f"{counts.fulfilled_share:.1%}", f"{counts.mean_plan_length:.2f}"
     row = (counts.records, counts.texts, *shares, counts.rejects)
     console.print_table(("records", "texts", "fulfilled", "facts a text", "rejects"), [row])
     name_unknown(counts.unknown_predicates)
+    if counts.scored:
+        console.note(f"{counts.risky:,} of {counts.scored:,} records have a risk over {RISKY}")
+    if review:
+        write_review(review, report.review)
+        console.note(f"Correct the texts in {review}, then: agggen adapt {bundle} {review}")
     if report.finished_before:
         console.note(f"{out} already has the texts of this job; --fresh writes them again")
         return

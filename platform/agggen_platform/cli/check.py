@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from agggen.records import Record
     from agggen.verification.critic.critic import Critic
 
-CriticFolder = Annotated[
-    Path | None, typer.Option("--critic", metavar="DIR", help="A critic of train-critic. [default: the included one]")
+CriticAddress = Annotated[
+    str, typer.Option("--critic", metavar="ADDRESS", help="A critic of train-critic: a folder, s3:// or models:/.")
 ]
 
 
@@ -35,8 +35,11 @@ def check(
         str | None, typer.Option("--json", metavar="FILE", help="A line a text, all verdicts; or -.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="An HTML page, the riskiest text first.")] = None,
-    worst: Annotated[int, typer.Option(min=0, help="Texts to print, the riskiest first.")] = 10,
-    critic: CriticFolder = None,
+    review: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A CSV of the riskiest texts, to correct and train on.")
+    ] = None,
+    worst: Annotated[int, typer.Option(min=0, help="Texts to print and to review, the riskiest first.")] = 10,
+    critic: CriticAddress = "included",
     meta_evaluate: Annotated[
         bool, typer.Option("--meta-evaluate", help="RECORDS are texts that people rated: compare scores with ratings.")
     ] = False,
@@ -51,17 +54,22 @@ def check(
     \b
         agggen check records.jsonl texts.txt
         agggen check outputs.csv --text output --json checks.jsonl --report checks.html
+        agggen check outputs.csv --text output --review review.csv --worst 100
         agggen check ratings.jsonl --meta-evaluate
     """
-    from agggen.checks import check_all, included_critic
+    from agggen.checks import check_all
     from agggen.corpora.tables import Columns
     from agggen.evaluation.files import read_texts
+    from agggen.report.review import check_review, write_review
     from agggen_platform.cli.score import check_json
+    from agggen_platform.storage.critics import open_critic
 
     inputs = [records, *([texts] if texts else [])]
     for target in (json, str(report) if report else None):
         check_json(target, inputs)
-    judge = _load(critic) or included_critic()
+    if review is not None:
+        check_review(review)
+    judge, _ = open_critic(critic)
     if meta_evaluate:
         _meta_evaluate(records, judge)
         return
@@ -77,16 +85,11 @@ def check(
         from agggen.report.checks import write_checks_page
 
         write_checks_page(report, checked, str(texts or records))
+    riskiest = sorted(checked, key=lambda one: -one.risk)[:worst]
+    if review is not None:
+        write_review(review, riskiest)
     if json != "-":
-        _print(checked, worst)
-
-
-def _load(folder: Path | None) -> Critic | None:
-    if folder is None:
-        return None
-    from agggen.verification.critic.critic import load_critic
-
-    return load_critic(folder)
+        _print(checked, riskiest)
 
 
 def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], list[str]]:
@@ -130,11 +133,10 @@ def _with_texts(path: Path, columns: Columns, own: bool) -> tuple[list[Record], 
     return records, texts
 
 
-def _print(checked: Sequence[CheckedText], worst: int) -> None:
+def _print(checked: Sequence[CheckedText], riskiest: Sequence[CheckedText]) -> None:
     """Means over all texts on stderr, the riskiest texts on stdout."""
     from agggen.checks import RISKY
 
-    riskiest = sorted(checked, key=lambda entry: -entry.risk)[:worst]
     rows = [
         (
             entry.record.id,
@@ -215,6 +217,7 @@ def train_critic(
         agggen train-critic --out critic
         agggen train-critic --corpora webnlg-3.0,rel2text --out critic
     """
+    from agggen.bundle import CRITIC_FILES, write_manifest
     from agggen.corpora.catalogue import load
     from agggen.corpora.rejects import split_rejects
     from agggen.verification.critic.training import CriticTraining, examples_of, train_critic
@@ -233,6 +236,7 @@ def train_critic(
     config = CriticTraining(steps=steps, seed=seed)
     critic = train_critic(train, dev, config, sources={"corpora": names}, progress=progress)
     critic.save(out)
+    write_manifest(out, CRITIC_FILES)
     console.print_table(
         ["measure", "dev, with made errors"], [(name, f"{value:.4f}") for name, value in critic.metrics.items()]
     )

@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, NoReturn
 
@@ -159,11 +160,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _object_of(error: OSError, folder: str) -> str:
-    """The path that the operating system refused, or the place in the code."""
+    """The file that the operating system refused, or the place in the code.
+
+    An error at a write to an open file names none: then it is the path whose method failed, or the command's output.
+    """
     if error.filename:
         return str(error.filename)
     if not os.path.isdir(folder):
         return f"the working directory {folder} was deleted"
+    frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+    if isinstance(path := frame.f_locals.get("self"), Path):
+        return str(path)
+    if frame.f_code.co_filename in (console.__file__, __file__):
+        return "standard output"
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{place.filename}, line {place.lineno}: {place.line} (AGGGEN_DEBUG=1 shows all)"
 

@@ -83,7 +83,7 @@ def show(model: Model, registry: RegistryUri = None) -> None:
 
 @app.command("register", short_help="Register a bundle as a version of a model.")
 def register(
-    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="A trained model: its folder or s3://...")],
+    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="A trained model or critic: its folder or s3://...")],
     name: Annotated[str, typer.Option(help="The model's name.")] = "agggen",
     to: Annotated[
         str | None,
@@ -104,6 +104,7 @@ def register(
     \b
         agggen models register runs/elements-0123456789ab/bundle --evaluation report
         agggen models register runs/webnlg-0123456789ab/bundle --to s3://models/agggen
+        agggen models register critic --name critic
     """
     from agggen.bundle import fingerprint
     from agggen_platform import registry as models

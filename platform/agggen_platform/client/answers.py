@@ -140,6 +140,28 @@ class ValueDict(TypedDict):
     end: NotRequired[int]
 
 
+class VerdictDict(TypedDict):
+    """The critic's verdict on a triple, and the probability that the text says it whole and right.
+
+    `words`: how the check by words finds its value; see `ValueDict`.
+    """
+
+    subject: str
+    predicate: str
+    object: str
+    verdict: Literal["said", "part", "contradicted", "missing"]
+    said: float
+    words: Literal["literal", "rule", "lexicon", "phrase", "part", "missing"]
+
+
+class ScoresDict(TypedDict):
+    """Scores of a text, each in [0, 1]; 1 is best."""
+
+    coverage: float
+    correctness: float
+    fluency: float
+
+
 class ErrorAnswer(TypedDict):
     """The record has no answer, and why."""
 
@@ -178,6 +200,9 @@ class AlignedAnswer(_Answer):
 class CheckedAnswer(_Answer):
     """What the strict check finds in a text; `faults` has a sentence for each fault, and is empty without one.
 
+    Where the endpoint has a critic, the same as in ``agggen check --json``: `scores`, `risk` (1: certainly at fault),
+    `triples` with a verdict each, and `invented_spans`, the pieces text[start:end] that no triple supports.
+
     `unnamed`: subjects that are never named whole. `invented`: numbers, names and value words that no triple has.
     `repeated`: words that occur twice in a row. `swapped`: pairs of predicates whose values are in each other's place.
     `misplaced`: triples whose values are only in wordings of other predicates.
@@ -190,6 +215,10 @@ class CheckedAnswer(_Answer):
     swapped: list[list[str]]
     misplaced: list[list[str]]
     faults: list[str]
+    scores: NotRequired[ScoresDict]
+    risk: NotRequired[float]
+    triples: NotRequired[list[VerdictDict]]
+    invented_spans: NotRequired[list[list[int]]]
 
 
 class TextsResponse(TypedDict):

@@ -113,7 +113,7 @@ class Client:
     def check(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[CheckedAnswer | ErrorAnswer]:
-        """What the strict check finds in the ``text`` that each record carries."""
+        """What the checks find in the ``text`` that each record carries."""
         return self._calls.batch("/v1/check", records, {}, deadline)
 
     def stream(

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from agggen.bundle import FILES, Bundle, fingerprint, load_bundle
+from agggen.bundle import CRITIC_FILES, Bundle, files_of, fingerprint, load_bundle
 from agggen.corpora.elements import elements_records
-from agggen.errors import BundleError
+from agggen.errors import BundleError, ConfigError
 from agggen.generation.generator import Generator, InferenceConfig
 from agggen.planning import resolve_plan
 from agggen.records import Record, Triple
+from agggen.verification.critic.critic import Critic, load_critic
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.folder import Folder
 from agggen_platform.storage.verified import holds
@@ -24,11 +25,18 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Admitted:
-    """An admitted bundle: loaded, with its path on this machine and its fingerprint."""
+    """An admitted bundle or critic: loaded, with its path on this machine and its fingerprint."""
 
-    bundle: Bundle
+    bundle: Bundle | Critic
     path: Path
     fingerprint: str
+
+    @property
+    def inference(self) -> InferenceConfig:
+        """The bundle's own settings, which a report must have used; raises ConfigError for a critic."""
+        if isinstance(self.bundle, Critic):
+            raise ConfigError("a critic writes no texts, so no report of `agggen evaluate` is about it")
+        return self.bundle.inference
 
 
 def admit(address: str, expected: str | None = None) -> Admitted:
@@ -54,16 +62,18 @@ def admit(address: str, expected: str | None = None) -> Admitted:
         )
     if folder.local is None:
         _check_stored(folder, path)
-    return Admitted(load_bundle(path), path, actual)
+    load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
+    return Admitted(load(path), path, actual)
 
 
 def _check_names(folder: Folder) -> None:
     names = folder.names()
     if not names:
         raise BundleError(f"there is no bundle at {folder}; `agggen train` writes one and prints its place")
-    if strange := sorted(set(names) - {*FILES, _MANIFEST}):
+    own = files_of(dict.fromkeys(names))
+    if strange := sorted(set(names) - {*own, _MANIFEST}):
         raise BundleError(
-            f"{folder.at(strange[0])} is no part of a bundle ({', '.join(FILES)}, {_MANIFEST}); it is refused"
+            f"{folder.at(strange[0])} is no part of a bundle ({', '.join(own)}, {_MANIFEST}); it is refused"
         )
 
 
@@ -76,12 +86,14 @@ def _check_stored(folder: Folder, path: Path) -> None:
             raise BundleError(f"{folder.at(name)} is not what its manifest says (size or SHA-256 differ)")
 
 
-def smoke(bundle: Bundle, records: Sequence[Record] = (), device: str = "cpu") -> list[str]:
-    """Generates from `records` on `device`; returns what goes wrong.
+def smoke(bundle: Bundle | Critic, records: Sequence[Record] = (), device: str = "cpu") -> list[str]:
+    """Generates from `records` on `device`; returns what goes wrong. A critic judges a text instead.
 
     By default the records are a chemical element, and values of the bundle's own predicates. Each is generated with
     ``verify=off`` too, because ``verify=strict`` would hide a model that generates nothing behind template clauses.
     """
+    if isinstance(bundle, Critic):
+        return _fault_of_critic(bundle)
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
     faults = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
@@ -98,6 +110,13 @@ def _fault(generator: Generator, record: Record, config: InferenceConfig) -> str
     if not written.text.strip():
         return f"{where} gave an empty text"
     return None if math.isfinite(written.score) else f"{where} gave a text whose score is {written.score}"
+
+
+def _fault_of_critic(critic: Critic) -> list[str]:
+    record = next(iter(elements_records("dev")))
+    (judgement,) = critic.judge([record], [record.references[0].text])
+    scores = judgement.coverage, judgement.correctness
+    return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
 
 
 def _own(bundle: Bundle) -> list[Record]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import AggGenError
+from agggen.verification.critic.critic import Critic
 from agggen_platform.registry.address import CANDIDATE, RegistryError, check_name, parse_address
 from agggen_platform.registry.admission import Admitted, admit
 from agggen_platform.registry.client import registry_uri
@@ -32,7 +35,7 @@ def register(
     evaluations: Sequence[Path | str] = (),
     uri: str | None = None,
 ) -> Version:
-    """Makes the bundle at `bundle_address` a version of the model `name`, and a new version its candidate.
+    """Makes the bundle or critic at `bundle_address` a version of the model `name`, and a new version its candidate.
 
     A bundle that is registered already keeps its version, unless that version's bundle was moved or changed, and the
     candidate stays as it is. `Version.new` tells the two apart.
@@ -58,7 +61,7 @@ def register(
             "the bundle into a store, say with `agggen models register BUNDLE --to s3://bucket/models`"
         )
     admitted = admit(address)
-    reports = [read_evaluation(file, admitted.fingerprint, admitted.bundle.inference, uri) for file in evaluations]
+    reports = [read_evaluation(file, admitted.fingerprint, admitted.inference, uri) for file in evaluations]
     registry = Registry(uri, create=True)
     known = _known(registry, name, admitted.fingerprint, address)
     version = known or _add(registry, name, address, admitted, metrics or {}, tags or {})
@@ -89,7 +92,7 @@ def record(model: str, report: Path | str, *, uri: str | None = None) -> Evaluat
     registry = Registry(uri)
     version = registry.version(parse_address(model))
     admitted = admit(version.source, version.fingerprint)
-    evaluation = read_evaluation(report, version.fingerprint, admitted.bundle.inference, registry_uri(uri))
+    evaluation = read_evaluation(report, version.fingerprint, admitted.inference, registry_uri(uri))
     registry.tag(version, evaluation.key, evaluation.to_json())
     return evaluation
 
@@ -129,10 +132,10 @@ def _add(
     tags: Mapping[str, str],
 ) -> Version:
     bundle = admitted.bundle
-    described = {CONFIG_HASH: config_hash(dict(bundle.config))}
+    described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     if run := _run_of(address):
         described[RUN] = run
-    described |= {_key(DATA + source): value for source, value in bundle.sources.items()}
+    described |= {_key(DATA + source): _as_tag(value) for source, value in bundle.sources.items()}
     numbers = {**bundle.metrics, **metrics}
     described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
     version = registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
@@ -141,6 +144,10 @@ def _add(
     if first.number != version.number:
         registry.remove_version(version)
     return first
+
+
+def _as_tag(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _run_of(address: str) -> str:

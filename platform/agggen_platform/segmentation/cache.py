@@ -1,11 +1,11 @@
-"""Facts of texts that were segmented before, by any job: one SQLite file a segmenter fingerprint.
+"""A cache of facts by text, shared by jobs: an SQLite file for each fingerprint of a segmenter.
 
-Several processes may use one file at once (write-ahead log; every batch is one transaction). The folder must be on a
-local disk, because SQLite's log needs shared memory: on a cluster each node has its own. When the file is damaged, full
-or locked for too long, a warning says so and the texts are segmented without it.
+Several processes may use a file at once (write-ahead log; a transaction per batch). The folder must be on a local disk,
+because SQLite's log needs shared memory; so each node of a cluster has its own. If the file is damaged, full, or locked
+for too long, there is a warning, and texts are segmented without the cache.
 
-Facts are in two tables of at most half the limit each. What is found in the old one is written to the new one again;
-when the new one is full it becomes the old one, whose facts, not used since, go.
+Facts are in two tables of at most half the limit each. Hits in the old table are copied to the new one. When the new
+table is full, it replaces the old one, and facts that were not used meanwhile are deleted.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _UNSAFE = re.compile(r"[^\w.\-]")
 
 
 class FactCache:
-    """The facts that one segmenter found, by text. Threads may use it in turn, not at the same time."""
+    """The facts of a segmenter by text. Threads may use it in turn, not concurrently."""
 
     def __init__(self, folder: Path, fingerprint: str, patience: float = 30.0, limit: int | None = None) -> None:
         """
         Args:
             patience: seconds that a read or write may wait for another process.
-            limit: bytes of the file, about; by default `cache_limit`.
+            limit: approximate bytes of the file; by default `cache_limit`.
         """
         self._limit = limit or cache_limit()
         self.errors = 0
-        """How often the cache could not be used."""
+        """The number of failed uses."""
         self._connection: sqlite3.Connection | None = None
         self._path = folder / f"{_UNSAFE.sub('_', fingerprint)}.sqlite"
         try:
@@ -77,7 +77,7 @@ class FactCache:
         return known
 
     def put(self, facts: Mapping[str, Iterable[str]]) -> None:
-        """Keeps the facts of texts."""
+        """Stores the facts of texts."""
         if self._connection is None or not facts:
             return
         rows = [(_key(text), array("I", accumulate(map(len, pieces))).tobytes()) for text, pieces in facts.items()]
@@ -100,7 +100,7 @@ class FactCache:
         do("COMMIT")
 
     def _pages(self) -> int:
-        """Pages of the file that hold something."""
+        """The number of pages in use."""
         assert self._connection is not None
         names = ("page_count", "freelist_count")
         total, free = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
@@ -112,7 +112,7 @@ class FactCache:
             self._connection = None
 
     def _give_up(self, error: Exception) -> None:
-        """Goes on without the file; a mistake in using SQLite is raised again."""
+        """Disables the cache; a programming error is raised again."""
         if isinstance(error, sqlite3.ProgrammingError):
             raise error
         _log.warning("the cache of facts %s cannot be used: %s", self._path, error)
@@ -124,7 +124,7 @@ class FactCache:
 
 
 def _open(path: Path, patience: float) -> sqlite3.Connection:
-    """A connection to the file, its table made. SQLite's own timeout does not cover the change to a write-ahead log."""
+    """A connection to the file with its tables. SQLite's own timeout does not cover the switch to a write-ahead log."""
     deadline = time.monotonic() + patience
     while True:
         connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
@@ -147,7 +147,7 @@ def _key(text: str) -> bytes:
 
 
 def _pieces(text: str, ends: bytes) -> tuple[str, ...] | None:
-    """The text cut at `ends`; None where they are no segmentation of it (a damaged entry)."""
+    """The text cut at `ends`; None if they do not fit it (a damaged entry)."""
     try:
         offsets = array("I", ends)
         return check_facts(text, [text[a:b] for a, b in zip([0, *offsets], offsets, strict=False)])

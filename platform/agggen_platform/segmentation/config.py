@@ -1,4 +1,4 @@
-"""The configuration of a segmentation job, and the fingerprint of what its result follows from."""
+"""The configuration of a segmentation job, and the fingerprint of everything that decides its result."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from agggen_platform.sharded.config import ShardedConfig
 if TYPE_CHECKING:
     from agggen_platform.segmentation.shards import Source
 
-FORMAT = 4  # of the output and of the rules behind it
+FORMAT = 4  # of the output and its rules
 
 AlignmentRule = Literal["normal", "surface", "none"]
 
 
 @dataclass(frozen=True)
 class SegmentConfig(ShardedConfig):
-    """How texts become facts, and how the work is cut and spread."""
+    """Settings of a segmentation job."""
 
     facts: SegmenterConfig = field(default_factory=SegmenterConfig)
     """The segmenter."""
     alignment: AlignmentRule = "normal"
-    """The rule by which facts name the triples they say (``agggen.alignment.align``); none leaves that open."""
+    """The rule that aligns triples to facts (``agggen.alignment.align``); none: facts are not aligned."""
     batch_size: int = 4096
-    """Texts that the segmenter gets at once. It makes its own batches of their different sentences: many are fast."""
+    """Texts a call of the segmenter, which batches their different sentences; larger is faster."""
     cache: Literal["auto", "on", "off"] = "auto"
-    """Whether known texts are looked up; auto: for all segmenters but the rules, which are as fast as the cache."""
+    """Whether texts are looked up; auto: not for rule-based segmenters, which are as fast as the cache."""
     cache_dir: str | None = None
     """A folder on a local disk. [default: AGGGEN_CACHE/facts, else ~/.cache/agggen/facts]"""
 
@@ -43,14 +43,14 @@ class SegmentConfig(ShardedConfig):
 
     @property
     def cache_folder(self) -> str | None:
-        """The cache's folder, None where there is to be none."""
+        """The cache's folder; None: no cache."""
         if self.cache == "off" or (self.cache == "auto" and self.facts.source in RULES):
             return None
         return self.cache_dir or str(cache_folder() / "facts")
 
 
 def fingerprint(config: SegmentConfig, sources: Sequence[Source], segmenter: str) -> str:
-    """Of a job: inputs, the segmenter's fingerprint, alignment. What changes only the speed is no part of it."""
+    """The fingerprint of a job: inputs, segmenter, alignment. Settings that only change the speed are not in it."""
     inputs = {source.split: [source.corpus, source.fingerprint] for source in sources}
     content = {"format": FORMAT, "inputs": inputs, "segmenter": segmenter, "alignment": config.alignment}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

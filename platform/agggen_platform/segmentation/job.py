@@ -1,4 +1,4 @@
-"""The driver of a segmentation job: plan the shards, have them segmented, publish the result."""
+"""The driver of a segmentation job: plans shards, runs workers, publishes the result."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from agggen_platform.storage.folder import Folder
 if TYPE_CHECKING:
     from agggen_platform.tracking import Tracker
 
-_ROWS_AT_ONCE = 512  # that an actor holds
+_ROWS_AT_ONCE = 512  # of a batch
 Progress = driver.Progress[Counts]
 
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """A split of the output."""
+    """Counts of a split of the output."""
 
     rows: int
     """Of the input."""
     records: int
-    """The rows that are records; they are in the parts."""
+    """The valid rows, which are in the parts."""
     references: int
     facts: int
     rejects: int
     parts: tuple[PartFile, ...]
-    """In the order of the input."""
+    """In input order."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class SegmentReport:
     """Its fingerprint."""
     splits: dict[str, SplitReport]
     finished_before: bool
-    """Whether an earlier run had done it all."""
+    """Whether an earlier run had finished the job."""
     progress: Progress | None = None
-    """What this run did, unless `finished_before`."""
+    """Of this run; None if `finished_before`."""
     seconds: float = 0.0
 
 
@@ -83,7 +83,7 @@ def find_sources(address: str, splits: Sequence[str] = ()) -> list[Source]:
     """The splits to segment: a Parquet file, or all (or the named) ``SPLIT.parquet`` of a folder.
 
     Raises:
-        CorpusError: nothing is there, a split is missing or double, or a file is no corpus.
+        CorpusError: there is no file, a split is missing or occurs twice, or a file is not a corpus.
     """
     if address.endswith(".parquet"):
         source = open_source(*file_at(address))
@@ -119,15 +119,15 @@ def segment(
     Args:
         corpus: a prepared one: its folder or one of its files, here or on S3.
         out: a folder, here or on S3.
-        fresh: throw away what this or another segmentation job left in `out`.
-        tracker: makes the run log from the run's name, if there is work to do.
-        progress: is told after every shard.
+        fresh: delete the output of this or another segmentation job in `out`.
+        tracker: creates the run log from the run's name, if there is work to do.
+        progress: is called after every shard.
 
     Raises:
         ConfigError: the segmenter does not exist.
-        CorpusError: the input is not there or no corpus, or `out` holds something else.
+        CorpusError: the input is missing or not a corpus, or `out` holds something else.
         ClaimedError: another job works on `out`.
-        JobError: too many rejects, a segmenter that always fails, or workers that die again and again. What is done is
+        JobError: too many rejects, a segmenter that always fails, or workers that die repeatedly. Finished shards are
             kept for the next run.
     """
     cut = segmenter(config.facts)

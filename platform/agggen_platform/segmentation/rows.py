@@ -1,4 +1,4 @@
-"""Rows of a prepared corpus in, records with facts and alignments out, and rejects. No files, no Ray."""
+"""Records with facts and alignments, and rejects, of rows of a prepared corpus; without files and without Ray."""
 
 from __future__ import annotations
 
@@ -14,35 +14,33 @@ from agggen.facts.sentences import sentence_starts
 from agggen.records import Fact, Plan, Record, Reference
 from agggen_platform.segmentation.cache import FactCache
 from agggen_platform.segmentation.config import AlignmentRule
-from agggen_platform.sharded.config import JobError
+from agggen_platform.sharded.config import ALL_FAILED, JobError
 from agggen_platform.sharded.shards import bare_record
 from agggen_platform.sharded.worker import Tally
-
-_HOPELESS = 20  # texts in a row that fail before the segmenter is taken to be broken, and not the texts
 
 
 @dataclass(slots=True)
 class Counts(Tally):
-    """What became of some rows."""
+    """Outcomes of rows."""
 
     records: int = 0
     references: int = 0
     facts: int = 0
     rejects: int = 0
-    """Rows that are no records, and references without facts."""
+    """Invalid rows, and references without facts."""
     failed: int = 0
-    """Different texts that the segmenter failed on, which may be its fault and not theirs."""
+    """Different texts at which the segmenter failed; a later run tries them again."""
     segmented: int = 0
-    """Different texts that the segmenter saw, ..."""
+    """Different texts given to the segmenter."""
     sentences: int = 0
-    """... how many sentences they hold, ..."""
+    """Sentences of these."""
     cached: int = 0
-    """... and different texts that the cache knew."""
+    """Different texts found in the cache."""
     cache_errors: int = 0
 
 
 class RowSegmenter:
-    """Cuts the references of rows, every different text once."""
+    """Segments the references of rows, each different text once."""
 
     def __init__(
         self,
@@ -55,18 +53,18 @@ class RowSegmenter:
     ) -> None:
         """
         Args:
-            duplicates: the records whose id an earlier record has, and that one's row.
-            file: that the rows are of, for rejects.
+            duplicates: rows whose id occurs earlier, with the first row of that id.
+            file: the address of the rows, for rejects.
         """
         self.segmenter, self.cache, self.alignment, self.batch_size = segmenter, cache, alignment, batch_size
         self.duplicates, self.file = duplicates or {}, file
         self.counts = Counts()
         """Of all rows so far."""
         self.rejects: list[Reject] = []
-        """Rows that are no records, and references without facts; ``line`` is the row."""
+        """Invalid rows, and references without facts; ``line`` is the row."""
 
     def records(self, rows: Sequence[dict[str, Any]], first: int) -> list[Record]:
-        """The rows that are records, each with the references that have facts; `first` is the first row's number."""
+        """The valid records of rows numbered from `first`, with those of their references that have facts."""
         read = [self._record(row, number) for number, row in enumerate(rows, start=first)]
         texts = dict.fromkeys(
             reference.text
@@ -100,7 +98,7 @@ class RowSegmenter:
         self.rejects.append(Reject(self.file, row, name, reason))
 
     def _record(self, row: dict[str, Any], number: int) -> tuple[Record, list[Reference | str]] | str:
-        """The record without its references and each reference, or what is wrong with either."""
+        """The record without references, and its references, or the error of either."""
         earlier = self.duplicates.get(number)
         if earlier is not None:
             return f"the id {row['id']!r} occurs a second time, first in row {earlier}"
@@ -111,7 +109,7 @@ class RowSegmenter:
         return record, [_reference(record, reference) for reference in row.get("references") or ()]
 
     def _facts(self, texts: list[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-        """The facts of each text, or why it has none. Texts of like length go to the model together."""
+        """The facts of each text, or its error. Texts of similar length are batched."""
         known = self.cache.get(texts) if self.cache else {}
         unknown = sorted((text for text in texts if text not in known), key=len)
         new: dict[str, tuple[str, ...]] = {}
@@ -120,7 +118,7 @@ class RowSegmenter:
             facts, failed = segment_each(self.segmenter, unknown[start : start + self.batch_size])
             new |= facts
             errors |= failed
-        if len(errors) == len(unknown) >= _HOPELESS:
+        if len(errors) == len(unknown) >= ALL_FAILED:
             raise JobError(
                 f"the segmenter {self.segmenter.name!r} fails on every one of {len(unknown)} texts; on the first with "
                 f"{next(iter(errors.values()))}"

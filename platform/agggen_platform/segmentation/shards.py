@@ -36,21 +36,21 @@ class Source:
 
 
 def open_source(folder: Folder, name: str) -> Source:
-    """What is in a Parquet file of `folder`.
+    """The split in a Parquet file of `folder`.
 
     Raises:
-        CorpusError: it is missing, no Parquet, or has not the columns of a prepared corpus.
+        CorpusError: it is missing, not Parquet, or lacks columns of a prepared corpus.
     """
     opened = shards.open_parquet(
-        folder, name, lambda found, where: shards.check_columns(found, _readable(), _NEEDED, where)
+        folder, name, lambda columns, where: shards.check_columns(columns, _readable(), _NEEDED, where)
     )
-    split = opened.said.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
-    corpus = opened.said.get("corpus") or split
+    split = opened.metadata.get("split") or name.rsplit("/", 1)[-1].removesuffix(".parquet")
+    corpus = opened.metadata.get("corpus") or split
     return Source(folder.address, name, split, corpus, opened.rows, opened.fingerprint, opened.groups)
 
 
 def _readable() -> pa.Schema:
-    """The columns of a prepared corpus as far as they must be so: facts are cut anew, and plans may be missing."""
+    """The required columns of a prepared corpus: facts are not read, and plans may be missing."""
     text = pa.field("references", pa.list_(pa.struct([pa.field("text", pa.string())])))
     return schema().set(schema().get_field_index("references"), text)
 
@@ -72,7 +72,7 @@ def plan_shards(source: Source, rows_a_shard: int, job: str, first_index: int = 
 
 
 def _is_record(row: dict[str, Any]) -> bool:
-    """Whether a row holds a record; one that holds none is rejected for that, and hides no other."""
+    """Whether a row is a valid record; an invalid row never masks a later valid one."""
     try:
         bare_record(row)
     except RecordError:

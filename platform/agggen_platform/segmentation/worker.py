@@ -1,4 +1,4 @@
-"""What one worker of a segmentation job does: a shard of a split becomes a part of the corpus with facts."""
+"""The worker of a segmentation job: reads a shard of a split, writes a part of the corpus with facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agggen_platform.sharded.worker import ATTEMPTS, Worker
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """All that a worker needs to know of the job."""
+    """The job, as its workers need it."""
 
     out: str
     job: str  # the fingerprint
@@ -31,19 +31,19 @@ class WorkerSettings:
     batch_size: int
     rows_at_once: int
     cache: str | None
-    corpora: Mapping[str, str]  # what each split says that its corpus is called
+    corpora: Mapping[str, str]  # the name of the corpus by split
 
 
 class ShardWorker(Worker[Counts]):
-    """Loads the segmenter once, then does one shard a call."""
+    """Loads the segmenter once and processes a shard per call."""
 
     counts = Counts
 
     def __init__(self, settings: WorkerSettings, cut: FactSegmenter | None = None) -> None:
-        """`cut`: the segmenter, where the caller has loaded it already.
+        """`cut`: the segmenter, if the caller has loaded it.
 
         Raises:
-            JobError: the segmenter here is another than the driver's.
+            JobError: the segmenter differs from the driver's.
         """
         # oneDNN keeps what it compiled for each of the last 1024 shapes of tensors, and texts come in many shapes: two
         # minutes of tagging took 495 MB instead of 335. It reads this before torch's first work.
@@ -69,9 +69,6 @@ class ShardWorker(Worker[Counts]):
         written = write_records(path, records, settings.corpora[split], split)
         return segmenter.counts, written, segmenter.rejects
 
-    def is_final(self, counts: Counts) -> bool:
-        return not counts.failed
-
     def broken(self, shard: Shard) -> JobError:
         return JobError(
             f"{ATTEMPTS} workers died over {shard}: out of memory, or a text that breaks the segmenter "
@@ -79,6 +76,6 @@ class ShardWorker(Worker[Counts]):
         )
 
     def close(self) -> None:
-        """Lets go of the cache; an actor that is killed does without."""
+        """Closes the cache."""
         if self.cache is not None:
             self.cache.close()

@@ -1,4 +1,4 @@
-"""Whether a cluster has room for an endpoint: Serve itself would wait for ever, and say so only in its logs."""
+"""Whether a cluster has room for an endpoint: without room Serve waits forever, and reports it only in its logs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Room:
 
     @classmethod
     def of(cls, resources: Mapping[str, float]) -> Room:
-        """That of Ray's resources."""
+        """The room of Ray's resources."""
         return cls(resources.get("CPU", 0.0), resources.get("GPU", 0.0))
 
 
 def deployments(config: ServeConfig) -> dict[str, ReplicaConfig]:
-    """The deployments that book something, by the names of their settings."""
+    """The deployments by the names of their settings."""
     return {"ingress": config.ingress, "planner": config.planner, "generator": config.generator}
 
 
@@ -46,9 +46,9 @@ _MOST = 1000  # generators
 
 
 def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeConfig:
-    """`config` with each `max_replicas` that was left open set to what a cluster of these nodes has room for.
+    """`config` with each unset `max_replicas` set to the room of a cluster of these nodes.
 
-    With ``update=beside`` one of each is spared: an update starts new replicas before it stops old ones.
+    With ``update=beside`` room for one of each is left, since an update starts new replicas before it stops old ones.
     """
     asked, beside = config.generator, config.update == "beside"
     booked = {name: amount for name, amount in (("CPU", asked.cpus), ("GPU", asked.gpus)) if amount}
@@ -61,7 +61,7 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
 
 
 def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
-    """`config` with `count` generators at most and the ingress and planners for them, where it does not say."""
+    """`config` with at most `count` generators, and the ingress and planners for them, where these are not set."""
 
     def bounded(role: ReplicaConfig, most: int) -> ReplicaConfig:
         return replace(role, max_replicas=max(1, most, role.min_replicas)) if role.max_replicas is None else role
@@ -73,26 +73,25 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
 
 
 def one_of_each(config: ServeConfig) -> Room:
-    """What a replica of each deployment books."""
+    """The room of one replica of each deployment."""
     return sum((_times(role, 1) for role in deployments(config).values()), Room())
 
 
 def least(config: ServeConfig) -> Room:
-    """What the endpoint books with as few replicas as it may have."""
+    """The room of the smallest number of replicas."""
     return sum((_times(role, max(1, role.min_replicas)) for role in deployments(config).values()), Room())
 
 
 def most(config: ServeConfig) -> Room:
-    """What it books with as many as it may have; where that is left open, as few as it may have."""
+    """The room of the largest number of replicas; of the smallest where the largest is not set."""
     roles = deployments(config).values()
     return sum((_times(role, role.max_replicas or max(1, role.min_replicas)) for role in roles), Room())
 
 
 def local_cpus(config: ServeConfig) -> int:
-    """The CPUs that a local cluster offers: the machine's, or what all replicas need, twice.
+    """The CPUs that a local cluster offers: twice the machine's, or twice those of all replicas if these are more.
 
-    While a bundle replaces another the replicas of both are there. What Ray counts limits no replica's use of the
-    machine.
+    During an update the replicas of both bundles run. Ray's count does not limit the use of the machine.
 
     Raises:
         CapacityError: the fewest replicas ask for more than the machine has.
@@ -105,7 +104,7 @@ def local_cpus(config: ServeConfig) -> int:
 
 
 def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> None:
-    """Passes if a cluster of these nodes (the resources of each) can hold the endpoint when nothing else runs there.
+    """Checks that a cluster of these nodes (the resources of each) has room for the endpoint when nothing else runs.
 
     Raises:
         CapacityError: a replica is too large for every node, or the fewest replicas together for all of them.
@@ -125,7 +124,7 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
 
 
 def update_room(config: ServeConfig, free: Mapping[str, float]) -> str | None:
-    """Why an update beside the old replicas has to wait, where only `free` is left; None where there is room."""
+    """The reason why an update beside the old replicas must wait if only `free` is left; None if there is room."""
     if config.update != "beside":
         return None
     for name, role in deployments(config).items():

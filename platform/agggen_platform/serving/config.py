@@ -58,8 +58,8 @@ class ReplicaConfig:
     """None: as many generators as the cluster has or gets room for when the endpoint is deployed, and an ingress and a
     planner for every eight of them."""
     target_records: float = 64.0
-    """A replica's share of the records that wait or are worked on (for the ingress, of requests). With more of them for
-    three seconds, replicas are added; with fewer for `downscale_delay_s`, replicas stop."""
+    """Queued and active records a replica (for the ingress: requests). With more for three seconds, replicas are added;
+    with fewer for `downscale_delay_s`, replicas stop."""
     downscale_delay_s: float = 60.0
     cpus: float = 1.0  # torch's threads follow it
     gpus: float = 0.0
@@ -88,7 +88,7 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class LimitsConfig:
-    """What a request may ask for; more is refused before any work."""
+    """Limits of a request; more is refused before any work."""
 
     body_bytes: int = 4 << 20
     stream_bytes: int = 64 << 20  # body of one :stream
@@ -116,7 +116,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True)
 class SecurityConfig:
-    """Who may ask."""
+    """Access to the endpoint."""
 
     keys_file: str | None = None
     """Names and SHA-256 of keys, one a line (`agggen serve-key NAME` makes one); it is on every node of an ingress.
@@ -127,7 +127,7 @@ class SecurityConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What the structured logs hold."""
+    """Structured logs."""
 
     texts: bool = False  # messages of exceptions too; they may quote records and texts, which may be confidential
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -149,6 +149,8 @@ class ServeConfig:
 
     bundle: str
     """A folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."""
+    critic: str | None = "included"
+    """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
     run_archives: bool = False
     """Whether texts that come without facts may be cut by the AllenNLP archive that the bundle names, if it names one.
     An archive can hold code of its author."""

@@ -62,7 +62,7 @@ class State:
 def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) -> Iterator[Endpoint]:
     """Serve on a cluster of its own, or on the one at `address`, for the block; `Endpoint.deploy` puts a bundle there.
 
-    At the end no new request is taken, those that are worked on are finished, and what was started here is stopped.
+    At the end new requests are refused, active ones are finished, and what was started here is stopped.
 
     Raises:
         ConfigError: the endpoint could be reached by others without keys; or `http.proxy` cannot be chosen any more.
@@ -115,17 +115,17 @@ class Endpoint:
         self._check_listening(host, port)
 
     target: Target | None
-    """What is served; None before the first deployment has succeeded."""
+    """The served bundle; None before the first deployment has succeeded."""
 
     def deploy(self, target: Target, stop: Stop = lambda: False) -> None:
-        """Serves the bundle; returns when its replicas do. What was served before serves until then.
+        """Deploys the bundle, and returns when its replicas run. The previous bundle is served until then.
 
-        If the new replicas do not start, what was served before is put back where it was replaced already.
+        If the new replicas do not start, the previous bundle is deployed again.
 
         Raises:
             DeployError: the bundle does not pass its self-test on the cluster, or its replicas do not start.
             CapacityError: another application answers at this address.
-            Stopped: `stop` said so.
+            Stopped: `stop` returned True.
         """
         before = self.target
         if before is not None and (waits := update_room(self.config, self._free())):
@@ -169,7 +169,7 @@ class Endpoint:
             serve.delete(self.config.name)
 
     def _drain(self, target: Target) -> None:
-        """Lets the ingress finish while planners and generators still answer it: Serve would stop all at once."""
+        """Finishes the ingress's requests while planners and generators run; Serve would stop all at once."""
         self._apply(target, {"name": "Ingress", "user_config": {"closed": True}})
         until = time.monotonic() + self.config.limits.longest_deadline_s
         while self.state().status != "RUNNING" and time.monotonic() < until:

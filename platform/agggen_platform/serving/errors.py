@@ -1,4 +1,4 @@
-"""What can go wrong while an endpoint is started or updated."""
+"""Errors of starting or updating an endpoint."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class PortError(AggGenError):
 
 
 class CapacityError(AggGenError):
-    """The cluster has not got what the endpoint needs, or something else in its place."""
+    """The cluster lacks room for the endpoint, or another application is at its address."""
 
     exit_code = 6

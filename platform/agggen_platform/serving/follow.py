@@ -1,4 +1,4 @@
-"""Follows an alias: when it moves, its new bundle is rolled out if it passes the self-test."""
+"""Follows an alias: when it moves, the new bundle is deployed if it passes the self-test."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agggen_platform.serving.target import check_target, find_target
 
 
 class Follower:
-    """Looks up an alias, and has an endpoint serve its bundle."""
+    """Deploys the bundle of an alias whenever the alias moves."""
 
     def __init__(self, config: ServeConfig, endpoint: Endpoint, say: Say) -> None:
         """`config.bundle` is the alias.
 
         Raises:
-            ConfigError: it is none, so it cannot move.
+            ConfigError: it is not an alias.
         """
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
@@ -28,7 +28,7 @@ class Follower:
         self._said = ""
 
     def look(self, stop: Stop = lambda: False) -> bool:
-        """Serves the alias's bundle if it changed; returns whether it did.
+        """Deploys the alias's bundle if it changed; returns whether it did.
 
         A failure is reported once while it lasts, and the previous bundle stays in service.
         """
@@ -40,7 +40,7 @@ class Follower:
                 return False
             try:
                 return self._roll(address, stop)
-            except (BundleError, DeployError):  # anything else may be over at the next look
+            except (BundleError, DeployError):  # other errors may be transient
                 self._refused = address
                 raise
         except AggGenError as error:
@@ -53,7 +53,7 @@ class Follower:
 
     def _roll(self, address: str, stop: Stop) -> bool:
         target = find_target(replace(self._config, bundle=address))
-        check_target(target)  # here first: nothing on the cluster notices a broken one
+        check_target(target)  # here first, before anything changes on the cluster
         self._say(f"{self._config.bundle} is {address} now")
         self._endpoint.deploy(target, stop)
         self._refused = None
@@ -65,7 +65,7 @@ def check_followed(config: ServeConfig) -> ModelAddress:
     """The alias that can be followed.
 
     Raises:
-        ConfigError: the bundle's address is no alias, or it is held to one fingerprint.
+        ConfigError: the bundle's address is not an alias, or its fingerprint is fixed.
     """
     if not is_model_address(config.bundle) or not (address := parse_address(config.bundle)).alias:
         raise ConfigError(f"--follow takes an alias that may move, like models:/agggen@champion; not {config.bundle}")

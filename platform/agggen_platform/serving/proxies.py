@@ -65,7 +65,7 @@ def choose_proxy(http: HttpConfig) -> None:
 
 
 def check_proxy(http: HttpConfig) -> None:
-    """Passes if the nodes of the cluster that this process is connected to were started for `http.proxy`.
+    """Checks that the nodes of the connected cluster were started for `http.proxy`.
 
     Raises:
         ConfigError: they were started for another one.
@@ -86,7 +86,7 @@ def check_proxy(http: HttpConfig) -> None:
 
 
 def listening_host() -> str | None:
-    """The host that the running Serve's proxies listen on; None if this process knows of none."""
+    """The host that the running Serve's proxies listen on; None without a running Serve."""
     import ray
 
     address = serve_address() if ray.is_initialized() else None

@@ -1,4 +1,4 @@
-"""The bundle that an endpoint is to serve: resolved, pinned by fingerprint, and tested before a rollout."""
+"""The bundle of an endpoint: resolved, pinned by fingerprint, and tested before a rollout."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agggen_platform.registry.address import SCHEME
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.critics import open_critic, place_of_critic
 from agggen_platform.storage.folder import Folder
 
 
@@ -25,10 +26,14 @@ class Target:
     shown: str
     """The address for users: the version of a registered model, else `source`."""
     fingerprint: str
+    critic: str | None = "included"
+    """The address of the critic, not an alias."""
 
     def fixed(self, config: ServeConfig) -> ServeConfig:
-        """`config` with this bundle in place of an address that may change."""
-        return replace(config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint)
+        """`config` with this bundle and critic in place of addresses that may change."""
+        return replace(
+            config, bundle=self.source, shown_as=self.shown, fingerprint=self.fingerprint, critic=self.critic
+        )
 
 
 def find_target(config: ServeConfig) -> Target:
@@ -49,17 +54,20 @@ def find_target(config: ServeConfig) -> Target:
     actual = fingerprint(get_bundle(source))
     if expected is not None and actual != expected:
         raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {actual}, not {expected}")
-    return Target(source, shown or source, actual)
+    critic = None if config.critic is None else place_of_critic(config.critic)
+    return Target(source, shown or source, actual, critic)
 
 
 def check_target(target: Target) -> None:
-    """Passes if the bundle loads and generates texts on this machine's CPU.
+    """Checks that the bundle generates texts on this machine's CPU, and that the critic judges one.
 
     Raises:
-        BundleError: it fails its self-test.
+        BundleError: one of them fails its self-test, or there is no critic.
     """
     if faults := smoke(load_bundle(get_bundle(target.source))):
         raise BundleError(f"the bundle {target.shown} does not pass its self-test: {faults[0]}")
+    if target.critic is not None and (faults := smoke(open_critic(target.critic)[0])):
+        raise BundleError(f"the critic {target.critic} does not pass its self-test: {faults[0]}")
 
 
 def settings_of(args: Mapping[str, Any]) -> list[str]:

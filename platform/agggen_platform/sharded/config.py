@@ -8,6 +8,8 @@ from agggen.errors import AggGenError, ConfigError
 
 SMALLEST_SHARD = 64
 """Rows: the smallest default of `shard_rows`."""
+ALL_FAILED = 20
+"""From so many inputs on of which every one failed, the model or device is taken to be broken, not the inputs."""
 
 
 class JobError(AggGenError):

@@ -1,6 +1,6 @@
 """Runs all shards of a job in actors of Ray Data or in this process, and reports progress.
 
-The items of the Ray Data pipeline are descriptions of shards; actors read rows from the store and write to the store.
+The pipeline of Ray Data gets descriptions of shards; actors read rows from the store and write to the store.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Work(Generic[C]):
         self._results, self._total, self._tell, self._log, self._more = results, total, progress, log, metrics
         self._meter = meter
         self.done: dict[int, Done[C]] = {}
-        """What became of each shard, by its index."""
+        """The results by the index of their shards."""
         self._reused = 0
         self._began = self._logged = time.monotonic()
         self._fresh = counts()
@@ -173,8 +173,9 @@ def by_actors(
         num_gpus=gpus or None,
     )
     try:
-        for row in dataset.iter_rows():
-            yield Done.from_json(row["done"], worker.counts)
+        for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow"):
+            for done in table["done"].drop_null().to_pylist():
+                yield Done.from_json(done, worker.counts)
     except ray.exceptions.RayError as error:
         raise _explained(error) from error
 

@@ -30,7 +30,7 @@ class JobFolder(ABC):
 
     @abstractmethod
     def is_product(self, name: str, about: dict[str, Any] | None) -> bool:
-        """Whether a job described by `about` writes a file of this name; None: any job of this kind."""
+        """Whether a job described by `about` (None: any job of this kind) writes a file of this name."""
 
     @abstractmethod
     def files(self, manifest: dict[str, Any]) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ class Shard:
     rows_before: int = 0
     """Rows of the files before this one."""
     text: TextRange | None = None
-    """Where they stand in a text file, which has no row groups."""
+    """Their lines in a text file, which has no row groups."""
     prefix: str | None = None
     """Before the line or row number in the id of a record without one; None where rows are prepared records."""
     begun: int = 0
@@ -103,7 +103,7 @@ class Opened:
     rows: int
     groups: tuple[int, ...]
     """The rows of each row group."""
-    said: dict[str, str]
+    metadata: dict[str, str]
     """Metadata of ``agggen.corpora.prepared``, without the prefix ``agggen.``; empty for files of other programs."""
     fingerprint: str
     """Of its content."""
@@ -111,10 +111,10 @@ class Opened:
 
 
 def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], None] = lambda *_: None) -> Opened:
-    """Looks at a Parquet file.
+    """Reads the schema and metadata of a Parquet file.
 
     Args:
-        check: raises CorpusError if the file has not the right columns; is told its address too.
+        check: is called with schema and address; raises CorpusError for wrong columns.
 
     Raises:
         CorpusError: it is missing, or no Parquet.
@@ -123,28 +123,24 @@ def open_parquet(folder: Folder, name: str, check: Callable[[pa.Schema, str], No
     try:
         with folder.open(name) as file, pq.ParquetFile(file) as parquet:
             check(parquet.schema_arrow, where)
-            columns, metadata = tuple(parquet.schema_arrow.names), parquet.metadata
-            groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
-            pairs = {key.decode(): value for key, value in (metadata.metadata or {}).items()}
+            columns, footer = tuple(parquet.schema_arrow.names), parquet.metadata
+            groups = tuple(footer.row_group(group).num_rows for group in range(footer.num_row_groups))
+            pairs = {key.decode(): value for key, value in (footer.metadata or {}).items()}
     except FileNotFoundError as error:
         raise CorpusError(f"{where} does not exist; make it with: agggen corpora prepare NAME --out DIR") from error
     except CorpusError:
         raise
-    except (
-        pa.ArrowException,
-        ValueError,
-        TypeError,
-    ) as error:  # ValueError, TypeError: of types that Ray Data registers
+    except (pa.ArrowException, ValueError, TypeError) as error:  # the latter two: types that Ray Data registers
         raise CorpusError(f"{where} is not a Parquet file ({error})") from error
-    said = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
-    return Opened(sum(groups), groups, said, said.get("fingerprint") or folder.sha256(name), columns)
+    own = {key[len(_OURS) :]: value.decode() for key, value in pairs.items() if key.startswith(_OURS)}
+    return Opened(sum(groups), groups, own, own.get("fingerprint") or folder.sha256(name), columns)
 
 
 def check_columns(schema: pa.Schema, expected: pa.Schema, needed: Sequence[str], where: str) -> None:
-    """Passes if the `needed` columns are there, and they and the others that are `expected` have its types.
+    """Passes if all `needed` columns exist, and all columns of `expected` have its types.
 
     Raises:
-        CorpusError: they have not, or have values that could run code.
+        CorpusError: they do not, or have values that could run code.
     """
     for name in needed:
         if name not in schema.names:
@@ -179,13 +175,13 @@ def cut(
     first_index: int = 0,
     rows_before: int = 0,
 ) -> list[Shard]:
-    """Divides a file into shards of about `rows_a_shard` rows; the result depends on nothing else.
+    """Divides a file into shards of about `rows_a_shard` rows, deterministically.
 
     Args:
         sizes: the rows of each row group of the file.
         part: the name of a shard's output, with its number in place of ``{}``.
         duplicates: what `find_repeated` found in this file.
-        address: what the user calls the file, where it is a copy.
+        address: the user's name of the file, if this is a copy.
         first_index: the number of the first shard.
         rows_before: rows of the files before this one.
     """

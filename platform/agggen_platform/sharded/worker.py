@@ -40,7 +40,7 @@ _BEGUN, _DONE = "begun-", "done.json"
 
 
 class Tally:
-    """Counts of what became of rows: base of dataclasses whose fields are numbers, or numbers by name."""
+    """Counts of outcomes of rows: base of dataclasses whose fields are numbers, or numbers by name."""
 
     def add(self, other: Self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -111,20 +111,24 @@ class Worker(ABC, Generic[C]):
 
     _node, _restarted = "", False
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Processes a batch of Ray Data: a shard as JSON. The result or error is JSON too: Ray loses error messages."""
+    def __call__(self, batch: dict[str, Any]) -> pa.Table:
+        """Processes a batch of Ray Data: a shard as JSON. The result or error is JSON too: Ray loses error messages.
+
+        The table has as many rows as the shard, all but the first null: so Ray's dashboard counts rows, not shards.
+        """
         (content,) = batch["shard"]
         shard = Shard.from_json(content)
         try:
             if not self._node:
                 self._node, self._restarted = this_actor()
-            return {"done": [self.run(shard).as_json()]}
+            done = self.run(shard).as_json()
         except AggGenError as error:
-            return {"done": [json.dumps({"error": str(error), "exit_code": error.exit_code})]}
+            done = json.dumps({"error": str(error), "exit_code": error.exit_code})
         except Exception as error:
             _log.exception("%s", shard)
             reason = f"a worker failed at {shard} ({type(error).__name__}: {error}); finished shards are kept"
-            return {"done": [json.dumps({"error": reason, "exit_code": JobError.exit_code})]}
+            done = json.dumps({"error": reason, "exit_code": JobError.exit_code})
+        return pa.table({"done": pa.array([done, *[None] * (shard.rows - 1)], pa.string())})
 
     def run(self, shard: Shard) -> Done[C]:
         """Processes a shard, unless an earlier run finished it with a final result (`is_final`).
@@ -173,8 +177,8 @@ class Worker(ABC, Generic[C]):
         """The error of a shard at which `ATTEMPTS` workers died."""
 
     def is_final(self, counts: C) -> bool:
-        """Whether processing a finished shard again cannot change its result."""
-        return True
+        """Whether processing a finished shard again cannot change its result: nothing failed."""
+        return not counts.numbers().get("failed")
 
     def close(self) -> None:
         """Releases resources; is not called in an actor."""
@@ -185,13 +189,13 @@ class Worker(ABC, Generic[C]):
         return sum((self.out.read(f"{notes}/{_BEGUN}{number}") or b"").decode() not in gone for number in begun)
 
     def _reused(self, shard: Shard) -> Done[C] | None:
-        """What an earlier run made of the shard; None where it cut other shards, or the part is gone or cut off."""
+        """An earlier run's result; None if it cut other shards, or the part is missing or incomplete."""
         try:
             note = json.loads(self.out.read(f"{_notes(shard)}/{_DONE}") or b"{}")
             if note.get("shard") != _identity(shard):
                 return None
             done: Done[C] = Done.from_json(note["done"], self.counts)
-        except (ValueError, TypeError):  # half a note, or of another version
+        except (ValueError, TypeError):  # an incomplete note, or of another version
             return None
         if any(self.out.size(file.name) != file.bytes for file in done.files):
             return None

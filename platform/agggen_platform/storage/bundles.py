@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from agggen.bundle import FILES, check_bundle, fingerprint, place_of
+from agggen.bundle import check_bundle, files_of, fingerprint, place_of
 from agggen.errors import BundleError
 from agggen_platform.cache import cache_folder, cache_limit, only_one
 from agggen_platform.storage import verified
@@ -49,7 +49,7 @@ def put_bundle(path: Path, address: str, claimed: Callable[[], None] = lambda: N
         raise BundleError(
             f"{folder} holds another bundle already; one is never overwritten, so choose another address or remove it"
         )
-    for name in FILES:
+    for name in described:
         size, sha256 = described[name]["bytes"], described[name]["sha256"]
         if not verified.holds(folder, name, size, sha256):
             verified.put(folder, name, path / name)
@@ -119,13 +119,13 @@ def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
             stale.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
-        for name in FILES:
-            with suppress(FileNotFoundError):  # `check_bundle` says so
-                folder.download(name, beside / name)
-        (beside / _MANIFEST).write_bytes(manifest)
         try:
+            for name in files_of(json.loads(manifest)):
+                with suppress(FileNotFoundError):  # `check_bundle` says so
+                    folder.download(name, beside / name)
+            (beside / _MANIFEST).write_bytes(manifest)
             check_bundle(beside)
-        except BundleError as error:
+        except (ValueError, BundleError) as error:
             raise BundleError(
                 f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
             ) from error

@@ -145,8 +145,8 @@ def sweep(
     with ExitStack() as stack:
         stack.enter_context(_terminable())
         checks = [stack.enter_context(claim(Folder(str(folder))))]
-        if config.storage.url:  # another machine may run this sweep on the same store
-            away = Folder(f"{config.storage.url.rstrip('/')}/{name}")
+        away = Folder(f"{store.rstrip('/')}/{name}")
+        if away.local is None or away.local.resolve() != folder:  # another machine may run this sweep on the same store
             checks.append(stack.enter_context(claim(away)))
             stack.enter_context(stored_log(folder, away, ("tune",), checks[-1], _log.warning))
         begin(name)

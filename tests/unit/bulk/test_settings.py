@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from agggen.bundle import SHIPPED
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.bulk import model as model_module
 from agggen_platform.bulk.config import described, fingerprint
 from agggen_platform.bulk.model import Model, bulk_config, load_generator, open_model
 from agggen_platform.sharded.config import JobError
+
+
+def test_the_shipped_bundle_has_a_name(model: Model) -> None:
+    assert open_model("elements").address == str(SHIPPED["elements"])
 
 
 def test_settings_begin_with_the_bundles_then_the_preset_then_the_overrides(model: Model, tmp_path: Path) -> None:

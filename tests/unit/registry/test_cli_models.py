@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agggen.bundle import fingerprint
+from agggen.bundle import CRITIC_FILES, fingerprint, write_manifest
+from agggen.checks import included_critic
+from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.target import find_target
 from tests.command import Run, command
 from tests.unit.registry.examples import write_report
 
@@ -106,3 +109,40 @@ def test_an_error_is_one_line(run: Run, three: list[Path], arguments: tuple[str,
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+@pytest.fixture
+def critic(tmp_path: Path) -> Path:
+    """The included critic in a folder with a manifest, as `agggen train-critic` leaves one."""
+    included_critic().save(tmp_path / "own-critic")
+    write_manifest(tmp_path / "own-critic", CRITIC_FILES)
+    return tmp_path / "own-critic"
+
+
+def test_a_critic_is_registered_promoted_and_used(run: Run, critic: Path, tmp_path: Path) -> None:
+    assert run("models", "register", critic, "--name", "critic", "--to", tmp_path / "store")[1] == "models:/critic/1\n"
+    code, out, err = run("models", "promote", "critic@candidate")
+    assert (code, out) == (0, "models:/critic@champion is version 1\n"), err
+    shown = run("models", "show", "critic@champion")[1]
+    assert "metric" not in shown and "calibration_error\t0.0940" in shown and 'data.corpora\t["rel2text"' in shown
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"triples": [["Silicon", "symbol", "Si"]], "text": "The symbol of silicon is Si."}\n')
+    lines = {
+        run("check", texts, "--critic", name, "--json", "-")[1] for name in ("models:/critic@champion", "included")
+    }
+    assert len(lines) == 1 and json.loads(lines.pop())["risk"] < 0.5
+    target = find_target(ServeConfig("elements", critic="models:/critic@champion"))
+    assert target.critic == str(next((tmp_path / "store").glob("*/bundle")))
+
+
+def test_a_critic_is_no_model_and_a_changed_one_is_refused(run: Run, critic: Path, tmp_path: Path) -> None:
+    code, _, err = run("evaluate", critic, "--corpus", "elements", "-o", tmp_path / "report")
+    assert (code, "is a critic of `agggen check`, which writes no texts" in err) == (3, True)
+    (critic / "notes.txt").write_text("x")
+    code, _, err = run("models", "register", critic, "--name", "critic")
+    assert (code, "notes.txt is no part of a bundle (critic.json, weights.safetensors" in err) == (3, True)
+    (critic / "notes.txt").unlink()
+    with (critic / "critic.json").open("a") as file:
+        file.write(" ")
+    code, _, err = run("models", "register", critic, "--name", "critic")
+    assert (code, "critic.json is not what" in err) == (3, True)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from agggen.errors import ConfigError
-from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.config import ServeConfig, TracingConfig
 from serve.api import api
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
@@ -27,12 +28,19 @@ NDJSON = {"content-type": "application/x-ndjson"}
 Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 
 
+@pytest.fixture(scope="module")
+def generator(serve_config: ServeConfig) -> GeneratorReplica:
+    """A generator of an endpoint whose requests are traced."""
+    config = replace(serve_config, tracing=TracingConfig("requests"), critic=None)
+    return GeneratorReplica(config, config.bundle)
+
+
 @pytest.fixture
-def traced(_planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
+def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: ServeConfig) -> Spans:
     """Posts a request to a traced endpoint in this process; the answer, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
-    engine = HandleEngine(traces.handle(LocalHandle(_planner)), traces.handle(LocalHandle(_generator)))
+    engine = HandleEngine(traces.handle(LocalHandle(_planner)), traces.handle(LocalHandle(generator)))
     ask = asking(api(engine, serve_config, traces=traces))
 
     def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
@@ -51,10 +59,13 @@ def held(span: ReadableSpan) -> dict[str, object]:
 def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
     answer, spans = traced("/v1/generate", json={"records": records("a", "b")}, headers={"x-request-id": "r1"})
     root = spans["POST /v1/generate"]
-    assert set(spans) == {root.name, "read", "plan", "write"}
+    assert set(spans) == {root.name, "read", "plan", "write", "verify"}
     assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
-    parents = {span.parent and span.parent.span_id for name, span in spans.items() if name != root.name}
+    parents = {span.parent and span.parent.span_id for name, span in spans.items() if name in ("read", "plan", "write")}
     assert parents == {root.context.span_id}
+    write, verify = spans["write"], spans["verify"]
+    assert verify.parent is not None and verify.parent.span_id == write.context.span_id
+    assert write.start_time < verify.start_time < verify.end_time <= write.end_time
     texts = [found["texts"][0] for found in answer.json()["answers"]]
     assert held(spans["read"])["bytes"] == len(answer.request.content)
     assert int(str(held(spans["plan"])["plans"])) >= 2
@@ -81,8 +92,10 @@ def test_a_text_that_breaks_the_check_is_counted_and_named(traced: Spans) -> Non
 def test_the_other_routes_and_a_failed_request(traced: Spans) -> None:
     answer, spans = traced("/v1/plan", json={"records": [{"triples": []}]})
     assert (answer.status_code, spans["POST /v1/plan"].status.description) == (422, "record")
-    answer, spans = traced("/v1/align", json={"records": [records("a")[0] | {"text": "The symbol of silicon is Si."}]})
-    assert (answer.status_code, held(spans["align"])["records"]) == (200, 1)
+    for name in ("align", "check"):
+        body = {"records": [records("a")[0] | {"text": "The symbol of silicon is Si."}]}
+        answer, spans = traced(f"/v1/{name}", json=body)
+        assert (answer.status_code, held(spans[name])["records"]) == (200, 1)
     answer, spans = traced("/v1/generate:stream", content=json.dumps(records("a")[0]).encode(), headers=NDJSON)
     assert spans["POST /v1/generate:stream"].status.is_ok
     assert held(spans["write"])["texts"] == 1

@@ -41,20 +41,20 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeConfig:
 
 
 def looked(config: ServeConfig, endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool], list[str]]:
-    """What three looks did and said; the bundle passes its self-test."""
+    """Whether each of three looks deployed, and all notes; the bundle passes its self-test."""
     monkeypatch.setattr(follow, "check_target", lambda target: None)
-    said: list[str] = []
-    follower = follow.Follower(config, endpoint, said.append)
-    return [follower.look() for _ in range(3)], said
+    notes: list[str] = []
+    follower = follow.Follower(config, endpoint, notes.append)
+    return [follower.look() for _ in range(3)], notes
 
 
 def test_a_store_that_does_not_answer_does_not_keep_a_bundle_out(
     config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint(StorageError("no answer"), StorageError("no answer"))
-    found, said = looked(config, endpoint, monkeypatch)
-    assert found == [False, False, True]
-    assert sum("no answer" in text for text in said) == 1
+    deployed, notes = looked(config, endpoint, monkeypatch)
+    assert deployed == [False, False, True]
+    assert sum("no answer" in text for text in notes) == 1
     assert endpoint.target.shown == "models:/agggen/1"
 
 
@@ -63,6 +63,6 @@ def test_a_bundle_that_does_not_work_is_tried_once(
     config: ServeConfig, monkeypatch: pytest.MonkeyPatch, error: AggGenError
 ) -> None:
     endpoint = Endpoint(error)
-    found, said = looked(config, endpoint, monkeypatch)
-    assert (found, endpoint.tried) == ([False] * 3, 1)
-    assert "what was served before is served" in said[-1]
+    deployed, notes = looked(config, endpoint, monkeypatch)
+    assert (deployed, endpoint.tried) == ([False] * 3, 1)
+    assert "what was served before is served" in notes[-1]

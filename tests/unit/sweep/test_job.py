@@ -202,3 +202,10 @@ def test_a_cluster_without_room_for_one_trial_is_refused() -> None:
         trials_at_once(ClusterConfig(workers=3), cpus(2))
     with pytest.raises(ClusterError, match=r"of 1 CPUs and 1 GPUs"):
         trials_at_once(ClusterConfig(gpus_per_worker=1), cpus(8))
+
+
+def test_a_store_may_be_the_folder_of_runs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    for url in ("there", tmp_path / "link"):
+        code, _, err = run(*SWEEP, f"storage.url={url}")
+        assert code == 0, err

@@ -1,0 +1,40 @@
+"""The review table: risky texts as a CSV in which a person corrects them, and which is then training data.
+
+A row has the columns of `COLUMNS`; ``triples`` is JSON. `agggen.corpora.tables` reads such a table: the text in
+``corrected`` is the record's reference, and a row where it is empty has none.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from agggen.checks import CheckedText
+from agggen.errors import ConfigError
+
+COLUMNS = ("id", "triples", "text", "risk", "faults", "corrected")
+
+
+def check_review(path: Path) -> None:
+    """Raises ConfigError if a table could not be written to `path`, or would replace one."""
+    if path.exists():
+        raise ConfigError(f"{path} exists, and may hold a person's corrections; name another file for the review table")
+    if not path.parent.is_dir():
+        raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
+
+
+def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
+    """Writes the table, in the order of `checked`; its byte order mark makes spreadsheets read it as UTF-8."""
+    file = io.StringIO(newline="")
+    rows = csv.writer(file)
+    rows.writerow(COLUMNS)
+    for text in checked:
+        triples = text.record.as_dict()["triples"]
+        cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
+        verdicts = [f"{one.verdict}: {one.triple}" for one in text.judgement.verdicts if one.verdict != "said"]
+        faults = "\n".join([*text.faults, *verdicts])
+        rows.writerow((text.record.id, cell, text.text, f"{text.risk:.4f}", faults, ""))
+    path.write_text(file.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")

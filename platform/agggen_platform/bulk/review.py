@@ -1,0 +1,78 @@
+"""The riskiest texts of a complete output, with their records, for a person to correct."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from agggen.checks import CheckedText, check_all
+from agggen.records import Record
+from agggen_platform.bulk.inputs import InputFile, plan_shards, read_records, ready
+from agggen_platform.bulk.model import Model, load_generator
+from agggen_platform.bulk.output import INPUT, Output
+from agggen_platform.bulk.records import read_record
+from agggen_platform.bulk.worker import ROWS_AT_ONCE
+from agggen_platform.sharded.worker import open_part
+from agggen_platform.storage.critics import open_critic
+from agggen_platform.storage.folder import Folder
+
+_SHARD_ROWS = 1024  # of the input that are read for one record at most
+_Place = tuple[int, int]  # the row of the record and the rank of the text
+
+
+def riskiest(output: Output, inputs: list[InputFile], model: Model, critic: str, count: int) -> list[CheckedText]:
+    """The `count` texts of the highest ``risk``, the riskiest first; equal ones in the order of the output.
+
+    The risks of all parts are read, and the parts and records of the chosen texts.
+    """
+    manifest = output.manifest()
+    assert manifest is not None, "only a complete output is reviewed"
+    chosen: list[tuple[float, _Place, str]] = []
+    for name in (file["name"] for file in manifest["texts"]):
+        part = _read(output, name, ["row", "rank", "risk"])
+        order = np.argsort(-part["risk"].to_numpy(), kind="stable")[:count]
+        riskiest = part.take(order).to_pylist()
+        chosen += [(-row["risk"], (row["row"], row["rank"]), name) for row in riskiest]
+        chosen = sorted(chosen)[:count]
+    texts: dict[_Place, str] = {}
+    for name in {name for _, _, name in chosen}:
+        for row in _read(output, name, ["row", "rank", "text"]).to_pylist():
+            texts[row["row"], row["rank"]] = row["text"]
+    records = _records(inputs, output, {row for _, (row, _), _ in chosen})
+    checker = load_generator(model.address, model.fingerprint, "cpu").checker
+    places = [place for _, place, _ in chosen]
+    pairs = [records[row] for row, _ in places], [texts[place] for place in places]
+    return check_all(*pairs, checker, open_critic(critic)[0]) if places else []
+
+
+def _read(output: Output, name: str, columns: Sequence[str]) -> pa.Table:
+    if name.endswith(".jsonl"):
+        with output.folder.open(name) as file:
+            rows = map(json.loads, file.read().splitlines())
+        return pa.Table.from_pylist([{key: row[key] for key in columns} for row in rows])
+    with open_part(output.folder, name) as part:
+        return part.read(columns)
+
+
+def _records(inputs: list[InputFile], output: Output, rows: set[int]) -> Mapping[int, Record]:
+    """The records by their `rows`, which are counted over all files of the input."""
+    files = ready(inputs, Folder(output.folder.at(INPUT)))
+    shards = plan_shards(files, _SHARD_ROWS, "{}", unique=False)
+    begins = np.array([shard.rows_before + shard.first for shard in shards])
+    by_shard = defaultdict[int, set[int]](set)
+    for row in rows:
+        by_shard[int(np.searchsorted(begins, row, "right")) - 1].add(row)
+
+    def read() -> Iterator[tuple[int, Record]]:
+        for index, own in by_shard.items():
+            for first, batch in read_records(shards[index], ROWS_AT_ONCE):
+                places = range(shards[index].rows_before + first, shards[index].rows_before + first + len(batch))
+                yield from ((row, read_record(data)[0]) for row, data in zip(places, batch, strict=True) if row in own)
+
+    records = dict(read())
+    output.tidy()
+    return records

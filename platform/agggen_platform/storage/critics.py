@@ -1,0 +1,51 @@
+"""Critics by their addresses: ``included``, a folder, ``s3://bucket/prefix``, or ``models:/NAME@ALIAS``."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from agggen.bundle import CRITIC_FILES
+from agggen.verification.critic.critic import Critic, load_critic
+from agggen_platform.storage.bundles import get_bundle
+from agggen_platform.storage.folder import Folder
+
+INCLUDED = "included"
+"""The critic that is part of agggen."""
+
+
+def place_of_critic(address: str) -> str:
+    """The address with an alias resolved to its version's folder; an absolute path for a folder.
+
+    Raises:
+        RegistryError: there is no such version or alias, or no registry.
+    """
+    if address == INCLUDED:
+        return address
+    if address.startswith("models:/"):
+        from agggen_platform.registry import resolve
+
+        address = resolve(address)
+    return Folder(address).address
+
+
+def open_critic(address: str) -> tuple[Critic, str]:
+    """The critic at `address`, and the SHA-256 of its files.
+
+    Raises:
+        CriticError, BundleError: there is none, or it was changed after it was saved.
+        RegistryError, StorageError: as of `place_of_critic`; the store refused or did not answer.
+    """
+    place = place_of_critic(address)
+    if place == INCLUDED:
+        with as_file(files("agggen.verification.critic") / "model") as folder:
+            return load_critic(folder), _fingerprint(folder)
+    folder = Path(place)
+    if Folder(place).local is None or (folder / "manifest.json").is_file():
+        folder = get_bundle(place)
+    return load_critic(folder), _fingerprint(folder)
+
+
+def _fingerprint(folder: Path) -> str:
+    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in CRITIC_FILES)).hexdigest()

@@ -1,0 +1,97 @@
+"""A job with a critic: its columns, the review of the riskiest texts, and the promises of a job."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agggen.checks import check_all
+from agggen.errors import ConfigError, CorpusError
+from agggen_platform.bulk.job import Progress, generate
+from agggen_platform.bulk.model import Model, load_generator
+from agggen_platform.bulk.rows import SCORES
+from agggen_platform.storage.critics import open_critic
+from tests.bulk_jobs import RECORDS, here, numbered_records, published, texts, write_jsonl
+from tests.command import command
+
+SETTINGS = ("critic=included", "n_best=2", "inference.verify=off")
+
+
+def expected(model: Model) -> list[Mapping[str, float]]:
+    """The scores of the job's texts, as the library gives them to the same texts."""
+    generator, config = load_generator(model.address, model.fingerprint, "cpu"), here(model, *SETTINGS)
+    records = list(numbered_records(RECORDS))
+    written = generator.generate(records, None, False, 2, config.inference)
+    pairs = [(record, text.text) for record, texts in zip(records, written, strict=True) for text in texts]
+    checks = check_all([record for record, _ in pairs], [text for _, text in pairs])
+    return [{"risk": check.risk} | check.scores for check in checks]
+
+
+def test_texts_have_the_scores_that_the_library_gives_them(model: Model, source: Path, tmp_path: Path) -> None:
+    report = generate(model, str(source), str(tmp_path), here(model, *SETTINGS), single_file=True, review=5)
+    rows, scores = texts(tmp_path), expected(model)
+    assert len(rows) == len(scores) == 2 * RECORDS
+    for row, own in zip(rows, scores, strict=True):
+        assert {name: row[name] for name in SCORES} == pytest.approx(own, abs=2e-4)
+    assert report.summary.risky == sum(float(str(row["risk"])) > 0.15 for row in rows if row["rank"] == 1)
+    assert pq.read_table(tmp_path / "texts.parquet").to_pylist() == rows
+    riskiest = sorted(rows, key=lambda row: (-float(str(row["risk"])), row["row"], row["rank"]))[:5]
+    assert [(one.record.id, one.text) for one in report.review] == [(row["id"], row["text"]) for row in riskiest]
+    assert report.review[0].risk == pytest.approx(riskiest[0]["risk"], abs=2e-4)
+
+
+def test_a_job_that_was_cut_off_ends_with_the_same_bytes(model: Model, source: Path, tmp_path: Path) -> None:
+    config = here(model, *SETTINGS)
+    generate(model, str(source), str(tmp_path / "whole"), config)
+
+    def interrupt(now: Progress) -> None:
+        if now.shards == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(model, str(source), str(tmp_path / "cut"), config, progress=interrupt)
+    assert generate(model, str(source), str(tmp_path / "cut"), config).progress.reused == 3  # type: ignore[union-attr]
+    assert published(tmp_path / "cut") == published(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_the_command_reviews_a_finished_job_too(
+    model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    rows = "".join(f'{n % 3},"E{n}",symbol,"S{n % 3}"\n' for n in (0, 1, 2)) + '0,"E0",period,"5"\n'
+    (tmp_path / "in.csv").write_text(f"id,subject,predicate,object\n{rows}", encoding="utf-8")  # copied by the driver
+    run, arguments = command(capsys), ["bulk", model.address, tmp_path / "in.csv", "--out", tmp_path / "out"]
+    settings = ["--actors", "0", "--runs", tmp_path / "runs", "critic=included", f"format={form}", "--worst", "2"]
+    code, _, err = run(*arguments, *settings, "--review", tmp_path / "first.csv")
+    assert code == 0, err
+    assert "of 3 records have a risk over 0.15" in err and f"agggen adapt {model.address} {tmp_path}/first.csv" in err
+    code, _, err = run(*arguments, *settings, "--review", tmp_path / "second.csv")
+    assert (code, "already has the texts" in err) == (0, True)
+    assert (tmp_path / "first.csv").read_bytes() == (tmp_path / "second.csv").read_bytes()
+    with (tmp_path / "first.csv").open(encoding="utf-8-sig", newline="") as file:
+        reviewed = list(csv.DictReader(file))
+    assert len(reviewed) == 2
+    for row in reviewed:
+        assert ["E" + row["id"], "symbol", "S" + row["id"]] in json.loads(row["triples"])
+    assert not list((tmp_path / "out" / ".work").glob("input/*"))
+
+
+def test_a_review_needs_a_critic(model: Model, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="set critic=included"):
+        generate(model, str(source), str(tmp_path / "out"), here(model), review=5)
+
+
+def test_another_critic_is_another_job(model: Model, tmp_path: Path) -> None:
+    open_critic("included")[0].save(tmp_path / "critic")
+    source = write_jsonl(tmp_path / "in.jsonl", numbered_records(8))
+    config = here(model, f"critic={tmp_path / 'critic'}")
+    generate(model, str(source), str(tmp_path / "out"), config)
+    description = json.loads((tmp_path / "critic" / "critic.json").read_text())
+    (tmp_path / "critic" / "critic.json").write_text(json.dumps(description | {"temperature": 2.0}))
+    with pytest.raises(CorpusError, match=r"holds another job's texts \(critic:"):
+        generate(model, str(source), str(tmp_path / "out"), config)
