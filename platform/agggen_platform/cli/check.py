@@ -164,7 +164,13 @@ def _print(checked: Sequence[CheckedText], worst: int) -> None:
 def _meta_evaluate(path: Path, critic: Critic) -> None:
     """A table of how scores agree with people's ratings, and what passes although people call it incorrect."""
     from agggen.checks import RISKY, check_all
-    from agggen.evaluation.ratings import DIMENSIONS, agreement, passed_but_incorrect, read_ratings
+    from agggen.evaluation.ratings import (
+        DIMENSIONS,
+        agreement,
+        passed_but_incorrect,
+        read_ratings,
+        reference_scores,
+    )
     from agggen.verification.lenient import verify
 
     rated = read_ratings(path)
@@ -180,6 +186,7 @@ def _meta_evaluate(path: Path, critic: Critic) -> None:
         "critic: correctness": [one.judgement.correctness for one in checked],
         **{name: [one.scores[name] for one in checked] for name in checked[0].scores},
         "1 - risk": [1 - one.risk for one in checked],
+        **reference_scores(rated),
     }
     rows = []
     for name, values in scores.items():
