@@ -220,8 +220,8 @@ def train_critic(
 ) -> None:
     """Train the critic of `agggen check` on texts with errors that it makes itself. Takes one core, and no GPU.
 
-    With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic is the
-    result of the default options.
+    With rel2text it also learns from the texts that Rel2Text's annotators called corrupted. The included critic has
+    seen the texts of the default options.
 
     \b
         agggen train-critic --out critic
