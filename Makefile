@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bundle srl stack test test-all lint format clean
+.PHONY: help venv demo bundle critic srl stack test test-all lint format clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -31,6 +31,10 @@ bundle: venv  ## train the bundle that agggen ships anew (minutes), after a chan
 	mkdir -p agggen/bundles
 	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements training.baseline.epochs=24 training.joint.epochs=16 \
 	  --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
+
+critic: venv  ## train the critic that agggen ships anew (three quarters of an hour), after a change of its errors
+	$(BIN)/agggen corpora fetch rel2text
+	OMP_NUM_THREADS=1 $(BIN)/agggen train-critic --out agggen/verification/critic/model
 
 srl: venv  ## make the environment of AllenNLP's models (needs a Python 3.10; some minutes, once)
 	PYENV_VERSION=3.10 python3.10 -m venv $(SRL_ENV)

@@ -1,14 +1,16 @@
 """Reads Rel2Text (Kasner, Konstas and Dušek, EACL 2023): one text about one triple, over some 1,500 relations.
 
 An item is ``{"in": "<head> Chiltern Firehouse <rel> serves cuisine <tail> American cuisine", "out": "..."}``. The
-relation, with its spaces, is the predicate.
+relation, with its spaces, is the predicate. The raw annotation beside the splits also has the
+texts that annotators rejected.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,28 @@ def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
             yield Reject(str(path), number, None, str(error))
     for number, (triple, texts) in enumerate(references.items(), start=1):
         yield Record(f"rel2text-{split}-{number:04d}", (triple,), tuple(texts))
+
+
+def read_corrupted(path: Path | str, without: Set[str]) -> list[tuple[Triple, str]]:
+    """The texts whose state in the raw annotation is ``corrupted``: people wrote them of a triple and got it wrong.
+
+    Args:
+        path: ``rel2text_raw_annotated.tsv``.
+        without: relations that are left out, as those of development and test.
+
+    Raises:
+        CorpusError: the file is missing or lacks a column.
+    """
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            return [
+                (Triple(row["head"], row["relation"], row["tail"]), row["response"])
+                for row in csv.DictReader(file, delimiter="\t")
+                if row["state"] == "corrupted" and row["relation"] not in without
+            ]
+    except OSError as error:
+        raise CorpusError(
+            f"cannot read {path}: {error.strerror or error}; run `agggen corpora fetch rel2text`"
+        ) from error
+    except KeyError as error:
+        raise CorpusError(f"{path} is not the raw annotation of Rel2Text: it has no column {error}") from None

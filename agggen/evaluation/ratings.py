@@ -1,7 +1,7 @@
 """Scores of texts against people's ratings: do the scores rank texts and systems as people do?
 
-A file of ratings has one JSON object a line: ``triples``, ``text``, ``system``, and for each dimension a number, as
-``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
+A file of ratings has one JSON object a line: ``triples``, ``text``, ``system``, perhaps a list ``references``,
+and for each dimension a number, as ``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from sacrebleu.metrics import BLEU, CHRF
 from scipy.stats import pearsonr
 
 from agggen.errors import CorpusError, RecordError
@@ -30,6 +31,7 @@ class RatedText:
     text: str
     system: str
     ratings: Mapping[str, float]
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,10 @@ def read_ratings(path: Path) -> list[RatedText]:
         ratings = {name: float(data[name]) for name in DIMENSIONS if isinstance(data.get(name), int | float)}
         if not isinstance(data.get("text"), str) or not isinstance(data.get("system"), str) or not ratings:
             raise CorpusError(f"{path}, line {line}: needs text, system and a rating such as {', '.join(DIMENSIONS)}")
-        rated.append(RatedText(record, data["text"], data["system"], ratings))
+        references = data.get("references", [])
+        if not isinstance(references, list) or not all(isinstance(one, str) for one in references):
+            raise CorpusError(f"{path}, line {line}: references must be a list of texts, not {references!r}")
+        rated.append(RatedText(record, data["text"], data["system"], ratings, tuple(references)))
     return rated
 
 
@@ -74,6 +79,17 @@ def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
             means = [(values[chosen].mean(), ratings[chosen].mean()) for chosen in members]
             per_system[name] = _correlation(*map(np.array, zip(*means, strict=True)))
     return Agreement(per_text, per_system)
+
+
+def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
+    """Sentence BLEU and chrF++ (sacrebleu) of each text; nothing where a text has no references."""
+    if not all(text.references for text in rated):
+        return {}
+    metrics = {"sentence BLEU": BLEU(effective_order=True), "chrF++": CHRF(word_order=2)}
+    return {
+        name: [metric.sentence_score(text.text, list(text.references)).score for text in rated]
+        for name, metric in metrics.items()
+    }
 
 
 def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:

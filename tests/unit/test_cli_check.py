@@ -96,6 +96,13 @@ def test_scores_are_compared_with_ratings(run: Run, tmp_path: Path) -> None:
     assert table[0][:3] == ["score", "DataCoverage", "Correctness"]
     scores = {row[0]: row[1] for row in table[1:]}
     assert float(scores["values whole (strict)"]) > 0.9
+    assert "chrF++" not in scores
+    with_references = write(tmp_path / "references.jsonl", *(row | {"references": [GOOD]} for row in rows))
+    code, out, _ = run("check", with_references, "--meta-evaluate")
+    rated = {row[0]: row[1] for row in (line.split("\t") for line in out.splitlines())}
+    assert code == 0 and all(float(rated[name]) > 0.9 for name in ("sentence BLEU", "chrF++"))
+    bad = write(tmp_path / "bad.jsonl", rows[0] | {"references": "A."})
+    assert "line 1: references must be a list of texts" in run("check", bad, "--meta-evaluate")[2]
     assert "no fault by words: 33.3% of the texts pass; people call 0.0% of these incorrect" in err
     code, out, err = run(
         "check", write(tmp_path / "ratings.jsonl", {"triples": TRIPLES, "text": "A."}), "--meta-evaluate"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.rejects import split_rejects
-from agggen.corpora.rel2text import read_rel2text
+from agggen.corpora.rel2text import read_corrupted, read_rel2text
 from agggen.errors import CorpusError
 from agggen.records import Triple
 
@@ -35,3 +35,20 @@ def test_a_file_that_is_no_split_is_named(tmp_path: Path, content: str) -> None:
         list(read_rel2text(tmp_path / "dev.json", "dev"))
     with pytest.raises(CorpusError, match=r"cannot read .*absent\.json"):
         list(read_rel2text(tmp_path / "absent.json", "dev"))
+
+
+def test_corrupted_texts_are_read_without_the_relations_that_are_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "raw.tsv"
+    rows = [
+        "state\tresponse\thead\trelation\ttail",
+        "ok\tA.\ta\tr\tb",
+        "corrupted\tB.\ta\tr\tb",
+        "corrupted\tC.\ta\ts\tb",
+    ]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    assert read_corrupted(path, {"s"}) == [(Triple("a", "r", "b"), "B.")]
+    with pytest.raises(CorpusError, match=r"absent.tsv: No such file .* run `agggen corpora fetch rel2text`"):
+        read_corrupted(tmp_path / "absent.tsv", set())
+    path.write_text("head\trelation\na\tb", encoding="utf-8")
+    with pytest.raises(CorpusError, match="has no column"):
+        read_corrupted(path, set())
