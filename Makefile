@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bundle critic srl stack test test-all lint format clean
+.PHONY: help venv demo bundle critic srl stack test test-all test-cluster lint format clean
 
 help:  ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -54,6 +54,11 @@ test-all: test  ## run all tests: clusters, servers, faults and manifests too (h
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/unit $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/chaos tests/integration tests/manifests \
 	  tests/browser tests/security tests/gpu $(ARGS) || test $$? -eq 5
+
+# As root, with podman, buildah, runc and debootstrap; the images are in a store of their own (/var/lib/agggen-containers).
+test-cluster: venv  ## build the image and lose nodes of a cluster of containers (minutes)
+	$(BIN)/python -m tests.cluster.image
+	$(BIN)/python -m pytest tests/cluster $(ARGS) || test $$? -eq 5
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check .

