@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.serve.api_calls import SILICON, Ask, asking
+from tests.unit.serve.http_calls import SILICON, Ask, asking
 
 from agggen.checks import check
 from agggen.generation.generator import Generator
