@@ -222,12 +222,12 @@ def _written_otherwise(text: str) -> Iterator[str]:
 
 
 def sentence(checker: Checker, triple: Triple) -> str:
-    """The corpus's sentence for a triple, if it passes the check; else a plain clause.
+    """The lexicon's sentence for a triple, if it passes the check; else a plain clause.
 
     The clause of a truth value may say the contrary by its phrases ("The family friendly of Aromi is no."); then one is
     made of a learned phrase ("Aromi is not family friendly.").
     """
-    template = checker.lexicon.templates.get(triple.predicate)
+    template = checker.lexicon.template(triple.predicate)
     if template is not None and triple.subject != NO_SUBJECT:
         text = fill(template, triple)
         if not checker.check(Record("-", (triple,)), text).faults:

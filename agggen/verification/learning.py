@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from itertools import chain
 
 from agggen.records import Record
 from agggen.text.linearise import entity_words, predicate_words
-from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, suspicious
+from agggen.verification.lexicon import BOOLEANS, Lexicon, neighbours, phrase_key, suspicious
 from agggen.verification.normal import Word, words
 from agggen.verification.values import FUNCTION_WORDS, TextIndex, negated, value_wordings
 
@@ -284,6 +285,16 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
     """The most frequent text of a single triple per predicate, with placeholders for subject and object, among those
     without other names.
     """
+    return {
+        predicate: min(counts, key=lambda template: (-counts[template], len(template), template))
+        for predicate, counts in _delexicalised(records, value_words, lower).items()
+    }
+
+
+def _delexicalised(
+    records: Iterable[Record], value_words: frozenset[str], lower: frozenset[str]
+) -> dict[str, Counter[str]]:
+    """Per predicate, how often each text of a single triple occurs, with placeholders for subject and object."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
         if len(record.triples) > 1:
@@ -294,7 +305,7 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
             text = reference.text
             if text.count(subject) == 1 and text.count(value) == 1 and subject not in value and value not in subject:
                 template = text.replace(subject, "{subject}").replace(value, "{object}")
-                bare = template.replace("{subject}", "").replace("{object}", "")
+                bare = _bare(template)
                 predicate_forms = {word.form for word in words(predicate_words(triple.predicate))}
                 foreign = (
                     word
@@ -303,10 +314,52 @@ def _templates(records: Sequence[Record], value_words: frozenset[str], lower: fr
                 )
                 if not any(char in bare for char in "{}") and bare.rstrip().endswith(".") and not any(foreign):
                     counts[triple.predicate][template.strip()] += 1
-    return {
-        predicate: min(templates, key=lambda template: (-templates[template], len(template), template))
-        for predicate, templates in counts.items()
-    }
+    return counts
+
+
+def _bare(template: str) -> str:
+    return template.replace("{subject}", "").replace("{object}", "")
+
+
+_CALLS_SUBJECT = re.compile(
+    r"(?:The )?\{subject\} (?:is|was|are|were) (?:an?|the) (.+?) (?:of|in|for|to|from|at|on|by) (?:the )?\{object\}"
+)
+_PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
+
+
+def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
+    """Sentences for predicates that training never saw, by `phrase_key`, from a corpus of single triples.
+
+    A sentence is the wording of at least two texts, or has all words of the predicate and at most one other that is no
+    function word. Sentences that exchange subject and object are left out where words show it: "Ulm is a region of
+    Germany" for the predicate ``region``, "Ann was written by Emma" for ``written by``.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for predicate, texts in _delexicalised(records, frozenset(), frozenset()).items():
+        name = predicate_words(predicate)
+        for text, count in texts.items():
+            if _PREPOSITION_LAST.search(name):
+                exchanged = text.index("{object}") < text.index("{subject}")
+            else:
+                called = _CALLS_SUBJECT.match(text)
+                exchanged = called is not None and bool(_stems(name) & _stems(called[1]))
+            if not exchanged and "}' " not in text:
+                counts[phrase_key(predicate)][text] += count
+    phrases = {}
+    for key, texts in counts.items():
+        costs = {}
+        for text, count in texts.items():
+            found = _stems(_bare(text))
+            extra = len(found - _stems(key))
+            if count > 1 or (found >= _stems(key) and extra <= 1):
+                costs[text] = (-count if count > 1 else 0, extra + text.lower().count("the {"), len(text), text)
+        if costs:
+            phrases[key] = min(costs, key=costs.__getitem__)
+    return phrases
+
+
+def _stems(text: str) -> set[str]:
+    return {word.form[:4] for word in words(text) if word.form not in FUNCTION_WORDS and word.kind == "word"}
 
 
 def _contexts(texts: Sequence[_Text]) -> dict[str, dict[str, int]]:

@@ -1,7 +1,8 @@
 """The lexicon of the strict check: wordings of values, words and contexts of predicates, and known ordinary words.
 
 It is learned from the training split only (``agggen.verification.learning``) and saved as JSON in the bundle. A user
-may add wordings of values from a file (`read_wordings`). Scores count values matched by the lexicon separately.
+may add wordings of values (`read_wordings`), whose matches scores count separately, and sentences for predicates
+(`read_templates`, ``agggen.verification.learning.learn_phrases``).
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Lexicon:
     """Normal forms that almost only occur within values."""
     lower: frozenset[str] = frozenset()
     """Normal forms of words that training texts capitalise only at the beginning of a sentence."""
+    phrases: Mapping[str, str] = field(default_factory=dict)
+    """Sentences like `templates`, of another corpus, for predicates that training never saw, by `phrase_key`."""
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
@@ -67,6 +70,7 @@ class Lexicon:
             "contexts": {name: dict(sorted(counts.items())) for name, counts in sorted(self.contexts.items())},
             "value_words": sorted(self.value_words),
             "lower": sorted(self.lower),
+            "phrases": dict(sorted(self.phrases.items())),
         }
 
     @classmethod
@@ -99,6 +103,7 @@ class Lexicon:
                 },
                 value_words=frozenset(_strings(data.get("value_words", ()))),
                 lower=frozenset(_strings(data.get("lower", ()))),
+                phrases={key: _strings([wordings])[0] for key, wordings in data.get("phrases", {}).items()},
             )
         except (AttributeError, TypeError, ValueError) as error:
             raise BundleError(f"{where} is not a valid lexicon: {error}") from error
@@ -121,8 +126,12 @@ class Lexicon:
         """A copy with further wordings of values."""
         return replace(self, variants=_united(self.variants, additions))
 
+    def template(self, predicate: str) -> str | None:
+        """The sentence for a single triple of the predicate, if there is one."""
+        return self.templates.get(predicate) or self.phrases.get(phrase_key(predicate))
+
     def merged(self, other: Lexicon) -> Lexicon:
-        """What this lexicon or the `other` knows: all wordings, this one's templates, and the larger of two counts.
+        """What this lexicon or the `other` knows: all wordings, this one's sentences, and the larger of two counts.
 
         A value word of one that is an ordinary word for the other is an ordinary word.
         """
@@ -143,6 +152,7 @@ class Lexicon:
             contexts=contexts,
             value_words=(self.value_words | other.value_words) - ordinary,
             lower=self.lower | other.lower,
+            phrases={**other.phrases, **self.phrases},
         )
 
 
@@ -182,6 +192,35 @@ def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
             if not isinstance(text, str) or to_wording(text, "lexicon") is None:
                 raise ConfigError(f"{form}: the wording {text!r:.40} of {value!r} contains no word")
     return {value: tuple(wordings) for value, wordings in data.items()}
+
+
+def read_templates(path: Path) -> dict[str, str]:
+    """Reads sentences for predicates from lines ``birthPlace<tab>{subject} was born in {object}.``
+
+    Raises:
+        ConfigError: the file cannot be read, has no line, or a line is not of this form.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    templates = {}
+    for number, line in enumerate(lines, start=1):
+        predicate, _, template = (part.strip() for part in line.partition("\t"))
+        if not predicate or any(template.count(name) != 1 for name in ("{subject}", "{object}")):
+            raise ConfigError(
+                f"{path}, line {number}: {line!r:.60} is not a predicate, a tab, and a sentence with {{subject}} and "
+                "{object}, each once"
+            )
+        templates[predicate] = template if template[-1] in ".!?" else f"{template}."
+    if not templates:
+        raise ConfigError(f"{path} has no line; a line is a predicate, a tab, and a sentence")
+    return templates
+
+
+def phrase_key(predicate: str) -> str:
+    """The words of a predicate in alphabetical order: ``birth of place`` for ``placeOfBirth``."""
+    return " ".join(sorted(predicate_words(predicate).lower().split()))
 
 
 def suspicious(word: Word, value_words: frozenset[str], lower: frozenset[str]) -> bool:

@@ -202,6 +202,7 @@ def inspect(bundle: BundleAddress = SHIPPED_BUNDLE) -> None:
         ("wordings of values", f"{sum(map(len, lexicon.variants.values())):,} of {len(lexicon.variants):,} values"),
         ("truth values of", ", ".join(lexicon.booleans)),
         ("templates", f"{len(lexicon.templates):,}"),
+        ("phrases", f"{len(lexicon.phrases):,}"),
         ("facts", loaded.facts),
         ("new texts are segmented by", loaded.segmenter.source),
     ]
@@ -223,32 +224,47 @@ def adjust(
         Path | None,
         typer.Option(metavar="FILE", help='More wordings of values, JSON: {"United_States": ["the States"]}.'),
     ] = None,
+    phrases: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|CORPUS", help="Sentences for predicates: lines PREDICATE<tab>SENTENCE, or a corpus, rel2text."
+        ),
+    ] = None,
 ) -> None:
     """Write a bundle with the same weights and other inference settings.
 
-    With --wordings the strict check also accepts these wordings of values, and the model may write them. The new bundle
-    has its own fingerprint, and that of BUNDLE among its sources.
+    With --wordings the strict check also accepts these wordings of values, and the model may write them. With --phrases
+    a triple that the model cannot say, say with a predicate that training never saw, becomes such a sentence and not a
+    plain clause. The new bundle has its own fingerprint, and that of BUNDLE among its sources.
 
     \b
         agggen adjust BUNDLE --wordings wordings.json -o reworded
+        agggen adjust BUNDLE --phrases rel2text -o with_phrases
         agggen adjust BUNDLE level=2 plan_weight=0.5 -o tuned
     """
     from agggen.bundle import fingerprint, load_bundle, save_bundle
     from agggen.config import load_config, overrides_of
+    from agggen.corpora.catalogue import load
+    from agggen.corpora.rejects import split_rejects
     from agggen.errors import ConfigError
     from agggen.generation.config import InferenceConfig
     from agggen.training.data import bundle_folder
-    from agggen.verification.lexicon import read_wordings
+    from agggen.verification.learning import learn_phrases
+    from agggen.verification.lexicon import read_templates, read_wordings
 
-    if not settings and wordings is None:
-        raise ConfigError("nothing to adjust; give settings (level=2) or --wordings FILE")
+    if not settings and wordings is None and phrases is None:
+        raise ConfigError("nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE")
     variants = read_wordings(wordings) if wordings else {}
     folder = bundle_folder(bundle)
     loaded = load_bundle(folder)
     config = load_config(InferenceConfig, None, [*overrides_of(loaded.inference), *(settings or [])])
     loaded.generator().planner.check_level(config.level)
     sources = {**loaded.sources, "adjusted bundle": fingerprint(folder)}
-    save_bundle(
-        output, replace(loaded, inference=config, sources=sources, lexicon=loaded.lexicon.with_variants(variants))
-    )
+    lexicon = loaded.lexicon.with_variants(variants)
+    if phrases is not None and (Path(phrases).is_file() or Path(phrases).suffix):
+        lexicon = replace(lexicon, templates={**lexicon.templates, **read_templates(Path(phrases))})
+    elif phrases is not None:
+        learned = learn_phrases(split_rejects(load(phrases, "train"))[0])
+        lexicon = replace(lexicon, phrases={**lexicon.phrases, **learned})
+    save_bundle(output, replace(loaded, inference=config, sources=sources, lexicon=lexicon))
     console.say(str(output))

@@ -176,10 +176,21 @@ def test_wordings_that_a_user_gives_are_taken_for_values(run: Run, bundle: Path)
     assert shown["wordings of values"] == "4 of 2 values"
 
 
+def test_unknown_predicates_are_said_by_sentences_that_a_user_gives(run: Run, bundle: Path) -> None:
+    Path("own.tsv").write_text("owner\t{object} owns {subject}", "utf-8")
+    assert run("adjust", bundle, "--phrases", "own.tsv", "-o", "new") == (0, "new\n", "")
+    json_lines(Path("r.jsonl"), [{"id": "1", "triples": [["Mill", "owner", "Ann"], ["Mill", "builder", "Bob"]]}])
+    (line,) = parsed(run("generate", "new", "-i", "r.jsonl")[1])
+    assert sorted(line["text"].rstrip(".").split(". ")) == ["Ann owns Mill", "The builder of Mill is Bob"]
+    assert line["fulfilled"] and line["unknown_predicates"] == ["owner", "builder"]
+    code, _, err = run("adjust", bundle, "--phrases", "nowhere.tsv", "-o", "newer")
+    assert code == 2 and "cannot read nowhere.tsv" in err
+
+
 @pytest.mark.parametrize(
     ("settings", "output", "code", "message"),
     [
-        ((), "new", 2, "nothing to adjust; give settings (level=2) or --wordings FILE"),
+        ((), "new", 2, "nothing to adjust; give settings (level=2), --wordings FILE or --phrases FILE"),
         (("plan_weigth=1",), "new", 2, "did you mean 'plan_weight'"),
         (("level=4",), "new", 2, "level 4 exceeds this model's largest group of 3"),
         (("plans=0",), "new", 2, "plans must be at least 1"),

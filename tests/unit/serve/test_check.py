@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.serve.http_calls import SILICON, Ask, asking
 
 from agggen.checks import check
 from agggen.generation.generator import Generator
@@ -19,6 +18,7 @@ from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
 from tests.command import Run, command
+from tests.unit.serve.http_calls import SILICON, Ask, asking
 
 TEXTS = [
     "Silicon (Si) is a metalloid.",

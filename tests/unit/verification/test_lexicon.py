@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from agggen.corpora.catalogue import load
+from agggen.corpora.rejects import split_rejects
 from agggen.errors import BundleError, ConfigError
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.verification.check import Checker
-from agggen.verification.learning import learn
-from agggen.verification.lexicon import Lexicon, clause, fill, read_wordings
+from agggen.verification.learning import learn, learn_phrases
+from agggen.verification.lexicon import Lexicon, clause, fill, read_templates, read_wordings
 from tests.unit.verification.conftest import Learned
 from tests.unit.verification.texts import record, value_check, whole
 
@@ -303,3 +305,53 @@ def test_a_users_wordings_are_read_or_refused(tmp_path: Path) -> None:
             read_wordings(path)
     with pytest.raises(ConfigError, match="cannot read"):
         read_wordings(tmp_path / "absent.json")
+
+
+def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sentences.tsv"
+    path.write_text("birthPlace\t{subject} was born in {object}\nseat\t{object} seats {subject}.\n", encoding="utf-8")
+    assert read_templates(path) == {
+        "birthPlace": "{subject} was born in {object}.",
+        "seat": "{object} seats {subject}.",
+    }
+    for text, message in (
+        ("", "has no line"),
+        ("birthPlace {subject} was born in {object}.", "line 1"),
+        ("seat\t{subject} {object}.\nbirthPlace\tIt was {object}.", "line 2"),
+        ("seat\t{subject} {subject} {object}.", "each once"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            read_templates(path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_templates(tmp_path / "absent.tsv")
+
+
+def test_phrases_keep_who_is_who() -> None:
+    """Texts that exchange subject and object, or say more than the predicate, are not learned."""
+    texts = {
+        "place of birth": ("{s} was born in {o}.", "{s} was born in {o}.", "The place of birth of {s} is {o}."),
+        "residence": ("{s} lives in {o}.",),
+        "region": ("{s} is a region of {o}.", "The region of {s} is {o}."),
+        "capital of": ("{s} is the capital of {o}.",),
+        "followed by": ("{o} is followed by {s}.",),
+        "mayor": ("{s} is a pretty old town whose mayor is {o}.",),
+        "height": ("{s} and {s} have the height {o}.",),
+        "award": ("{s} has the award {o}, of Norway.",),
+    }
+    records = [
+        told(f"Name{number}", predicate, f"Value{number}", text.format(s=f"Name{number}", o=f"Value{number}"))
+        for number, (predicate, text) in enumerate((key, text) for key, values in texts.items() for text in values)
+    ]
+    assert learn_phrases(records) == {
+        "birth of place": "{subject} was born in {object}.",
+        "region": "The region of {subject} is {object}.",
+        "capital of": "{subject} is the capital of {object}.",
+    }
+
+
+def test_phrases_of_single_facts_in_rel2text(data_home: Path) -> None:
+    phrases = learn_phrases(split_rejects(load("rel2text", "train", data_home))[0])
+    assert len(phrases) > 500
+    assert phrases["birth place"] == "{subject} was born in {object}."
+    assert Lexicon(phrases=phrases).template("placeOfDeath") == "{subject} died in {object}."
