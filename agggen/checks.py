@@ -61,7 +61,10 @@ class CheckedText(Shown):
         correctness times the share of different pairs of adjacent words, since what repeats itself does not read well.
         """
         triples = self.record.triples
-        mentioned = 1 - len(verify(self.record, self.text).missing) / len(triples)
+        whole = {
+            value.triple for value in self.result.values if value.whole
+        }  # of initials in lower case, lenient knows less
+        mentioned = 1 - len(set(verify(self.record, self.text).missing) - whole) / len(triples)
         named = 1 - len(self.result.unnamed) / len({triple.subject for triple in triples})
         shared = mentioned + named / 2
         correctness = (self.judgement.correctness + shared) / 2.5

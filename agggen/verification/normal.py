@@ -105,12 +105,13 @@ _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
 _SPELLED = "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)).replace("-", r"[-\s]")
 _MINUS = r"\b(?i:minus|negative)\s+"
 _SIGN = rf"(?:(?<![\w)\]])[-\u2212\u2013](?=\.?\d)|{_MINUS}(?=\.?\d))"
+_TH, _COMMA = r"(?:\s?(?:st|nd|rd|th))?", r"(?:\s?,)?"  # with a space before them in tokenised texts
 _TOKEN = re.compile(
     rf"""
     (?P<iso> \b(\d{{4}})[-./](\d{{1,2}})[-./](\d{{1,2}})\b )
   | (?P<dotted> \b(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}})\b )
-  | (?P<day> \b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?i:({_MONTH}))\b\.?,?\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
-  | (?P<month> \b(?i:({_MONTH}))\b\.?\s+(?:the\s+)?(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
+  | (?P<day> \b(\d{{1,2}}){_TH}\s+(?:of\s+)?(?i:({_MONTH}))\b\.?{_COMMA}\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
+  | (?P<month> \b(?i:({_MONTH}))\b\.?\s+(?:the\s+)?(\d{{1,2}}){_TH}{_COMMA}\s+(?:(?:in|of)\s+)?(\d{{4}})\b )
   | (?P<ordinal> \b(\d+)(?i:st|nd|rd|th)\b )
   | (?P<number> {_SIGN}?(?: \d{{1,3}}(?:,\d{{3}})+(?!,?\d)(?:\.\d+)?
                          | \d+(?:\.\d+)?(?:[eE][+-]?\d{{1,3}}\b)? | (?<![\w.])\.\d+ ) )

@@ -112,7 +112,7 @@ class TextIndex:
                 unit = following[0].form if following and following[0].kind == "unit" else ""
                 if not (
                     (len(match) == 1 and _pronoun(index.words, first))
-                    or (wording.exact and not self._exactly(match, wording.exact))
+                    or (wording.exact and not self._exactly(match, wording))
                     or (wording.money and not self._money_fits(wording, match))
                     or (wording.unit and unit and unit != wording.unit)
                     or (wording.remark and not self._remark_fits(wording, match[-1].end))
@@ -129,13 +129,18 @@ class TextIndex:
         inside = [index for index, covered in enumerate(self.covered([span])) if covered]
         return (inside[0], inside[-1] + 1) if inside else None
 
-    def _exactly(self, match: Sequence[Word], exact: tuple[str, ...]) -> bool:
-        """Whether the words have this spelling and are neither a unit, a sentence opener nor a letter of ``U.S.``"""
-        if "".join(word.raw for word in match) != "".join(exact) or match[0].kind == "unit":
+    def _exactly(self, match: Sequence[Word], wording: Wording) -> bool:
+        """Whether the words have this spelling and are neither a unit, a sentence opener nor a letter of ``U.S.``
+
+        In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are abbreviations of countries.
+        """
+        found, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
+        if wording.how == "rule" and found == exact.lower() and self.text.islower():
+            return word.form not in FUNCTION_WORDS or self.text[: word.start].endswith("the ")
+        if found != exact or word.kind == "unit":
             return False
-        if len(exact) > 1:
+        if len(wording.exact) > 1:
             return True
-        word = match[0]
         before = _LETTER_BEFORE.search(self.text, max(0, word.start - 3), word.start)
         abbreviation = before or _LETTER_AFTER.match(self.text, word.end)
         return not abbreviation and not (word.initial and word.form in FUNCTION_WORDS)

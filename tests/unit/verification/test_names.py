@@ -211,6 +211,11 @@ def test_truth_values_are_said_by_learned_phrases(value: str, text: str, expecte
     ("value", "text", "expected"),
     [
         ("United_States", "in the U.S.", True),
+        ("United_States", "it is in the u.s. , by a lake .", True),
+        ("United_States", "it is in the us .", True),
+        ("United_States", "it was given to us .", False),
+        ("United_States", "It was given to us in the us.", False),
+        ("United_Kingdom", "it is in the uk .", True),
         ("United_States", "in the USA", True),
         ("United_States", "for us", False),
         ("United_States", "in the United Kingdom", False),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from statistics import mean
 
 import pytest
 import torch
 
 from agggen.checks import included_critic
+from agggen.corpora.catalogue import load
+from agggen.corpora.rejects import split_rejects
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record, Triple
 from agggen.verification.critic.critic import Critic, CriticError, Judgement, load_critic
@@ -167,3 +171,24 @@ def test_the_critic_agrees_with_people(data_home: Path) -> None:
     assert correctness.per_text["Correctness"] > 0.59
     assert coverage.per_system["DataCoverage"] > 0.93
     assert correctness.per_system["Correctness"] > 0.90
+
+
+def test_lower_case_and_separate_punctuation_cost_right_texts_less_than_a_point(data_home: Path) -> None:
+    from agggen.checks import RISKY, check_all
+
+    pairs = [
+        (record, reference.text)
+        for record in split_rejects(load("webnlg", "dev", data_home))[0]
+        for reference in record.references
+    ][::5]
+    records, texts = zip(*pairs, strict=True)
+    plain = [" ".join(re.findall(r"(?:[a-z]\.){2,}|\d[\w.,:/-]*\w|\w+|[^\w\s]", text.lower())) for text in texts]
+    written, lowered = (check_all(records, form) for form in (texts, plain))
+    for measure in (
+        lambda checked: checked.scores["coverage"],
+        lambda checked: checked.scores["correctness"],
+        lambda checked: float(checked.risk <= RISKY),
+        lambda checked: sum(value.whole for value in checked.result.values) / len(checked.result.values),
+    ):
+        before, after = (mean(map(measure, checks)) for checks in (written, lowered))
+        assert after > before - 0.01
