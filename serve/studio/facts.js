@@ -140,7 +140,7 @@ export class Facts {
       badge.title = group < 0 ? "" : `group ${letter(group)}`;
       const name = triples[row]?.[1].trim();
       const notes = [];
-      if (known && name && !known.has(name)) notes.push(`? unknown predicate${near(name, known)}: said as a plain clause`);
+      if (known && name && !known.has(name)) notes.push(`? unknown predicate${near(name, known)}: said in a clause of its own`);
       const how = fresh ? result.check?.values[row]?.how : null;
       if (how === "missing") notes.push("\u2715 the text does not say this value");
       if (how === "part") notes.push("\u25d0 the text says this value in part");

@@ -97,7 +97,7 @@ const KINDS = {
   wording: ["\u21c4", "under another predicate's wording", "right values in words that say another predicate"],
   unnamed: ["\u2022", "subjects not named", "subjects that the text never names"],
   repeated: ["\u21bb", "repeated", "words that occur twice in a row"],
-  unknown: ["?", "unknown predicates", "predicates that training never saw: plain clauses say them"],
+  unknown: ["?", "unknown predicates", "predicates that training never saw: clauses of their own say them"],
   contradicted: ["\u2260", "contradicted", "triples that the text contradicts, says the critic"],
   fallback: ["\u25a4", "by plain clauses", "facts for which the model found no faultless words: a wording of the training texts or a plain clause"],
 };
