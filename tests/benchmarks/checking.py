@@ -1,0 +1,50 @@
+"""How many texts a CPU-second are checked: by words alone, and with the critic.
+
+    python tests/benchmarks/checking.py [--corpus elements] [--split dev] [--limit 1000]
+
+One thread, the references of a corpus, each text once. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import torch
+
+from agggen.checks import check_all, included_critic
+from agggen.verification.check import Checker
+from agggen_platform.local import records_of
+
+
+def rate(count: int, work: Callable[[], object]) -> float:
+    """Texts a second of this process's CPU time."""
+    begin = time.process_time()
+    work()
+    return count / (time.process_time() - begin)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="the speed of checks")
+    parser.add_argument("--corpus", default="elements")
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--limit", type=int, default=1000)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    pairs = [
+        (record, reference.text)
+        for record in records_of(options.corpus, options.split)
+        for reference in record.references
+    ][: options.limit]
+    records, texts = zip(*pairs, strict=True)
+    checker, critic = Checker(), included_critic()
+    by_words = rate(len(texts), lambda: [checker.check(record, text) for record, text in pairs])
+    # Words of texts are cached: these are those texts with another end.
+    both = rate(len(texts), lambda: check_all(records, [f"{text} " for text in texts], critic=critic))
+    print(json.dumps({"texts": len(texts), "by words": by_words, "with the critic": both}))
+
+
+if __name__ == "__main__":
+    main()
