@@ -119,13 +119,16 @@ def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
             stale.unlink(missing_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
+        described = None
+        with suppress(ValueError):  # `check_bundle` names what is wrong with the manifest, and which files are missing
+            described = json.loads(manifest)
+        for name in files_of(described):
+            with suppress(FileNotFoundError):
+                folder.download(name, beside / name)
+        (beside / _MANIFEST).write_bytes(manifest)
         try:
-            for name in files_of(json.loads(manifest)):
-                with suppress(FileNotFoundError):  # `check_bundle` says so
-                    folder.download(name, beside / name)
-            (beside / _MANIFEST).write_bytes(manifest)
             check_bundle(beside)
-        except (ValueError, BundleError) as error:
+        except BundleError as error:
             raise BundleError(
                 f"the bundle at {folder} was changed after it was saved, and is refused: {error}"
             ) from error
