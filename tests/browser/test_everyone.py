@@ -169,8 +169,9 @@ def test_colour_is_never_the_only_sign(studio: Studio) -> None:
     letters = studio.page.locator("#board .handle").all_inner_texts()
     assert letters == studio.page.locator("#words sup").all_inner_texts() == ["A", "B", "C", "D"]
     assert sorted(studio.page.locator("#table .badge").all_inner_texts()) == letters
-    for item in studio.page.locator("#checks li").all():
+    for item in studio.page.locator("#checks li:has(.sign)").all():
         assert item.locator(".sign").inner_text() and len(item.inner_text()) > 3
+    assert all(studio.page.locator("#checks li:not(:has(.sign))").all_inner_texts())
 
 
 def test_colours_follow_the_person_who_chooses(studio: Studio) -> None:

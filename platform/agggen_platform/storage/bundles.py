@@ -120,7 +120,7 @@ def _fetch(folder: Folder, manifest: bytes, copy: Path) -> None:
     beside = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         described = None
-        with suppress(ValueError):  # `check_bundle` names what is wrong with the manifest, and which files are missing
+        with suppress(ValueError, RecursionError):  # `check_bundle` says what is wrong, and which files are missing
             described = json.loads(manifest)
         for name in files_of(described):
             with suppress(FileNotFoundError):
