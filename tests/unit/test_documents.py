@@ -49,6 +49,7 @@ NEEDS = {
     r"allennlp|^srl": "AllenNLP, or a corpus of semantic roles",
     r"^bulk (?!.*--actors 0)": "a cluster",
     r"^(demo|train|adapt|sweep)": "minutes",
+    r"^runs compare": "two runs",
     r"^doctor": "a machine without a fault",
     r"security\.keys_file": "a machine on a network",
 }

@@ -1,4 +1,4 @@
-"""`agggen runs`: lists and opens runs, and sends unsent entries to MLflow."""
+"""`agggen runs`: lists, compares and opens runs, and sends unsent entries to MLflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List runs, and send unsent entries to MLflow.",
+    help="List and compare runs, and send unsent entries to MLflow.",
 )
 Uri = Annotated[str | None, typer.Option(help="The address of an MLflow. [default: that of each run]")]
 _SHOWN = 3  # metrics in the list
@@ -91,6 +91,32 @@ def ui(
     pages = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
     console.note(f"Opening {words[-1]}" if len(words) == 4 else f"MLflow starts at {pages}")
     os.execve(words[0], words, {**os.environ, **variables})
+
+
+@app.command()
+def compare(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Runs, or sweeps for all their trials. [default: all]"),
+    ] = None,
+    runs: Runs = Path("runs"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of `agggen runs ui`.")] = 5000,
+) -> None:
+    """Print the address at which MLflow's pages compare runs, and that of their curves if all were trained.
+
+    \b
+        agggen runs compare sweep-1a2b3c
+        agggen runs compare elements-1 elements-2
+    """
+    from agggen_platform.tracking.runs import compare_address, find_runs
+
+    all_runs = list(find_runs(runs))
+    selected = {run.name for run in find_runs(runs, names or ())}
+    chosen = [run for run in all_runs if run.name in selected or run.parent in selected]
+    console.say(compare_address(chosen, port))
+    parents = {run.parent for run in chosen}
+    if all("dev_loss" in run.metrics for run in chosen if run.name not in parents):
+        console.note(f"Curves of dev_loss: {compare_address(chosen, port, 'dev_loss')}")
 
 
 def _shown(run: Run) -> str:

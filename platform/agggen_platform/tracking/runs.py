@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from agggen.errors import AggGenError, ConfigError
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import cursor, journal
 from agggen_platform.tracking.journal import numbers
 from agggen_platform.tracking.origin import without_credentials
@@ -120,6 +124,39 @@ def sync(
         which = "; ".join(f"{name} ({why})" for name, why in unsent.items())
         raise UnsentError(f"MLflow misses parts of {len(unsent)} of {len(runs)} runs: {which}")
     return sent
+
+
+def compare_address(runs: Sequence[Run], port: int = 5000, metric: str | None = None) -> str:
+    """Where MLflow's pages compare the runs: those of a server, or those that `agggen runs ui` serves at `port`.
+
+    The page has the curves of `metric`, or else parameters, metrics and tags side by side. A sweep stands for its
+    trials, with which it has no parameter or metric in common.
+
+    Raises:
+        ConfigError: fewer than two runs, runs of several MLflows or experiments, or one that MLflow does not have yet.
+    """
+    parents = {run.parent for run in runs}
+    compared = [run for run in runs if run.name not in parents]
+    if len(compared) < 2:
+        raise ConfigError(f"comparing takes two runs or more, and there {'is 1' if compared else 'are none'}")
+    stores = sorted({f"{run.uri} experiment {run.experiment}" for run in compared})
+    if len(stores) > 1:
+        raise ConfigError(f"MLflow compares runs of one experiment; these are in {' and '.join(stores)}: name some")
+    if unknown := [run.name for run in compared if run.run_id is None]:
+        raise ConfigError(f"MLflow does not have {', '.join(unknown)} yet: agggen runs sync sends them")
+    uri = compared[0].uri
+    experiment = mlflow_client(_with_credentials(uri)).get_experiment_by_name(compared[0].experiment)
+    server = uri if uri.startswith(("http://", "https://")) else f"http://127.0.0.1:{port}"
+    # MLflow's pages fail where the runs are not the first parameter.
+    query: dict[str, Any] = {
+        "runs": [run.run_id for run in compared],
+        "experiments": [experiment.experiment_id],
+    }
+    if metric:
+        query |= {"metric": metric, "plot_metric_keys": [metric], "plot_layout": {}, "show_point": True}
+    encoded = "&".join(f"{name}={quote(json.dumps(ids, separators=(',', ':')))}" for name, ids in query.items())
+    page = "metric" if metric else "compare-runs"
+    return f"{server.rstrip('/')}/#/{page}?{encoded}&x_axis=step&workflowType=machine_learning"
 
 
 def _with_credentials(uri: str) -> str:

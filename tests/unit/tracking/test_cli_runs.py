@@ -1,14 +1,17 @@
 """`agggen runs` over runs that ended, were cut off, and wait for their MLflow."""
 
+import json
 import os
 import shutil
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.tracking import Tracker, cursor
 from agggen_platform.tracking import runs as runs_module
 from agggen_platform.tracking.journal import Journal
@@ -59,6 +62,30 @@ def test_a_run_that_was_killed_is_listed_and_sent_with_its_parent(
     assert sent.data.tags["mlflow.parentRunId"] == result[parent.run_name].info.run_id
     code, out, _ = agggen("list", "--runs", runs)
     assert table(out)[child.run_name]["unsent"] == "0"
+
+
+def test_compare_prints_the_address_of_trials(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
+    with track("-sweep") as parent, track("-t0", parent=parent.run_name) as t0, track("-t1", parent=t0.parent) as t1:
+        t0.log_metrics({"dev_loss": 1.0})
+        t1.log_metrics({"dev_loss": 2.0})
+    code, out, err = agggen("compare", parent.run_name, "--runs", runs)
+    curves = urlsplit(urlsplit(err.partition("Curves of dev_loss: ")[2].strip()).fragment)
+    assert (curves.path, parse_qs(curves.query)["plot_metric_keys"]) == ("/metric", ['["dev_loss"]'])
+    assert curves.query.startswith("runs=")
+    address = urlsplit(urlsplit(out.strip()).fragment)
+    query = {name: json.loads(parse_qs(address.query)[name][0]) for name in ("runs", "experiments")}
+    known = {run.name: run for run in find_runs(runs)}
+    assert (code, out.partition("#")[0], address.path) == (0, "http://127.0.0.1:5000/", "/compare-runs")
+    assert address.query.startswith("runs="), "MLflow's page fails where another parameter comes first"
+    assert query["runs"] == [known[f"{parent.run_name[:-6]}{trial}"].run_id for trial in ("-t0", "-t1")]
+    assert mlflow_client(parent.uri).get_experiment(query["experiments"][0]).name == "toys"
+
+
+def test_compare_takes_two_runs(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
+    with track() as tracker:
+        pass
+    code, _, err = agggen("compare", tracker.run_name, "--runs", runs)
+    assert code == 2 and "comparing takes two runs or more, and there is 1" in err
 
 
 def test_a_living_run_is_left_to_its_own_process(agggen: Run, track: Callable[..., Tracker], runs: Path) -> None:
