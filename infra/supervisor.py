@@ -1,0 +1,155 @@
+"""Starts server processes, waits until they answer, watches them, and ends them together."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+_FOREIGN = ("MLFLOW_", "AWS_", "RCLONE_", "PG", "RAY_")
+_STOP_SECONDS = 15.0  # between the request to end and SIGKILL
+_POLL_SECONDS = 0.2
+_PR_SET_PDEATHSIG = 1
+
+
+class StackError(Exception):
+    """A server does not start, does not answer or has ended (status 1), or the request is invalid (status 2)."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Server:
+    """How to start a server, and how to see that it answers."""
+
+    name: str
+    command: Sequence[str]
+    check: Callable[[], object]
+    """Raises while the server does not answer."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """In addition to `clean_environment`. Passwords go here: everybody can read a command line."""
+    user: str | None = None
+    """Who runs it; only root can choose."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    patience: float = 60.0
+    """Seconds until it must answer, on a busy machine."""
+
+
+class Supervisor:
+    """The running servers, each in its own session, with its log in ``FOLDER/logs/NAME.log``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[tuple[Server, subprocess.Popen[bytes]]] = []
+
+    def start(self, server: Server) -> None:
+        """Starts a server and returns when it answers.
+
+        Raises:
+            StackError: it cannot be started, does not answer in time, or a server died. `stop` must still be called.
+        """
+        begin = time.monotonic()
+
+        def end_with_parent() -> None:  # Linux sends the stop signal when the stack's process dies, however it dies
+            if sys.platform == "linux":
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, server.stop_signal)
+
+        log = self.log(server.name)
+        if log.exists():
+            os.replace(log, log.with_suffix(".log.1"))
+        with log.open("w") as output:
+            try:
+                process = subprocess.Popen(
+                    server.command,
+                    cwd=self._folder,
+                    env=clean_environment() | dict(server.env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C reaches the stack alone, which stops the servers in order
+                    preexec_fn=end_with_parent,
+                    **as_user(server.user),
+                )
+            except OSError as error:
+                raise StackError(f"{server.name} cannot be started: {error}") from error
+        self._running.append((server, process))
+        while (problem := _problem(server.check)) is not None:
+            self.check_running()
+            if time.monotonic() > begin + server.patience:
+                raise StackError(
+                    f"{server.name} does not answer within {server.patience:.0f} s ({problem}); {self._tail(server)}"
+                )
+            time.sleep(_POLL_SECONDS)
+        print(f"{server.name} answers ({time.monotonic() - begin:.0f} s)", file=sys.stderr, flush=True)
+
+    def log(self, name: str) -> Path:
+        return self._folder / "logs" / f"{name}.log"
+
+    def _tail(self, server: Server) -> str:
+        lines = self.log(server.name).read_text(errors="replace").splitlines()[-20:]
+        return "\n".join([f"the end of {self.log(server.name)}:", *(f"    {line}" for line in lines)])
+
+    def check_running(self) -> None:
+        """Raises StackError if a server has died."""
+        for server, process in self._running:
+            if (status := process.poll()) is not None:
+                how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+                raise StackError(f"{server.name} {how}; {self._tail(server)}")
+
+    def watch(self, done: Callable[[], bool]) -> None:
+        """Returns when `done` holds.
+
+        Raises:
+            StackError: a server died.
+        """
+        while not done():
+            self.check_running()
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Stops all servers, the last first."""
+        for server, process in reversed(self._running):
+            process.send_signal(server.stop_signal)
+            how = "has ended"
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                how = "did not end and was killed"
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and children that outlived it
+            process.wait()
+            print(f"{server.name} {how}", file=sys.stderr, flush=True)
+        self._running.clear()
+
+
+def _problem(check: Callable[[], object]) -> str | None:
+    """Why a server does not answer yet; None if it answers. Each client library has its own errors."""
+    try:
+        check()
+    except Exception as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without the configuration of other stores, clusters and databases."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    no_proxy = ",".join(filter(None, (inherited.get("NO_PROXY"), HOST, "localhost")))
+    return inherited | {"NO_PROXY": no_proxy, "no_proxy": no_proxy}
+
+
+def as_user(user: str | None) -> dict[str, Any]:
+    """Arguments of `subprocess` for a process of another user."""
+    return {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
