@@ -53,6 +53,16 @@ class CheckedText(Shown):
         return self.result.faults
 
     @property
+    def shares(self) -> tuple[float, float]:
+        """The share of triples whose values are mentioned, at least leniently, and of subjects that are named whole."""
+        triples = self.record.triples
+        unmentioned = set(verify(self.record, self.text).missing).difference(self.said)
+        return (
+            1 - len(unmentioned) / len(triples),
+            1 - len(self.result.unnamed) / len({triple.subject for triple in triples}),
+        )
+
+    @property
     def scores(self) -> dict[str, float]:
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
@@ -60,12 +70,7 @@ class CheckedText(Shown):
         at half the weight, the share of subjects that are named whole: people miss these in both. Fluency is
         correctness times the share of different pairs of adjacent words, since what repeats itself does not read well.
         """
-        triples = self.record.triples
-        whole = {
-            value.triple for value in self.result.values if value.whole
-        }  # of initials in lower case, lenient knows less
-        mentioned = 1 - len(set(verify(self.record, self.text).missing) - whole) / len(triples)
-        named = 1 - len(self.result.unnamed) / len({triple.subject for triple in triples})
+        mentioned, named = self.shares
         shared = mentioned + named / 2
         correctness = (self.judgement.correctness + shared) / 2.5
         words = text_words(self.text)[0]
