@@ -22,7 +22,7 @@ from agggen.errors import PlanError, RecordError
 from agggen.generation.generator import AlignedText, Generation, PlannedRecord
 from agggen.records import Plan, Record, Triple
 from agggen_platform.serving.config import LimitsConfig
-from serve.engine import Checked, Failure, Found, Job, ModelCard, Text
+from serve.engine import Answered, Checked, Failure, Job, ModelCard, Text
 from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
@@ -203,7 +203,7 @@ class Answering:
         self,
         entries: Sequence[Entry],
         prepare: Callable[[Entry], _Work],
-        ask: Callable[[list[_Work], float], Awaitable[Sequence[Found[Any] | Failure]]],
+        ask: Callable[[list[_Work], float], Awaitable[Sequence[Answered[Any] | Failure]]],
         members: Callable[[_Work, Any], dict[str, Any]],
         seconds: float,
     ) -> list[Answer]:

@@ -62,7 +62,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Answered(Generic[T]):
     """The answer to a record and the bundle that gave it; during an update both bundles answer."""
 
     value: T
@@ -78,9 +78,9 @@ class ByModel(Generic[T]):
     verify_seconds: float = 0.0
     """Of the strict check while these texts were written, in equal shares of their batch; 0 where nothing is traced."""
 
-    def found(self) -> list[Found[T] | Failure]:
+    def answered(self) -> list[Answered[T] | Failure]:
         """The answers one by one."""
-        return [answer if isinstance(answer, Failure) else Found(answer, self.model) for answer in self.answers]
+        return [answer if isinstance(answer, Failure) else Answered(answer, self.model) for answer in self.answers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
 from agggen.records import Record
 from serve.batching import broken, too_late
-from serve.engine import ByModel, Checked, EngineError, Examples, Failure, Found, Job, ModelCard, Text
+from serve.engine import Answered, ByModel, Checked, EngineError, Examples, Failure, Job, ModelCard, Text
 from serve.scaling import Generators
 
 _log = logging.getLogger("agggen.serve")
@@ -59,31 +59,31 @@ class HandleEngine:
         self._count, self._most, self._share = count, most, share
         self._loaded = False  # whether generators have loaded the bundle
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
         return await self._shared_out(self._generate, [_bare_job(job) for job in jobs], seconds)
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
 
-        async def call(jobs: Sequence[Job], until: float) -> list[Found[list[PlannedRecord]] | Failure]:
+        async def call(jobs: Sequence[Job], until: float) -> list[Answered[list[PlannedRecord]] | Failure]:
             return await self._answers(len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
 
         return await self._shared_out(call, [_bare_job(job) for job in jobs], seconds)
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
         """The most likely predicates behind each fact of each text."""
 
-        async def call(texts: Sequence[Text], until: float) -> list[Found[AlignedText] | Failure]:
+        async def call(texts: Sequence[Text], until: float) -> list[Answered[AlignedText] | Failure]:
             return await self._answers(len(texts), until, lambda left: self._generator.align.remote(texts, left))
 
         bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
         return await self._shared_out(call, bare, seconds)
 
-    async def check(self, texts: Sequence[Text], seconds: float) -> list[Found[Checked] | Failure]:
+    async def check(self, texts: Sequence[Text], seconds: float) -> list[Answered[Checked] | Failure]:
         """What the checks find in each text."""
 
-        async def call(texts: Sequence[Text], until: float) -> list[Found[Checked] | Failure]:
+        async def call(texts: Sequence[Text], until: float) -> list[Answered[Checked] | Failure]:
             return await self._answers(len(texts), until, lambda left: self._generator.check.remote(texts, left))
 
         bare = [Text(_bare(text.record), text.text) for text in texts]
@@ -133,7 +133,7 @@ class HandleEngine:
         running = (await asyncio.to_thread(self._count)).running
         return math.ceil(min(self._most, 2 * max(1, running)) * self._share)
 
-    async def _generate(self, jobs: Sequence[Job], until: float) -> list[Found[list[Generation]] | Failure]:
+    async def _generate(self, jobs: Sequence[Job], until: float) -> list[Answered[list[Generation]] | Failure]:
         planned = await self._call(lambda left: self._planner.candidates.remote(jobs, left), until)
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
@@ -168,7 +168,7 @@ class HandleEngine:
     async def _answers(self, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
         """An answer for each of n records: those of the call, or its failure n times."""
         result = await self._call(call, until)
-        return [result] * n if isinstance(result, Failure) else result.found()
+        return [result] * n if isinstance(result, Failure) else result.answered()
 
     async def _call(self, call: Callable[[float], Response], until: float) -> Any:
         """The result of the call, or a Failure; a call that was lost with its replica is retried once."""

@@ -23,7 +23,7 @@ from serve.meters import Meters
 from serve.replica import check, load, log_as_replica
 from serve.scaling import RECORDS
 
-Found = Candidates | list[PlannedRecord]
+Searched = Candidates | list[PlannedRecord]
 EXAMPLES = 48
 """The most records of `GET /v1/examples`."""
 
@@ -65,7 +65,7 @@ class PlannerReplica:
         self._config, self._examples = bundle.config, None
         self._longest = config.limits.longest_deadline_s
         self._calls = itertools.count()
-        self._batcher: Batcher[_Search, Found] = Batcher(self._work, config.batch, _measure, Meters())
+        self._batcher: Batcher[_Search, Searched] = Batcher(self._work, config.batch, _measure, Meters())
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
         """The plans of each job that are to be written out."""
@@ -106,18 +106,18 @@ class PlannerReplica:
             return [f"planning failed: {type(error).__name__}: {error}"]
         return []
 
-    def _work(self, work: str, searches: Sequence[_Search]) -> list[Found | Failure]:
+    def _work(self, work: str, searches: Sequence[_Search]) -> list[Searched | Failure]:
         """Scores the transitions of all records at once, then plans them one by one."""
-        answers: list[Found | Failure | None] = [refusal(search.job, self._planner) for search in searches]
+        answers: list[Searched | Failure | None] = [refusal(search.job, self._planner) for search in searches]
         fitting = [i for i, answer in enumerate(answers) if answer is None]
         records = [searches[i].job.record for i in fitting]
         configs = [searches[i].job.settings(self._planner.config) for i in fitting]
         distributions = self._planner.distributions(records, configs)
         for i, distribution, config in zip(fitting, distributions, configs, strict=True):
-            answers[i] = self._found(searches[i], distribution, config)
+            answers[i] = self._searched(searches[i], distribution, config)
         return [answer for answer in answers if answer is not None]
 
-    def _found(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> Found | Failure:
+    def _searched(self, search: _Search, distribution: PlanDistribution, config: InferenceConfig) -> Searched | Failure:
         try:
             if search.k is not None:
                 return self._planner.plans_of(search.job.record, distribution, search.k, config)

@@ -10,7 +10,7 @@ from typing import Any
 from agggen.generation.generator import AlignedText, Generation, InferenceConfig, PlannedRecord
 from agggen.generation.results import WrittenFact
 from agggen.records import Plan
-from serve.engine import Failure, Found, Job, ModelCard, Text
+from serve.engine import Answered, Failure, Job, ModelCard, Text
 
 
 def always(config: InferenceConfig) -> Callable[[InferenceConfig], InferenceConfig]:
@@ -58,13 +58,13 @@ class StubEngine:
             raise self.error
         yield
 
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Found[list[Generation]] | Failure]:
+    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
         async with self._call(jobs):
-            return [self._found(job.record.id, self._texts(job)) for job in jobs]
+            return [self._answered(job.record.id, self._texts(job)) for job in jobs]
         raise AssertionError
 
-    def _found(self, name: str, value: Any) -> Any:
-        return self.failures.get(name) or Found(value, self.models.get(name, self.served.fingerprint))
+    def _answered(self, name: str, value: Any) -> Any:
+        return self.failures.get(name) or Answered(value, self.models.get(name, self.served.fingerprint))
 
     def _texts(self, job: Job) -> list[Generation]:
         plan = job.plan or Plan((job.record.predicates,))
@@ -72,16 +72,16 @@ class StubEngine:
         text = f"{job.record.id}-0"
         return [Generation(job.record.id, text, plan, -0.5, "exact", -1.5, -2.0, (fact,), tuple(self.faults))]
 
-    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Found[list[PlannedRecord]] | Failure]:
+    async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         async with self._call(jobs):
             plans = [[PlannedRecord(Plan((job.record.predicates,)), None, "exact")] * k for job in jobs]
-            return [self._found(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
+            return [self._answered(job.record.id, best) for job, best in zip(jobs, plans, strict=True)]
         raise AssertionError
 
-    async def align(self, texts: Sequence[Text], seconds: float) -> list[Found[AlignedText] | Failure]:
+    async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
         async with self._call(texts):
             return [
-                self._found(
+                self._answered(
                     text.record.id, AlignedText(text.record.id, (text.text,), (text.record.predicates,), (0.5,), -3.0)
                 )
                 for text in texts

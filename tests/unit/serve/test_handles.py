@@ -16,7 +16,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from agggen.generation.results import AlignedText, Candidates, Generation
 from agggen.records import Plan, Record, Triple
-from serve.engine import ByModel, EngineError, Failure, Found, Job, Text
+from serve.engine import Answered, ByModel, EngineError, Failure, Job, Text
 from serve.handles import HandleEngine
 from serve.scaling import RECORDS, Generators, by_records
 
@@ -255,9 +255,9 @@ def test_plans_go_to_planners_and_alignments_to_generators() -> None:
 
     async def test() -> None:
         engine = HandleEngine(planner, generator, records=2)
-        assert await engine.plan(jobs("a"), 7, LONG) == [Found([7], "ab12")]
-        assert await engine.align([Text(record("a"), "Neon.")], LONG) == [Found(aligned, "cd34")]
-        assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Found(aligned, "cd34")] * 3
+        assert await engine.plan(jobs("a"), 7, LONG) == [Answered([7], "ab12")]
+        assert await engine.align([Text(record("a"), "Neon.")], LONG) == [Answered(aligned, "cd34")]
+        assert await engine.align([Text(record("a"), "Neon.")] * 3, LONG) == [Answered(aligned, "cd34")] * 3
 
     run(test)
     assert [method for method, _ in planner.seen] == ["plan", "plan"]
