@@ -170,10 +170,16 @@ class Generator:
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
 
     def _write_together(self, batch: Sequence[Request]) -> None:
-        """Decodes one batch of requests and sets their best texts."""
+        """Decodes a batch of requests, first for their first plans, then for the others, and sets the best texts."""
+        ranks = range(max(len(request.plans) for request in batch))
+        for wave in (ranks[:1], ranks[1:]):
+            tasks = [(i, item.plans[rank]) for rank in wave for i, item in enumerate(batch) if rank < len(item.plans)]
+            if tasks:
+                self._write_plans(batch, tasks)
+
+    def _write_plans(self, batch: Sequence[Request], tasks: Sequence[tuple[int, ScoredPlan]]) -> None:
+        """Decodes texts of plans, each with the index of its request, and updates the requests' best texts."""
         config = batch[0].config
-        ranks = range(max(len(request.plans) for request in batch))  # all first plans, then the second ones, ...
-        tasks = [(i, item.plans[rank]) for rank in ranks for i, item in enumerate(batch) if rank < len(item.plans)]
 
         def needs(task: int) -> float:
             i, plan = tasks[task]
@@ -188,9 +194,10 @@ class Generator:
         strict = config.verify == "strict"
         search = BeamSearch(self.model, memory, config.beam, constrain if strict else None, self._names(batch))
         room = max(min(request.config.rows for request in batch) // config.beam.beam, 1)
-        written = [Task(i, batch[i].groups(plan.states)) for i, plan in tasks]
+        written = [Task(i, batch[i].groups(plan.states), batch[i].expected(plan)) for i, plan in tasks]
         for task, hypotheses in search.write(written, room, needs):
             i, plan = tasks[task]
+            batch[i].first = batch[i].first or hypotheses[0]
             batch[i].best = self._choose(batch[i], plan, hypotheses)
 
     @torch.no_grad()

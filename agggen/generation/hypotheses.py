@@ -30,6 +30,11 @@ class Hypothesis:
     log_probability: float
     score: float  # log-probability with length penalty, by which the beam ranks
 
+    @property
+    def length(self) -> int:
+        """Words and marks; each fact begins with a mark."""
+        return sum(len(fact) + 1 for fact in self.facts)
+
 
 def penalised(log_p: Tensor, length: Tensor, exponent: float) -> Tensor:
     """Scores of texts of `length` marks and words: Wu et al. 2016, equation 14, without the coverage term."""

@@ -7,11 +7,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agggen.generation.config import BeamConfig, InferenceConfig
+from agggen.generation.hypotheses import Hypothesis
 from agggen.generation.results import Generation, PlanSearch
+from agggen.generation.search import Expectation
 from agggen.generation.truth import RecordConstraints
 from agggen.model.batch import Example
 from agggen.planning import IndexPlan, ScoredPlan
 from agggen.records import Record
+
+_LONGER = 1.25
+"""The length of a record's further texts that is allowed for in pruning, relative to its first text's."""
+_LIKELIER = 0.5
+"""The same for the log-probability per triple."""
 
 
 @dataclass
@@ -29,12 +36,20 @@ class Request:
     config: InferenceConfig
     count: int  # number of texts
     best: list[Generation]  # so far, best first
+    first: Hypothesis | None = None  # the text of the first plan
 
     def needs(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
         """The lowest score of the text alone with which a text of this plan can be among the `count` best."""
         best = self.best if best is None else best
         threshold = best[self.count - 1].score if self.count <= len(best) else -math.inf
         return threshold - self.config.plan_weight * plan.score
+
+    def expected(self, plan: ScoredPlan) -> Expectation | None:
+        """What a useful text of a further plan is expected to be, by the text of the first plan."""
+        if self.first is None:
+            return None
+        per_triple = _LIKELIER * self.first.log_probability / len(self.known.triples)
+        return Expectation(self.needs(plan), _LONGER * self.first.length, per_triple)
 
     def groups(self, plan: IndexPlan) -> IndexPlan:
         """The groups of a plan without unknown triples, in indices of `known`."""

@@ -8,7 +8,8 @@ The following optimisations do not change results. Plans with a common prefix of
 facts (an emission depends on the set only), and hypotheses with a common prefix of words share its encoding. Facts of
 different plans and records are decoded in one batch, which new facts join as others finish (continuous batching). The K
 hypotheses of a plan are K queries to one copy of the encoded record. Caches are not reordered: positions stay in place,
-and a mask selects those of each hypothesis. Hypotheses that cannot reach the required score are pruned.
+and a mask selects those of each hypothesis. Plans whose texts cannot reach the required score are pruned. An
+`Expectation` prunes more: plans whose texts are unlikely to reach it.
 
 Shapes: n plans (or plan prefixes), K beams, Q cached positions, P marks and words of earlier facts, with PAD in holes;
 the rest as in `agggen.model`.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,12 +49,21 @@ from agggen.model.transformer import Cache, full_precision
 _ROUNDING = 1 + 1e-5  # tolerance of the pruning bound, so that rounding never prunes a tie
 
 
+class Expectation(NamedTuple):
+    """What is assumed of a useful text; a task is pruned when it can no longer have one."""
+
+    score: float  # the lowest useful score
+    length: float  # the largest number of words and marks
+    per_triple: float  # the highest log-probability of the words of a triple, for those not expressed yet
+
+
 @dataclass(frozen=True)
 class Task:
     """A text to generate: `record` is an index into the memory, `groups` the triple indices of each fact."""
 
     record: int
     groups: tuple[tuple[int, ...], ...]
+    expected: Expectation | None = None
 
 
 class BeamSearch:
@@ -87,8 +98,9 @@ class BeamSearch:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yields (task index, hypotheses, best first) as each task finishes.
 
-        A task has 1 to `config.beam` hypotheses, or none if it was pruned because it cannot reach the required score.
-        If no hypothesis can end (all ends are impossible), the text is empty with log-probability IMPOSSIBLE.
+        A task has 1 to `config.beam` hypotheses, or none if it was pruned because it cannot reach the required score or
+        meet its expectation. If no hypothesis can end (all ends are impossible), the text is empty with log-probability
+        IMPOSSIBLE.
 
         Args:
             tasks: in order of priority.
@@ -101,24 +113,30 @@ class BeamSearch:
         best = {node.parent(): (0.0, 0) for node in states}  # best log-probability and length so far
         rows: ActiveFacts | None = None
 
-        def needed(task: int, start: PlanPrefix) -> float:
-            """The lowest log-probability at `start` from which a continuation can reach the score that `task` needs.
+        def needed(task: int, prefix: PlanPrefix, length: int) -> float:
+            """The lowest log-probability of a prefix of this length that can still reach the score which `task` needs.
 
             Further words only lower the log-probability, and their number, hence the length penalty, is bounded.
             """
-            remaining = (len(tasks[task].groups) - len(start.groups)) * (self.config.max_fact_tokens + 1)
-            return needs(task) * penalty(best[start][1] + remaining, self.config.length_penalty) * _ROUNDING
+            rest, expected = tasks[task].groups[len(prefix.groups) :], tasks[task].expected
+            longest = length + len(rest) * (self.config.max_fact_tokens + 1)
+            needed = needs(task) * penalty(longest, self.config.length_penalty) * _ROUNDING
+            if expected is None:
+                return needed
+            least = expected.score * penalty(min(longest, expected.length), self.config.length_penalty) * _ROUNDING
+            return max(needed, least - expected.per_triple * sum(map(len, rest)))
 
         while True:
             fresh: dict[PlanPrefix, float] = {}
             while len(fresh) + (len(rows.nodes) if rows else 0) < room and (node := agenda.next()):
                 start = node.parent()
                 for task in agenda.of(node):
-                    if best[start][0] < needed(task, start):
+                    if best[start][0] < needed(task, start, best[start][1]):
                         agenda.finish(task)
                         yield task, []
                 if unpruned := agenda.of(node):
-                    fresh[node] = min(needed(task, start) for task in unpruned)
+                    longest = best[start][1] + self.config.max_fact_tokens + 1
+                    fresh[node] = min(needed(task, node, longest) for task in unpruned)
             if fresh:
                 rows = self._begin(fresh, states, rows)
             if not rows:
@@ -130,7 +148,7 @@ class BeamSearch:
             best |= dict(zip(written.nodes, reached, strict=True))
             for row, node in enumerate(written.nodes):
                 for task in agenda.of(node):
-                    enough = best[node][0] >= needed(task, node)
+                    enough = best[node][0] >= needed(task, node, best[node][1])
                     if node.last or not enough:
                         agenda.finish(task)
                         yield task, texts.hypotheses(row, self.config.length_penalty) if enough else []

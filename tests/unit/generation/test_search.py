@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agggen.generation.config import BeamConfig
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
-from agggen.generation.search import BeamSearch, Task
+from agggen.generation.search import BeamSearch, Expectation, Task
 from agggen.model.batch import CLS, SEP, Example, collate
 from agggen.model.joint import JointModel, ModelConfig
 from tests.unit.generation.search_examples import (
@@ -204,6 +204,24 @@ def needing(model: JointModel, config: BeamConfig, least: Sequence[float]) -> li
         searching = BeamSearch(model, model.encode(collate(RECORDS)), config)
     result = dict(searching.write(TASKS, 4, least.__getitem__))
     return [result[task] for task in range(len(TASKS))]
+
+
+@histories
+@pytest.mark.parametrize("per_triple", [0.0, -1.0])
+def test_tasks_are_pruned_by_expectation_whatever_else_is_decoded(history: str, per_triple: float) -> None:
+    model, config = writer(history=history), BeamConfig(beam=3, max_fact_tokens=4)
+    everything = search(model, RECORDS, TASKS, config)
+    worst, pruned = min(result[0].score for result in everything), 0
+    for score, length in ((worst, 6), (worst, 100), (0.7 * worst, 100), (1.5 * worst, 8)):
+        tasks = [replace(task, expected=Expectation(score, length, per_triple)) for task in TASKS]
+        together = search(model, RECORDS, tasks, config)
+        for task, result, unpruned in zip(tasks, together, everything, strict=True):
+            same(result, unpruned if result else [])
+            same(search(model, RECORDS, [task], config, room=1)[0], result)
+            pruned += not result
+            if per_triple == 0 and any(text.score > score and text.length <= length for text in unpruned):
+                assert result, "a text that meets the expectation was pruned"
+    assert 0 < pruned < 4 * len(TASKS)
 
 
 def test_the_needed_score_may_rise_during_the_search() -> None:
