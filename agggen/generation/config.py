@@ -50,6 +50,8 @@ class InferenceConfig:
     ablation: Literal["none", "random-order", "no-aggregation", "plain"] = "none"  # -OD, -AG, the plain Transformer
     group_reward: float = 0.0  # added to a plan's log-probability per group, before normalisation
     plan_weight: float = 1.0  # weight of log p(z | x) relative to the text's score in the joint choice
+    # score: the text with the highest joint score; consensus: the text that is most like all texts of plans and beams
+    choice: Literal["score", "consensus"] = "score"
     # strict: facts must pass the strict check, and unknown predicates have clauses of their own; off: the text is not
     # constrained, but its faults are reported
     verify: Literal["strict", "off"] = "strict"

@@ -15,6 +15,7 @@ from torch import Tensor
 from agggen.encoding import Encoder
 from agggen.errors import PlanError
 from agggen.generation.config import InferenceConfig
+from agggen.generation.consensus import by_consensus, cost
 from agggen.generation.constraints import Constraint
 from agggen.generation.hypotheses import Hypothesis, PlanPrefix
 from agggen.generation.planner import MAX_TRIPLES, Planner, check_size, known_part, per_record
@@ -165,6 +166,9 @@ class Generator:
             requests.append(request)
         for batch in by_work(requests):
             self._write_together(batch)
+        for request in requests:
+            if request.config.choice == "consensus":
+                request.best = by_consensus(request.best)
         texts = iter(requests)
         results = [finished[i] if i in finished else next(texts).best for i in range(n)]
         return [generations[:count] for generations, count in zip(results, counts, strict=True)]
@@ -215,8 +219,7 @@ class Generator:
                 break
             new = self._spell(request, plan, hypothesis)
             if config.verify == "strict":
-                cost = len(new.faults) + sum(fact.fallback for fact in new.facts)
-                new = replace(new, score=new.score - _FAULT_COST * cost)
+                new = replace(new, score=new.score - _FAULT_COST * cost(new))
             best = _best_first([*best, new])
         return best
 

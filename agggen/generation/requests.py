@@ -40,13 +40,15 @@ class Request:
 
     def needs(self, plan: ScoredPlan, best: Sequence[Generation] | None = None) -> float:
         """The lowest score of the text alone with which a text of this plan can be among the `count` best."""
+        if self.config.choice == "consensus":
+            return -math.inf
         best = self.best if best is None else best
         threshold = best[self.count - 1].score if self.count <= len(best) else -math.inf
         return threshold - self.config.plan_weight * plan.score
 
     def expected(self, plan: ScoredPlan) -> Expectation | None:
         """What a useful text of a further plan is expected to be, by the text of the first plan."""
-        if self.first is None:
+        if self.first is None or self.needs(plan) == -math.inf:
             return None
         per_triple = _LIKELIER * self.first.log_probability / len(self.known.triples)
         return Expectation(self.needs(plan), _LONGER * self.first.length, per_triple)

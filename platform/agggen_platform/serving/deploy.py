@@ -76,6 +76,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         _check_local(config)
         # A proxy that died is missed at the third look; Serve's own ten seconds between them make half a minute.
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
+        os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")  # 0.1 doubles the idle controller's CPU time
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default all else goes before replicas
     choose_proxy(config.http)
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:

@@ -1,0 +1,55 @@
+"""Choice by consensus: the text most like the others, and never a faulty one before one without a fault."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agggen.generation.consensus import TEMPERATURE, by_consensus, cost, ngrams, similarity
+from agggen.generation.results import Generation
+from agggen.records import Plan
+from tests.unit.generation.test_generator import RECORDS, SHORT, generator
+
+WORDS = st.lists(st.sampled_from(["an", "inn", "by", "the", "Cam", "Aromi"]), max_size=8).map(" ".join)
+
+
+def text(words: str, score: float = -1.0, *faults: str) -> Generation:
+    return Generation("a", words, Plan.parse("[b]"), None, "exact", score, score, (), faults)
+
+
+@given(WORDS, WORDS)
+def test_similarity_is_symmetric_and_largest_for_equal_texts(a: str, b: str) -> None:
+    value = similarity(ngrams(a), ngrams(b))
+    assert value == similarity(ngrams(b), ngrams(a))
+    assert 0 <= value <= similarity(ngrams(a), ngrams(a)) <= 1
+    assert similarity(ngrams(a), ngrams(a.upper())) == similarity(ngrams(a), ngrams(a))
+
+
+def test_the_text_that_shares_most_with_the_others_is_chosen() -> None:
+    texts = [text("Aromi is a pub."), text("Aromi is a pub by the Cam."), text("A place by the Cam is Aromi.")]
+    assert by_consensus(texts)[0] is texts[1]
+    likely = [replace(texts[0], score=-0.1), *(replace(other, score=-9.0) for other in texts[1:])]
+    assert by_consensus(likely)[0] is likely[0]
+    faulty = [replace(texts[1], faults=("Cam is not in the record",)), texts[0], texts[2]]
+    assert by_consensus(faulty)[-1] is faulty[0]
+    assert by_consensus([]) == []
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_the_generator_orders_all_texts_of_plans_and_beams(n_best: int) -> None:
+    machine = generator()
+    for record in RECORDS:
+        (everything,) = machine.generate([record], n_best=999, config=SHORT)
+        (chosen,) = machine.generate([record], n_best=n_best, config=replace(SHORT, choice="consensus"))
+        values = {
+            a.text: sum(
+                math.exp(b.score / TEMPERATURE) * similarity(ngrams(a.text), ngrams(b.text)) for b in everything
+            )
+            for a in everything
+        }
+        expected = sorted(everything, key=lambda item: (cost(item), -values[item.text]))[:n_best]
+        assert [item.text for item in chosen] == [item.text for item in expected]
