@@ -32,7 +32,7 @@ bundle: venv  ## train the bundle that agggen ships anew (minutes), after a chan
 	cp -r "$$(OMP_NUM_THREADS=1 $(BIN)/agggen train elements training.baseline.epochs=24 training.joint.epochs=16 \
 	  --runs "$$(mktemp -d)" | tail -1)" agggen/bundles/elements
 
-critic: venv  ## train the critic that agggen ships anew (three quarters of an hour), after a change of its errors
+critic: venv  ## train the critic that agggen ships anew (half an hour), after a change of its errors
 	$(BIN)/agggen corpora fetch rel2text
 	OMP_NUM_THREADS=1 $(BIN)/agggen train-critic --out agggen/verification/critic/model
 

@@ -51,8 +51,11 @@ class Corruptor:
         self._relations_of_value = {value: sorted(relations) for value, relations in relations_of_value.items()}
         self._relations = sorted(self._values)
         self._by_kind: dict[str, list[str]] = defaultdict(list)
+        self._by_word: dict[str, list[str]] = defaultdict(list)
         for predicate in self._relations:
             self._by_kind[self._kind(predicate)].append(predicate)
+            for word in predicate_words(predicate):
+                self._by_word[word].append(predicate)
         self._triples = [triple for example in texts for triple in example.triples]
         names = {name for subject, _, value in self._triples for name in (subject, value)}
         self._names = sorted(names)
@@ -61,9 +64,9 @@ class Corruptor:
         ]
         self._single = [example for example in texts if len(example.triples) == 1 and not any(example.labels)]
         self._changes: list[tuple[Callable[[Example], None], int]] = [
-            *((self._replace_value, 3), (self._cut_value, 2), (self._exchange_values, 1), (self._replace_subject, 3)),
-            *((self._delete_sentence, 2), (self._negate, 1), (self._insert_sentence, 1), (self._disturb, 2)),
-            *((self._add_triple, 2), (self._replace_relation, 3), (self._replace_object, 2), (self._reverse, 1)),
+            *((self._replace_value, 3), (self._cut_value, 2), (self._exchange_values, 3), (self._replace_subject, 3)),
+            *((self._delete_sentence, 2), (self._negate, 2), (self._insert_sentence, 1), (self._disturb, 2)),
+            *((self._add_triple, 2), (self._replace_relation, 3), (self._replace_object, 2), (self._reverse, 2)),
             (self._drop_triple, 2),
         ]
         """The errors and how often each is made."""
@@ -103,8 +106,7 @@ class Corruptor:
         return example
 
     def _copy(self, example: Example) -> Example:
-        lists = (list(example.triples), list(example.words), list(example.labels), list(example.invented))
-        return Example(*lists, example.fluent)
+        return Example(list(example.triples), list(example.words), list(example.labels), list(example.invented))
 
     def _composed(self) -> Example:
         """Texts of several single triples, mostly about one subject, which a pronoun may stand for."""
@@ -137,7 +139,7 @@ class Corruptor:
             for part in self._random.choice(_CLAUSES):
                 words += parts.get(part, (part,))
             words.append(".")
-        example.words, example.invented, example.fluent = words, [0] * len(words), UNKNOWN
+        example.words, example.invented = words, [0] * len(words)
 
     def _rename(self, example: Example) -> None:
         """Gives entities and numbers new names, the same in record and text."""
@@ -292,7 +294,6 @@ class Corruptor:
             else:
                 other = self._random.choice(words)
                 words[at] = "the" if other in values else other
-        example.fluent = 0
 
     # --- errors in the record -----------------------------------------------------------------------------------------
 
@@ -315,7 +316,9 @@ class Corruptor:
             pool = self._relations
             if chance < 0.4:
                 pool = self._by_kind[self._kind(predicate)]
-            elif chance < 0.7:
+            elif chance < 0.55:  # "place of death" for "place of birth"
+                pool = self._by_word[self._random.choice(predicate_words(predicate))] or pool
+            elif chance < 0.8:
                 pool = self._relations_of_value.get(value) or pool
             other = self._random.choice(pool)
             if other not in self._related[predicate] and predicate_words(other) != predicate_words(predicate):

@@ -20,7 +20,7 @@ from agggen.verification.critic.tokens import PUNCTUATION, Role, collate, text_w
 from agggen.verification.normal import Span
 from agggen.verification.results import check_paired
 
-FORMAT = "agggen-critic-1"
+FORMAT = "agggen-critic-2"
 _BATCH = 64
 
 Said = Literal["said", "part", "contradicted", "missing"]

@@ -25,8 +25,6 @@ class Example:
     """Per triple an index into `VERDICTS`, or `UNKNOWN`."""
     invented: list[int] = field(default_factory=list)
     """Per word 1 if no triple supports it, else 0."""
-    fluent: int = 1
-    """0 for disturbed words; `UNKNOWN` for plain clauses."""
 
     def __post_init__(self) -> None:
         self.labels = self.labels or [SAID] * len(self.triples)
@@ -80,9 +78,9 @@ def sentences(words: Sequence[str]) -> list[tuple[int, int]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def to_example(triples: Iterable[Item], text: str, label: int = SAID, fluent: int = 1) -> Example | None:
+def to_example(triples: Iterable[Item], text: str, label: int = SAID) -> Example | None:
     """A text as an example, all triples with one label; None for a text without words."""
     items, words = list(triples), text_words(text)[0]
     if not items or all(word in PUNCTUATION for word in words):
         return None
-    return Example(items, words, [label] * len(items), fluent=fluent)
+    return Example(items, words, [label] * len(items))

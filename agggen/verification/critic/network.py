@@ -39,9 +39,6 @@ class Logits(NamedTuple):
     """(B, L, 4) of `VERDICTS`, at the marks of triples."""
     invented: Tensor
     """(B, L) that a word of the text has no support in the triples, at words of the text."""
-    fluent: Tensor
-    """(B, L) that no word was disturbed, at the mark of the text. Trained beside the others and not reported: it ranks
-    the texts of systems opposite to people's fluency."""
 
 
 class CriticNetwork(nn.Module):
@@ -65,7 +62,7 @@ class CriticNetwork(nn.Module):
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(width)
         self.verdicts = nn.Linear(width, len(VERDICTS))
-        self.invented, self.fluent = nn.Linear(width, 1), nn.Linear(width, 1)
+        self.invented = nn.Linear(width, 1)
         random = torch.Generator().manual_seed(7)
         self.register_buffer("projection", torch.randn(BUCKETS, _SIMILARITY_DIM, generator=random), persistent=False)
 
@@ -86,7 +83,7 @@ class CriticNetwork(nn.Module):
         for layer in self.layers:
             hidden = layer(hidden, pairs, mask)
         hidden = self.norm(hidden)
-        return Logits(self.verdicts(hidden), self.invented(hidden)[..., 0], self.fluent(hidden)[..., 0])
+        return Logits(self.verdicts(hidden), self.invented(hidden)[..., 0])
 
     def _pairs(self, inputs: Inputs, in_text: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, L, L, 5) of pairs of words, and (B, L, 3) of a word's best match on the other side."""

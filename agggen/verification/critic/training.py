@@ -1,4 +1,4 @@
-"""Trains a critic on corpora: examples with known errors (`corruption`), cross-entropy on all three outputs."""
+"""Trains a critic on corpora: examples with known errors (`corruption`), cross-entropy on both outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HIDDEN_WORDS = 0.15  # share of words that training reads by their character n-
 class CriticTraining:
     """How a critic is trained."""
 
-    steps: int = 8000
+    steps: int = 6000
     batch: int = 48
     """Texts per step."""
     learning_rate: float = 1e-3
@@ -125,44 +125,40 @@ def _inputs(batch: Sequence[Example], ids: Mapping[str, int]) -> Inputs:
     return collate([(example.triples, example.words) for example in batch], ids)
 
 
-def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor]:
-    """Verdicts, invented words and fluency, each (B, L), and -1 where nothing is to be learned."""
-    verdicts, invented, fluent = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(3))
+def _targets(inputs: Inputs, batch: Sequence[Example]) -> tuple[Tensor, Tensor]:
+    """Verdicts and invented words, each (B, L), and -1 where nothing is to be learned."""
+    verdicts, invented = (torch.full(inputs.words.shape, UNKNOWN) for _ in range(2))
     text = (inputs.roles == Role.TEXT) & ~inputs.padding
     for row, example in enumerate(batch):
         verdicts[row, (inputs.roles[row] == Role.TRIPLE) & ~inputs.padding[row]] = torch.tensor(example.labels)
         places = text[row].nonzero()[:, 0]
-        fluent[row, places[0]] = example.fluent
         invented[row, places[1:]] = torch.tensor(example.invented[: len(places) - 1])
-    return verdicts, invented, fluent
+    return verdicts, invented
 
 
 def _loss(logits: Logits, inputs: Inputs, batch: Sequence[Example]) -> Tensor:
-    """Cross-entropy of verdicts, of invented words (twice) and of fluency (a third)."""
-    verdicts, invented, fluent = _targets(inputs, batch)
+    """Cross-entropy of verdicts and, twice, of invented words."""
+    verdicts, invented = _targets(inputs, batch)
     loss = F.cross_entropy(logits.verdicts.flatten(0, 1), verdicts.flatten(), ignore_index=UNKNOWN)
-    for outputs, targets, weight in ((logits.invented, invented, 2.0), (logits.fluent, fluent, 0.3)):
-        known = targets != UNKNOWN
-        if known.any():
-            loss = loss + weight * F.binary_cross_entropy_with_logits(outputs[known], targets[known].float())
-    return loss
+    known = invented != UNKNOWN
+    return loss + 2 * F.binary_cross_entropy_with_logits(logits.invented[known], invented[known].float())
 
 
 @torch.no_grad()
 def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
     """Sets the temperature of the verdicts by their likelihood on half of `examples`, and metrics by the other half."""
     critic.network.eval()
-    kept: tuple[list[Tensor], ...] = ([], [], [])
-    targets: tuple[list[Tensor], ...] = ([], [], [])
+    outputs_of: tuple[list[Tensor], ...] = ([], [])
+    targets_of: tuple[list[Tensor], ...] = ([], [])
     for start in range(0, len(examples), size):
         batch = examples[start : start + size]
         inputs = _inputs(batch, critic.ids)
-        for index, (outputs, wanted) in enumerate(zip(critic.network(inputs), _targets(inputs, batch), strict=True)):
-            known = wanted != UNKNOWN
-            kept[index].append(outputs[known])
-            targets[index].append(wanted[known])
-    verdicts, invented, fluent = (torch.cat(parts) for parts in kept)
-    labels, marks, fluency = (torch.cat(parts) for parts in targets)
+        for index, (outputs, targets) in enumerate(zip(critic.network(inputs), _targets(inputs, batch), strict=True)):
+            known = targets != UNKNOWN
+            outputs_of[index].append(outputs[known])
+            targets_of[index].append(targets[known])
+    verdicts, invented = map(torch.cat, outputs_of)
+    labels, marks = map(torch.cat, targets_of)
     half = len(labels) // 2
     temperatures = torch.linspace(0.5, 3.0, 51)
     losses = [F.cross_entropy(verdicts[:half] / temperature, labels[:half]) for temperature in temperatures]
@@ -182,7 +178,6 @@ def _calibrate(critic: Critic, examples: Sequence[Example], size: int) -> None:
         "calibration_error": sum(count * abs(mean - share) for mean, share, count in bins) / len(truth),
         "invented_precision": hits / max(1, int((invented > 0).sum())),
         "invented_recall": hits / max(1, int((marks == 1).sum())),
-        "fluency_accuracy": ((fluent > 0) == (fluency == 1)).float().mean().item(),
     }
     critic.reliability = bins
 

@@ -214,7 +214,7 @@ def train_critic(
         str, typer.Option(metavar="NAME,...", help="Corpora of the catalogue with splits train and dev.")
     ] = "rel2text,elements",
     steps: Annotated[
-        int, typer.Option(min=1, help="Updates of 48 texts; about 45 minutes on a core for 6,000.")
+        int, typer.Option(min=1, help="Updates of 48 texts; about half an hour on a core for 6,000.")
     ] = 6000,
     seed: Annotated[int, typer.Option(min=0, help="Of the weights and the errors.")] = 1,
 ) -> None:

@@ -117,6 +117,7 @@ SILICON = (("Silicon", "period", "3"), ("Silicon", "group", "14"))
         ("Silicon is in period 3 and group 14.", "Carbon is in period 3 and group 14.", 0),
         ("Silicon is in period 3 and group 14.", "Silicon is in period 3.", 1),
         ("Silicon is in period 3 and group 14.", "Silicon is in period 3 and group 16.", 1),
+        ("Silicon is in period 3 and group 14.", "Silicon is in period 14 and group 3.", 0),
     ],
 )
 def test_a_wrong_text_is_said_less_probably_than_the_right_one(right: str, wrong: str, triple: int) -> None:
