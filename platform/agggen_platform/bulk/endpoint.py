@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -40,10 +40,7 @@ class EndpointWorker(BulkWorker):
         self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[Done[Counts]]:
-        def run(shard: Shard) -> Generator[Done[Counts]]:
-            yield self.run(shard)
-
-        return in_parallel(iter(shards), run, self.client.width(ROWS_AT_ONCE))
+        return in_parallel(iter(shards), self.run, self.client.width(ROWS_AT_ONCE))
 
     def close(self) -> None:
         super().close()

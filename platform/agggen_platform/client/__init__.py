@@ -15,7 +15,6 @@ from agggen_platform.client.answers import (
     ModelDict,
     PlanOptions,
     PlansAnswer,
-    RealiseOptions,
     RecordLike,
     TextsAnswer,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "PlanOptions",
     "PlansAnswer",
     "Problem",
-    "RealiseOptions",
     "RecordLike",
     "RefusedError",
     "Retry",

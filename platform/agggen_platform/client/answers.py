@@ -21,19 +21,14 @@ RecordLike = Mapping[str, Any]
 (and ``facts``) where one is to be aligned. `Record.as_dict()` makes one."""
 
 
-class RealiseOptions(TypedDict, total=False):
-    """How texts are written; what is left out is as the model's own settings say."""
+class GenerateOptions(TypedDict, total=False):
+    """How plans are searched and texts are written; what is left out is as the model's own settings say."""
 
     n_best: int
     beam: int
     complete: bool  # let the model add the predicates that a plan omits
     verify: Literal["strict", "off"]  # strict: each fact says its triples' values whole, and nothing else; off: freely
     alone: bool  # a batch of its own, so that the numbers of a repeated request are equal to the last digit
-
-
-class GenerateOptions(RealiseOptions, total=False):
-    """How plans are searched and texts are written."""
-
     level: int  # the largest number of triples in a fact; 1: no aggregation
     plans: int  # that are written out for each record
     planner: Literal["exact", "two-stage", "sample"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ class Problem:
     request_id: str | None = None
     errors: tuple[Problem, ...] = ()
     """Of each record, where there are several."""
+    document: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    """Its JSON form, as the endpoint sent it."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Problem:
@@ -49,12 +52,8 @@ class Problem:
             errors=tuple(cls.of(error) for error in errors if isinstance(error, Mapping))
             if isinstance(errors, list)
             else (),
+            document=document,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For output as JSON, without what is not known."""
-        names = ("status", "code", "detail", "record", "index", "field", "retryable", "request_id")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def __str__(self) -> str:
         named = self.record is None or repr(self.record) in self.detail

@@ -11,8 +11,8 @@ import pytest
 from starlette.types import ASGIApp
 
 from agggen.corpora.elements import elements_records
-from agggen_platform.client import Client, EndpointError, RefusedError, Retry
-from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from agggen_platform.client import Client, RefusedError, Retry
+from agggen_platform.serving.config import ServeConfig
 from serve.api import api
 from serve.engine import Failure, Job
 from serve.handles import HandleEngine
@@ -35,9 +35,10 @@ class InProcess(httpx.BaseTransport):
         return asyncio.run(call())
 
 
-def client_of(engine: HandleEngine, limits: LimitsConfig | None = None, **settings: Any) -> Client:
-    config = ServeConfig("bundle", limits=limits or LimitsConfig())
-    return Client("http://127.0.0.1:8000", transport=InProcess(api(engine, config)), streams=1, **settings)
+def client_of(engine: HandleEngine, **settings: Any) -> Client:
+    return Client(
+        "http://127.0.0.1:8000", transport=InProcess(api(engine, ServeConfig("bundle"))), concurrency=1, **settings
+    )
 
 
 def rounded(text: dict[str, Any]) -> dict[str, Any]:
@@ -56,21 +57,21 @@ def test_a_stream_in_pieces_says_what_requests_say(engine: HandleEngine) -> None
         assert one == other
 
 
-def test_the_other_calls(engine: HandleEngine) -> None:
+def test_plans_are_written_by_and_aligned(engine: HandleEngine) -> None:
     client: Any = client_of(engine)
     (planned,) = client.plan(RECORDS[:1], k=2)
-    (written,) = client.realise([{**RECORDS[0], "plan": planned["plans"][1]["plan"]}], n_best=1)
+    (written,) = client.generate([{**RECORDS[0], "plan": planned["plans"][1]["plan"]}], n_best=1)
     text = written["texts"][0]
     facts = [fact["text"] for fact in text["facts"]]
     (aligned,) = client.align([{**RECORDS[0], "text": text["text"], "facts": facts}])
     assert written["texts"][0]["plan"] == planned["plans"][1]["plan"]
     assert "".join(fact["text"] for fact in aligned["facts"]) == written["texts"][0]["text"]
     assert len(client.model()["fingerprint"]) == 64
-    assert client.ready() is True
 
 
-def test_one_bad_record_of_many(engine: HandleEngine) -> None:
-    answers: list[Any] = list(client_of(engine, piece_records=3).stream([*RECORDS[:2], BAD, *RECORDS[2:]]))
+@pytest.mark.parametrize("piece", [3, 1])
+def test_one_bad_record_of_many(engine: HandleEngine, piece: int) -> None:
+    answers: list[Any] = list(client_of(engine, piece_records=piece).stream([*RECORDS[:2], BAD, *RECORDS[2:]]))
     assert [answer["status"] for answer in answers] == ["ok", "ok", "error", *["ok"] * 7]
     assert answers[2]["error"]["field"] == "triples"
     assert answers[2]["error"]["record"] == "bad"
@@ -106,12 +107,12 @@ class Losing:
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Any]:
         self.asked += [job.record.id for job in jobs]
-        found: list[Any] = await self._engine.generate(jobs, seconds)
+        answers: list[Any] = await self._engine.generate(jobs, seconds)
         for place, job in enumerate(jobs):
             if job.record.id in self.lost:
                 self.lost.discard(job.record.id)
-                found[place] = Failure("lost", "the replica died")
-        return found
+                answers[place] = Failure("lost", "the replica died")
+        return answers
 
 
 QUICK = Retry(first_wait=0.001, longest_wait=0.002)
@@ -124,11 +125,4 @@ def test_records_lost_with_a_replica_are_retried(engine: HandleEngine, name: str
 
     answers: list[Any] = list(getattr(client_of(losing, retry=QUICK), name)(RECORDS))  # type: ignore[arg-type]
     assert [(a["index"], a["id"], a["status"]) for a in answers] == [(i, r["id"], "ok") for i, r in enumerate(RECORDS)]
-    assert {one for one in losing.asked if losing.asked.count(one) == 2} == lost
-
-
-def test_a_stream_beyond_the_endpoint_s_limits_says_so(engine: HandleEngine) -> None:
-    with pytest.raises(EndpointError, match="at most 4 records") as caught:
-        list(client_of(engine, LimitsConfig(stream_records=4)).stream(RECORDS))
-    assert caught.value.problem is not None
-    assert caught.value.problem.code == "too-large"
+    assert {name for name in losing.asked if losing.asked.count(name) == 2} == lost
