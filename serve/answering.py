@@ -27,23 +27,18 @@ from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
 from serve.schemas import (
-    AlignOptions,
     AlignRecord,
-    CheckOptions,
     CheckRecord,
     GenerateOptions,
     GenerateRecord,
+    NoOptions,
     PlanOptions,
-    RealiseOptions,
-    RealiseRecord,
     RecordIn,
     TripleObject,
     checked,
     inference,
 )
 
-GRACE_SECONDS = 1.0
-"""The engine drops late records itself and answers the others; it is given up this much after the deadline."""
 CARD_SECONDS = 5.0
 """How long the model card is cached."""
 
@@ -87,23 +82,10 @@ class Answering:
 
     async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
         """The n best texts of each record, by its own plan where it has one; `options` are within the limits."""
-        return await self._texts(entries, options, seconds, GenerateRecord)
-
-    async def realise(self, entries: Sequence[Entry], options: RealiseOptions, seconds: float) -> list[Answer]:
-        """The n best texts of each record by its plan."""
-        return await self._texts(entries, options, seconds, RealiseRecord)
-
-    async def _texts(
-        self,
-        entries: Sequence[Entry],
-        options: RealiseOptions,
-        seconds: float,
-        model: type[GenerateRecord | RealiseRecord],
-    ) -> list[Answer]:
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            asked = self._asked(model, entry.raw)
+            asked = self._asked(GenerateRecord, entry.raw)
             plan = None if asked.plan is None else _plan(asked.plan)
             return Job(self._record(entry, asked), plan, options.complete, options.n_best, options.alone, settings)
 
@@ -126,7 +108,7 @@ class Answering:
             entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), answer, seconds
         )
 
-    async def align(self, entries: Sequence[Entry], options: AlignOptions, seconds: float) -> list[Answer]:
+    async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text with the triples behind them."""
 
         def text(entry: Entry) -> Text:
@@ -138,7 +120,7 @@ class Answering:
 
         return await self._answers(entries, text, self.engine.align, answer, seconds)
 
-    async def check(self, entries: Sequence[Entry], options: CheckOptions, seconds: float) -> list[Answer]:
+    async def check(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """What the checks find in each text."""
 
         def text(entry: Entry) -> Text:
@@ -149,7 +131,7 @@ class Answering:
 
         return await self._answers(entries, text, self.engine.check, answer, seconds)
 
-    def _with_text(self, entry: Entry, asked: AlignRecord | CheckRecord) -> tuple[Record, str]:
+    def _with_text(self, entry: Entry, asked: CheckRecord) -> tuple[Record, str]:
         """The record and its text, both within the limits; raises Problem with the field."""
         if len(asked.text) > self.limits.text_chars:
             detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
@@ -231,7 +213,7 @@ class Answering:
                 valid.append(entry)
             except Problem as problem:
                 answers[entry.index] = placed(problem, entry)
-        results = await _within(ask(work, seconds), len(work), seconds) if work else []
+        results = await ask(work, seconds) if work else []
         for entry, item, result in zip(valid, work, results, strict=True):
             if isinstance(result, Failure):
                 answers[entry.index] = placed(problem_of(result), entry)
@@ -239,16 +221,6 @@ class Answering:
                 head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
                 answers[entry.index] = head | members(item, result.value)
         return [answers[entry.index] for entry in entries]
-
-
-async def _within(
-    results: Awaitable[Sequence[_Result | Failure]], count: int, seconds: float
-) -> Sequence[_Result | Failure]:
-    try:
-        async with asyncio.timeout(seconds + GRACE_SECONDS):
-            return await results
-    except TimeoutError:
-        return [Failure("deadline", f"not done within {seconds:g} seconds")] * count
 
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:

@@ -98,7 +98,7 @@ class StreamBody:
         self._receive, self._all = receive, buffer
         self._data, self._whole = bytearray(), False
         self._problem: Problem | None = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def receive(self) -> None:
         """Receives until the body is too large or the client goes away; runs beside `pieces`.
@@ -121,13 +121,13 @@ class StreamBody:
                 self._data += chunk
                 self._all.waiting += len(chunk)
                 self._whole = not message.get("more_body", False)
-            self._news.set()
+            self._changed.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body in pieces as it arrives; raises Problem as soon as it is too large."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             while self._data and self._problem is None:
                 piece = bytes(self._data[:PIECE_BYTES])
                 self._drop(len(piece))

@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import time
 from collections.abc import Callable, Collection
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
-from agggen_platform.serving.keys import read_keys
+from agggen_platform.serving.keys import check_keys_required, read_keys
 from serve.errors import Problem
 from serve.observe import current_request
 
@@ -35,14 +34,9 @@ class KeyRing:
     refuses every request.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        clock: Callable[[], float] = time.monotonic,
-        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
-    ) -> None:
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError if the file cannot be used, or holds no key."""
-        self._path, self._clock, self._today = Path(path), clock, today
+        self._path, self._clock = Path(path), clock
         self._seen = self._state()
         self._keys = read_keys(self._path)
         if not self._keys:
@@ -54,14 +48,11 @@ class KeyRing:
         self._look()
         if len(credential) > _LONGEST_KEY:
             return None
-        hashed, today = hashlib.sha256(credential).digest(), self._today()
-        match = None
+        hashed, name = hashlib.sha256(credential).digest(), None
         for key in self._keys:  # all keys: the time must not reveal which one matched
             same = hmac.compare_digest(key.sha256, hashed)
-            match = key if same else match
-        if match is None or (match.last_day is not None and match.last_day < today):
-            return None
-        return match.name
+            name = key.name if same else name
+        return name
 
     def _look(self) -> None:
         now = self._clock()
@@ -91,11 +82,7 @@ def key_ring(config: ServeConfig) -> KeyRing | None:
     """The configured keys, None without; raises ConfigError where other machines could ask without a key."""
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
-    if not config.http.is_loopback:
-        raise ConfigError(
-            f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
-            "of keys: agggen serve-key NAME --file FILE makes one"
-        )
+    check_keys_required(config)
     if "*" in config.security.cors_origins:
         raise ConfigError("security.cors_origins=* without keys would let every web page in: name the origins")
     return None

@@ -16,14 +16,8 @@ from agggen.records import Record, Triple
 from agggen_platform.serving.deploy import Endpoint
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +55,14 @@ def test_every_route_answers(client: httpx.Client, bundle: Path) -> None:
         record | {"plan": "[discoveryPlace discoveredBy]" if record["id"] == "a" else "[category] [symbol]"}
         for record in RECORDS
     ]
-    realised = client.post("/v1/realise", json={"records": human}).json()["answers"]
-    assert [answer["texts"][0]["plan"] for answer in realised] == [
+    by_plan = client.post("/v1/generate", json={"records": human}).json()["answers"]
+    assert [answer["texts"][0]["plan"] for answer in by_plan] == [
         "[discoveryPlace discoveredBy]",
         "[category] [symbol]",
     ]
     texts = [{**RECORDS[0], "text": "Neon was found by Ramsay in London."}]
     aligned = client.post("/v1/align", json={"records": texts}).json()["answers"]
     assert aligned[0]["status"] == "ok", aligned
-
-
-def test_what_is_wrong_is_said_as_problem_json(client: httpx.Client) -> None:
-    answer = client.post("/v1/generate", json={"records": []})
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert client.get("/nowhere").status_code == 404
 
 
 EVIL = "evil.example"

@@ -158,7 +158,7 @@ def test_an_archive_that_a_bundle_names_is_run_where_that_is_said(
 @pytest.mark.parametrize(
     ("kind", "content"),
     [
-        (ServeConfig, "name: VALUE"),
+        (ServeConfig, "bundle: VALUE"),
         (ServeConfig, "{bundle: b, security: {cors_origins: VALUE}}"),
         (JobConfig, "corpus: {name: VALUE}"),
         (SweepConfig, "space: {model.width: {choice: VALUE}}"),

@@ -69,8 +69,8 @@ class _Remote:
         try:
             answers = self.client.generate(asked, **self.options)
         except EndpointError as error:
-            if error.problem is not None and error.problem.record is not None and not error.problem.retryable:
-                raise RuntimeError(error.problem.detail) from error
+            if error.problem is not None and error.record is not None and not error.problem["retryable"]:
+                raise RuntimeError(error.problem["detail"]) from error
             raise JobError(f"{error}; finished shards are kept, the same command resumes") from error
         texts: list[list[Generation]] = []
         for record, answer in zip(records, answers, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,7 +84,7 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
                 time.sleep(_POLL_SECONDS)
                 served.watch()
                 if follower is not None and time.monotonic() >= due:
-                    follower.look(stop)
+                    follower.check(stop)
                     due = time.monotonic() + follow
         except Stopped:
             pass
@@ -142,9 +141,6 @@ def serve_key(
         Path | None,
         typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600."),
     ] = None,
-    until: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The key's last day (UTC). [default: none]")
-    ] = None,
 ) -> None:
     """Create a random key and print it. Only its hash is stored.
 
@@ -155,7 +151,7 @@ def serve_key(
     """
     from agggen_platform.serving.keys import add_key, new_key
 
-    key, line = new_key(name, until.date() if until else None)
+    key, line = new_key(name)
     if file is not None:
         add_key(file, line)
     console.say(key)

@@ -15,6 +15,7 @@ from agggen_platform.client.answers import (
     ModelDict,
     PlanOptions,
     PlansAnswer,
+    ProblemDict,
     RecordLike,
     TextsAnswer,
 )
@@ -24,7 +25,6 @@ from agggen_platform.client.errors import (
     DeadlineError,
     EndpointError,
     FailedError,
-    Problem,
     RefusedError,
     UnavailableError,
 )
@@ -42,7 +42,7 @@ __all__ = [
     "ModelDict",
     "PlanOptions",
     "PlansAnswer",
-    "Problem",
+    "ProblemDict",
     "RecordLike",
     "RefusedError",
     "Retry",

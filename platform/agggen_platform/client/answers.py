@@ -266,7 +266,7 @@ class ComparedDict(TypedDict):
 class ModelDict(TypedDict):
     """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
 
-    `records_at_once`: records that a client should keep on the way to use the generators that run now and to have more
+    `records_at_once`: records that a client should keep in flight to use the generators that run now and to have more
     of them started; the number grows with them.
     """
 

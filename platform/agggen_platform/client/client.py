@@ -25,7 +25,7 @@ from agggen_platform.client.answers import (
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.errors import AnswerError, EndpointError, Problem, RefusedError, UnavailableError
+from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, described
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.client.retry import Attempts, Retry
 from agggen_platform.client.transport import Transport
@@ -200,7 +200,8 @@ class Client:
             if options.get("alone"):  # all together again: numbers depend on the batch
                 failed = list(range(len(answers)))
             try:
-                attempts.pause(_unavailable(next(filter(_is_retryable, answers))))
+                problem = next(answer["error"] for answer in answers if _is_retryable(answer))
+                attempts.pause(UnavailableError(described(problem), problem))
                 retried = self._once(path, [objects[place] for place in failed], options, attempts)
             except EndpointError:
                 break  # these records keep their errors
@@ -252,21 +253,16 @@ def _is_answer(value: object) -> bool:
 
 
 def _is_retryable(answer: Any) -> bool:
-    return answer["status"] == "error" and Problem.of(answer["error"]).retryable
-
-
-def _unavailable(answer: Any) -> UnavailableError:
-    problem = Problem.of(answer["error"])
-    return UnavailableError(str(problem), problem)
+    return answer["status"] == "error" and answer["error"].get("retryable") is True
 
 
 def _failed(error: EndpointError, count: int) -> list[Any]:
     """The answers to `count` records, none of which could be answered; raises `error` if it is not about records."""
-    problems = () if error.problem is None else error.problem.errors or (error.problem,)
-    if len(problems) != count or any(problem.record is None for problem in problems):
+    problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
+    if len(problems) != count or any(problem.get("record") is None for problem in problems):
         raise error
     return [
-        {"index": place, "id": problem.record, "status": "error", "error": dict(problem.document)}
+        {"index": place, "id": problem["record"], "status": "error", "error": problem}
         for place, problem in enumerate(problems)
     ]
 

@@ -12,9 +12,9 @@ from agggen_platform.client.errors import (
     AnswerError,
     EndpointError,
     FailedError,
-    Problem,
     RefusedError,
     UnavailableError,
+    described,
 )
 from agggen_platform.client.retry import Attempts, retry_after
 
@@ -79,10 +79,10 @@ def _failure(what: str, response: httpx.Response) -> EndpointError:
     status, request_id = response.status_code, response.headers.get("x-request-id")
     kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
     document = _object(response) if kind == "application/problem+json" else None
-    problem = None if document is None else Problem.of({"status": status, **document})
-    message = f"{what}: {problem}" if problem else f"{what}: status {status} without a problem document"
+    problem = None if document is None else {"status": status, **document}
+    message = f"{what}: {described(problem)}" if problem else f"{what}: status {status} without a problem document"
     # A 5xx without a problem document comes from a proxy, whose application died.
-    if status in _TRANSIENT or (problem.retryable if problem else status >= 500):
+    if status in _TRANSIENT or (problem.get("retryable") is True if problem else status >= 500):
         return UnavailableError(message, problem, request_id, retry_after(response.headers.get("retry-after")))
     if problem is None and not 400 <= status < 500:
         return AnswerError(message, problem, request_id)

@@ -56,12 +56,12 @@ def serve_config(bundle_path: Path) -> ServeConfig:
 
 @pytest.fixture(scope="session")
 def _planner(serve_config: ServeConfig) -> PlannerReplica:
-    return PlannerReplica(serve_config, serve_config.bundle)
+    return PlannerReplica(serve_config)
 
 
 @pytest.fixture(scope="session")
 def _generator(serve_config: ServeConfig) -> GeneratorReplica:
-    return GeneratorReplica(serve_config, serve_config.bundle)
+    return GeneratorReplica(serve_config)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from agggen_platform.serving.config import ServeConfig
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
-CSV = b"id,subject,predicate,object\nSi,Silicon,symbol,Si\nSi,Silicon,category,metalloid\n"
 CONFIG = ServeConfig(bundle="toy")
 
 Ask = Callable[..., httpx.Response]
@@ -127,6 +126,6 @@ def part(body: bytes, more: bool = True) -> Message:
 def problem(response: httpx.Response) -> dict[str, Any]:
     """The members of a problem+json answer."""
     assert response.headers["content-type"] == "application/problem+json"
-    found: dict[str, Any] = response.json()
-    assert found["status"] == response.status_code
-    return found
+    members: dict[str, Any] = response.json()
+    assert members["status"] == response.status_code
+    return members
