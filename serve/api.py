@@ -20,7 +20,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 from agggen_platform.client.answers import (
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
 
 DEADLINE = "X-Deadline-Seconds"
 MODEL = "X-Model"
-_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE, MODEL]
-_EXPOSED_HEADERS = ["X-Request-Id", "Retry-After", "WWW-Authenticate"]
 _ABOUT = """\
 Texts from data, by plans that one can read and change.
 
@@ -121,7 +118,7 @@ def api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
+        middleware=[context, *_traced(traces)],
     )
     app.state.engine, app.state.config = engine, config
     app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
@@ -148,20 +145,6 @@ async def _choose(
             request.state.answering = answering
             return
     raise Problem("invalid", f"no model {model:.80} is served here; GET /v1/model names those that are", field=MODEL)
-
-
-def _cors(origins: tuple[str, ...]) -> list[Middleware]:
-    if not origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=_ALLOWED_HEADERS,
-            expose_headers=_EXPOSED_HEADERS,
-        )
-    ]
 
 
 def _traced(traces: Traces | None) -> list[Middleware]:

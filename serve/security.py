@@ -13,7 +13,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Request, Security
-from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
@@ -83,13 +83,10 @@ def key_ring(config: ServeConfig) -> KeyRing | None:
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
     check_keys_required(config)
-    if "*" in config.security.cors_origins:
-        raise ConfigError("security.cors_origins=* without keys would let every web page in: name the origins")
     return None
 
 
 BEARER = HTTPBearer(scheme_name="bearer", description="Authorization: Bearer KEY", auto_error=False)
-HEADER = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
 class KeyCheck:
@@ -98,15 +95,10 @@ class KeyCheck:
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
 
-    async def __call__(
-        self,
-        bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)],
-        header: Annotated[str | None, Security(HEADER)],
-    ) -> None:
-        credential = bearer.credentials if bearer else header
-        if credential is None:
-            detail, challenge = "send a key: Authorization: Bearer KEY, or X-API-Key: KEY", 'Bearer realm="agggen"'
-        elif name := self._keys.name_of(credential.strip().encode("latin-1")):
+    async def __call__(self, bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
+        if bearer is None:
+            detail, challenge = "send a key: Authorization: Bearer KEY", 'Bearer realm="agggen"'
+        elif name := self._keys.name_of(bearer.credentials.strip().encode("latin-1")):
             current_request().caller = name
             return
         else:

@@ -43,8 +43,8 @@ def status(client: httpx.Client, headers: dict[str, str], path: str = "/v1/gener
 
 def test_a_key_is_in_no_log_of_serve(guarded: httpx.Client, alice: str) -> None:
     wrong = "agk_a-key-that-was-never-given"
-    assert status(guarded, {"X-API-Key": alice}) == 200
-    assert status(guarded, {"X-API-Key": wrong}) == status(guarded, {}) == 401
+    assert status(guarded, {"Authorization": f"Bearer {alice}"}) == 200
+    assert status(guarded, {"Authorization": f"Bearer {wrong}"}) == status(guarded, {}) == 401
     assert guarded.get("/v1/model").status_code == 401
     assert status(guarded, {"Authorization": f"Bearer {alice}"}, "/v1/nowhere") == 404
     arguments = [word for child in psutil.Process().children(recursive=True) for word in child.cmdline()]

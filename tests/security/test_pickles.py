@@ -159,7 +159,7 @@ def test_an_archive_that_a_bundle_names_is_run_where_that_is_said(
     ("kind", "content"),
     [
         (ServeConfig, "bundle: VALUE"),
-        (ServeConfig, "{bundle: b, security: {cors_origins: VALUE}}"),
+        (ServeConfig, "{bundle: b, security: {hosts: VALUE}}"),
         (JobConfig, "corpus: {name: VALUE}"),
         (SweepConfig, "space: {model.width: {choice: VALUE}}"),
     ],

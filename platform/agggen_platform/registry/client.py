@@ -44,7 +44,7 @@ def connect(uri: str, create: bool = False) -> Any:
         _check_file(uri, create)
     elif not uri.startswith(("http://", "https://")):
         _check_server(uri)
-    with answered(uri):
+    with registry_errors(uri):
         client = mlflow_client(uri, uri)
         if create and (path := _file_of(uri)):
             # Two processes that create the schema of one file at once break each other's.
@@ -54,7 +54,7 @@ def connect(uri: str, create: bool = False) -> Any:
 
 
 @contextmanager
-def answered(uri: str) -> Iterator[None]:
+def registry_errors(uri: str) -> Iterator[None]:
     """Turns errors of MLflow into a `RegistryError` of one line."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -67,7 +67,7 @@ def answered(uri: str) -> Iterator[None]:
         raise RegistryError(f"the registry {masked(uri)} cannot be used: {reason}") from error
 
 
-def absent(error: Exception) -> bool:
+def is_missing(error: Exception) -> bool:
     """Whether MLflow reports that the object does not exist."""
     return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
 

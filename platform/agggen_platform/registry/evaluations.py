@@ -20,7 +20,7 @@ from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
 from agggen.scores import method
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.registry.client import answered
+from agggen_platform.registry.client import registry_errors
 from agggen_platform.registry.store import EVALUATION, Version
 from agggen_platform.storage.folder import Folder
 
@@ -137,7 +137,7 @@ def _stored(address: str) -> bytes | None:
 
 def _artifact(run_id: str, uri: str) -> bytes | None:
     """The report among the files of a run of MLflow; None if it has none."""
-    with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, answered(uri):
+    with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, registry_errors(uri):
         client = mlflow_client(uri)
         if not any(file.path == "report.json" for file in client.list_artifacts(run_id)):
             return None

@@ -138,12 +138,7 @@ def _add(
     described |= {_key(DATA + source): _as_tag(value) for source, value in bundle.sources.items()}
     numbers = {**bundle.metrics, **metrics}
     described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
-    version = registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
-    # Two that register the same bundle at once both come here: the first version stays.
-    first = next(known for known in registry.versions(name, admitted.fingerprint) if known.source == address)
-    if first.number != version.number:
-        registry.remove_version(version)
-    return first
+    return registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
 
 
 def _as_tag(value: Any) -> str:

@@ -119,7 +119,6 @@ class SecurityConfig:
     keys_file: str | None = None
     """Names and SHA-256 of keys, one a line (`agggen serve-key NAME` makes one); it is on every node of an ingress.
     Required as soon as the endpoint can be reached from other machines."""
-    cors_origins: tuple[str, ...] = ()  # off
     hosts: tuple[str, ...] = ()  # names of this machine besides localhost that Host may have, without keys
 
 

@@ -140,7 +140,7 @@ class Tracker:
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
             silent = f"it did not answer within {self._patience:g} s"
-            why = "another process is sending this run" if self._sender.busy else self._sender.trouble or silent
+            why = "another process is sending this run" if self._sender.busy else self._sender.failure or silent
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
                 f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; this sends them: "

@@ -44,11 +44,11 @@ def test_another_bundle_than_was_asked_for_is_refused(bundle: Path, tmp_path: Pa
 
 
 def test_arguments_are_the_same_flat_and_nested() -> None:
-    flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.cors_origins": "[http://a.example]"}
+    flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.hosts": "[a.example]"}
     nested = {
         "bundle": "s3://models/a",
         "generator": {"max_replicas": 4},
-        "security": {"cors_origins": ["http://a.example"]},
+        "security": {"hosts": ["a.example"]},
     }
     assert load_config(ServeConfig, None, settings_of(flat)) == load_config(ServeConfig, None, settings_of(nested))
     with pytest.raises(ConfigError, match="did you mean"):
@@ -56,7 +56,7 @@ def test_arguments_are_the_same_flat_and_nested() -> None:
 
 
 def test_an_application_holds_its_whole_configuration(bundle: Path) -> None:
-    config = ServeConfig(str(bundle), security=SecurityConfig(cors_origins=("http://a.example",)))
+    config = ServeConfig(str(bundle), security=SecurityConfig(hosts=("a.example",)))
     target = find_target(config)
     (application,) = yaml.safe_load(deploy_file(config, target))["applications"]
     assert application == application_of(target.fixed(config))
