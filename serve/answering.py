@@ -43,7 +43,7 @@ CARD_SECONDS = 5.0
 """How long the model card is cached."""
 
 Answer = dict[str, Any] | Problem
-_Asked = TypeVar("_Asked", bound=RecordIn)
+_RecordIn = TypeVar("_RecordIn", bound=RecordIn)
 _Result = TypeVar("_Result")
 _Work = TypeVar("_Work")
 
@@ -85,9 +85,9 @@ class Answering:
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            asked = self._asked(GenerateRecord, entry.raw)
-            plan = None if asked.plan is None else _plan(asked.plan)
-            return Job(self._record(entry, asked), plan, options.complete, options.n_best, options.alone, settings)
+            data = self._validated(GenerateRecord, entry.raw)
+            plan = None if data.plan is None else _plan(data.plan)
+            return Job(self._record(entry, data), plan, options.complete, options.n_best, options.alone, settings)
 
         def answer(job: Job, texts: list[Generation]) -> dict[str, Any]:
             return {"texts": [_text(text) for text in texts]}
@@ -99,7 +99,7 @@ class Answering:
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            return Job(self._record(entry, self._asked(RecordIn, entry.raw)), settings=settings)
+            return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
 
         def answer(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
             return {"plans": [_planned(plan) for plan in plans]}
@@ -112,8 +112,8 @@ class Answering:
         """The facts of each text with the triples behind them."""
 
         def text(entry: Entry) -> Text:
-            asked = self._asked(AlignRecord, entry.raw)
-            return Text(*self._with_text(entry, asked), None if asked.facts is None else tuple(asked.facts))
+            data = self._validated(AlignRecord, entry.raw)
+            return Text(*self._with_text(entry, data), None if data.facts is None else tuple(data.facts))
 
         def answer(text: Text, aligned: AlignedText) -> dict[str, Any]:
             return _aligned(text.record, aligned)
@@ -124,21 +124,21 @@ class Answering:
         """What the checks find in each text."""
 
         def text(entry: Entry) -> Text:
-            return Text(*self._with_text(entry, self._asked(CheckRecord, entry.raw)))
+            return Text(*self._with_text(entry, self._validated(CheckRecord, entry.raw)))
 
         def answer(text: Text, check: Checked) -> dict[str, Any]:
             return _checked(text.record, check)
 
         return await self._answers(entries, text, self.engine.check, answer, seconds)
 
-    def _with_text(self, entry: Entry, asked: CheckRecord) -> tuple[Record, str]:
+    def _with_text(self, entry: Entry, data: CheckRecord) -> tuple[Record, str]:
         """The record and its text, both within the limits; raises Problem with the field."""
-        if len(asked.text) > self.limits.text_chars:
-            detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
+        if len(data.text) > self.limits.text_chars:
+            detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
-        return self._record(entry, asked), asked.text
+        return self._record(entry, data), data.text
 
-    def _asked(self, model: type[_Asked], raw: Any) -> _Asked:
+    def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
         """A raw record as a `model`; without `triples` it is a row whose other keys are predicates.
 
         Raises:
@@ -157,16 +157,16 @@ class Answering:
             raw = own | {"triples": [_parts(triple) for triple in triples]}
         return checked(model, raw, code="record")
 
-    def _record(self, entry: Entry, asked: RecordIn) -> Record:
+    def _record(self, entry: Entry, data: RecordIn) -> Record:
         """The record within the limits; raises Problem with the field."""
         limits = self.limits
-        if len(asked.triples) > limits.triples:
-            detail = f"the record has {len(asked.triples)} triples; at most {limits.triples}: split it into several"
+        if len(data.triples) > limits.triples:
+            detail = f"the record has {len(data.triples)} triples; at most {limits.triples}: split it into several"
             raise Problem("record", detail, field="triples")
-        if asked.id is not None and len(str(asked.id)) > limits.text_chars:
+        if data.id is not None and len(str(data.id)) > limits.text_chars:
             raise Problem("record", f"the id is longer than {limits.text_chars} characters", field="id")
         triples = []
-        for number, triple in enumerate(asked.triples):
+        for number, triple in enumerate(data.triples):
             parts = (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
             try:
                 triples.append(Triple(*parts))
@@ -272,7 +272,7 @@ def outcome(answer: Answer) -> str:
 
 
 def placed(problem: Problem, entry: Entry) -> Problem:
-    """The problem of this entry's record."""
+    """The problem, with the id and index of this entry's record."""
     problem.record, problem.index = printable_id(entry.id), entry.index
     return problem
 

@@ -91,7 +91,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         """
         same = fingerprint == self._fingerprint
         call = next(self._calls)
-        items = [_Write(job, found if same else None, call) for job, found in zip(jobs, candidates, strict=True)]
+        items = [_Write(job, plans if same else None, call) for job, plans in zip(jobs, candidates, strict=True)]
         answers = await self._batcher.submit(items, seconds)
         spent = sum(share for item in items for share in item.verify_seconds)
         return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # what a _Write gives
@@ -162,8 +162,8 @@ class GeneratorReplica(Replica[Work, Answer]):
         checker, records = self._generator.checker, [text.record for text in texts]
         if self._critic is None:
             return [Checked(checker.check(text.record, text.text), {}) for text in texts]
-        judged = check_all(records, [text.text for text in texts], checker, self._critic)
-        return [Checked(one.result, one.as_dict()) for one in judged]
+        checked = check_all(records, [text.text for text in texts], checker, self._critic)
+        return [Checked(text.result, text.as_dict()) for text in checked]
 
     # --- alignment --------------------------------------------------------------------------------------------------
 

@@ -55,8 +55,8 @@ class HandleEngine:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
             records: of one call; more records go to several calls, and so to several replicas.
             count: the present generators; it may block.
-            most: generators that there may be.
-            share: records of a generator, above which another is added.
+            most: the largest number of generators.
+            share: the records of a generator beyond which another one is started.
             span: a context manager that traces a call by its name and number of records, and yields a function for
                 the call's result.
         """
@@ -238,5 +238,5 @@ def _failure(error: Exception) -> Failure:
         return Failure("busy", "too many requests wait; try again later")
     if isinstance(error, lost):
         return Failure("lost", "the replica that worked on this record was lost; try again")
-    _log.error("a call to a replica failed", exc_info=error)  # replicas answer with Failures: a mistake of ours
+    _log.error("a call to a replica failed", exc_info=error)  # a fault of the endpoint: replicas answer with Failures
     return broken()

@@ -23,7 +23,7 @@ from serve.replica import Replica, load
 
 Searched = Candidates | list[PlannedRecord]
 EXAMPLES = 48
-"""The most records of `GET /v1/examples`."""
+"""The largest number of records of `GET /v1/examples`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,16 +94,16 @@ def check_unicode(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        place = next(_halves(value, ()))
+        place = next(_surrogate_paths(value, ()))
         detail = f"{place or 'the record'}: half of a surrogate pair is not a Unicode character"
         raise Problem("record", detail, field=place or None) from None
 
 
-def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+def _surrogate_paths(value: Any, path: tuple[str, ...]) -> Iterator[str]:
     """The paths of strings that cannot be encoded in UTF-8, printable."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         yield printable(".".join(path))
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:
-        yield from _halves(key, (*path, str(key)))
-        yield from _halves(part, (*path, str(key)))
+        yield from _surrogate_paths(key, (*path, str(key)))
+        yield from _surrogate_paths(part, (*path, str(key)))

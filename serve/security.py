@@ -37,15 +37,15 @@ class KeyRing:
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError if the file cannot be used, or holds no key."""
         self._path, self._clock = Path(path), clock
-        self._seen = self._state()
+        self._loaded_state = self._file_state()
         self._keys = read_keys(self._path)
         if not self._keys:
             raise ConfigError(f"the keys file {path} holds no key: agggen serve-key NAME --file {path}")
-        self._looked = clock()
+        self._checked_at = clock()
 
     def name_of(self, credential: bytes) -> str | None:
         """The name of the key, None if it is invalid; in constant time for credentials of the same length."""
-        self._look()
+        self._reload_if_changed()
         if len(credential) > _LONGEST_KEY:
             return None
         hashed, name = hashlib.sha256(credential).digest(), None
@@ -54,15 +54,15 @@ class KeyRing:
             name = key.name if same else name
         return name
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         now = self._clock()
-        if now - self._looked < _RELOAD_SECONDS:
+        if now - self._checked_at < _RELOAD_SECONDS:
             return
-        self._looked = now
-        state = self._state()
-        if state == self._seen:
+        self._checked_at = now
+        state = self._file_state()
+        if state == self._loaded_state:
             return
-        self._seen = state
+        self._loaded_state = state
         try:
             self._keys = read_keys(self._path)
         except ConfigError as error:
@@ -70,7 +70,7 @@ class KeyRing:
         else:
             _log.warning("read %d keys from %s", len(self._keys), self._path)
 
-    def _state(self) -> tuple[int, ...] | None:
+    def _file_state(self) -> tuple[int, ...] | None:
         try:
             status = self._path.stat()
         except OSError:

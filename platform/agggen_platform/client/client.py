@@ -32,7 +32,7 @@ from agggen_platform.client.transport import Transport
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
 _MOST_REQUESTS = 64  # concurrent ones of a stream
-_SECONDS_BETWEEN_LOOKS = 5.0  # at the endpoint's `records_at_once`
+_SECONDS_BETWEEN_CHECKS = 5.0  # of the endpoint's `records_at_once`
 
 
 class Client:
@@ -158,7 +158,7 @@ class Client:
                     width = min(_MOST_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
                 except UnavailableError:  # the requests will say so, if it lasts
                     pass
-                due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+                due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
             return width
 
         return now

@@ -96,7 +96,10 @@ def smoke(bundle: Bundle | Critic, records: Sequence[Record] = (), device: str =
         return _fault_of_critic(bundle)
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
-    faults = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
+    faults = (
+        (_fault(generator, record, config) for config in configs.values())
+        for record in records or _default_records(bundle)
+    )
     return [fault for of_record in faults if (fault := next(filter(None, of_record), None))]
 
 
@@ -119,7 +122,7 @@ def _fault_of_critic(critic: Critic) -> list[str]:
     return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
 
 
-def _own(bundle: Bundle) -> list[Record]:
+def _default_records(bundle: Bundle) -> list[Record]:
     element = next(record for record in elements_records("dev") if len(record.triples) == 3)
     known = islice((name for name in bundle.encoder.predicates if not name.startswith("[")), 3)
     own = Record("smoke", tuple(Triple("Oda Lind", name, f"value {n}") for n, name in enumerate(known, start=1)))

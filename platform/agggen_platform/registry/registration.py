@@ -111,12 +111,12 @@ def _known(registry: Registry, name: str, expected: str, address: str) -> Versio
     if name not in registry.names():
         return None
     for version in registry.versions(name, expected):
-        if version.source == address or _lies_at(version.source, expected):
+        if version.source == address or _is_at(version.source, expected):
             return version
     return None
 
 
-def _lies_at(address: str, expected: str) -> bool:
+def _is_at(address: str, expected: str) -> bool:
     try:
         return fingerprint(get_bundle(address)) == expected
     except AggGenError:  # it is gone or was changed, so its version is of no use any more

@@ -39,7 +39,7 @@ APPLICATION = "agggen"
 """Its name. It answers at ``/``, so a cluster has one."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
-_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_BETWEEN_CHECKS = 2.0
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
@@ -102,10 +102,10 @@ class Endpoint:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         self.config, self.target = config, None
         self._say = say
-        self._begun = False  # a deployment
-        self._last, self._look_again = "", 0.0  # for `watch`
-        self._own = serve_address() is None
-        if self._own:
+        self._deployed = False
+        self._last_status, self._next_check = "", 0.0  # for `watch`
+        self._started_serve = serve_address() is None
+        if self._started_serve:
             # No request timeout: a stream may take as long as it has records. Each record has its deadline.
             http = {"host": config.http.host, "port": config.http.port}
             serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
@@ -163,9 +163,9 @@ class Endpoint:
             return
         if self.target is not None:
             self._drain(self.target)
-        if self._own and not self._others():
+        if self._started_serve and not self._others():
             serve.shutdown()
-        elif self._begun:
+        elif self._deployed:
             serve.delete(APPLICATION)
 
     def _drain(self, target: Target) -> None:
@@ -178,16 +178,16 @@ class Endpoint:
     def watch(self) -> None:
         """Reports when the application stops or resumes running; to be called repeatedly."""
         now = time.monotonic()
-        if now < self._look_again:
+        if now < self._next_check:
             return
-        self._look_again = now + _SECONDS_BETWEEN_LOOKS
+        self._next_check = now + _SECONDS_BETWEEN_CHECKS
         state = self.state()
-        if state.status != self._last:
+        if state.status != self._last_status:
             if state.status != "RUNNING":
                 self._say(f"the endpoint is {state.status}" + (f": {state.reason}" if state.reason else ""))
-            elif self._last:
+            elif self._last_status:
                 self._say("the endpoint is RUNNING again")
-        self._last = state.status
+        self._last_status = state.status
 
     # --- deploying --------------------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Endpoint:
                 )
         application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
         deploy_applications([*(deployed for _, deployed in others.values() if deployed is not None), application])
-        self._begun = True
+        self._deployed = True
 
     def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
         """Other applications: the route of each, and its configuration if it was deployed by one."""
