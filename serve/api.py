@@ -111,14 +111,18 @@ def api(
         ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
     """
     paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
-    context = Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)
+    middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
+    if traces is not None:
+        from serve.tracing import Traced
+
+        middleware.append(Middleware(Traced, traces=traces))
     app = FastAPI(
         title="agggen",
         version="1",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[context, *_traced(traces)],
+        middleware=middleware,
     )
     app.state.engine, app.state.config = engine, config
     app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
@@ -145,14 +149,6 @@ async def _choose(
             request.state.answering = answering
             return
     raise Problem("invalid", f"no model {model:.80} is served here; GET /v1/model names those that are", field=MODEL)
-
-
-def _traced(traces: Traces | None) -> list[Middleware]:
-    if traces is None:
-        return []
-    from serve.tracing import Traced
-
-    return [Middleware(Traced, traces=traces)]
 
 
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------

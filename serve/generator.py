@@ -136,10 +136,8 @@ class GeneratorReplica(Replica[Work, Answer]):
         plans = [item.candidates or self._plan(item.job) for item in items]
         ready = [(item.job, plan) for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job, _ in ready]
-        counts = [
-            job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
-        ]
         records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
+        counts = [job.n_best for job, _ in ready]
         checker = self._generator.checker
         before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
         written = iter(self._generator.write(records, candidates, counts, configs))

@@ -13,7 +13,7 @@ from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import ROWS_AT_ONCE, BulkWorker, WorkerSettings
-from agggen_platform.client import Client, EndpointError, GenerateOptions
+from agggen_platform.client import Client, EndpointError
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
@@ -53,7 +53,7 @@ class _Remote:
     def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
         self.planner, self.checker = own.planner, own.checker
-        self.options = cast(GenerateOptions, options | {"alone": True})
+        self.options = options | {"alone": True}
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
         """The texts of the records.

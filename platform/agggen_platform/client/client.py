@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any
 
 import httpx
 
@@ -18,9 +18,7 @@ from agggen_platform.client.answers import (
     AlignedAnswer,
     CheckedAnswer,
     ErrorAnswer,
-    GenerateOptions,
     ModelDict,
-    PlanOptions,
     PlansAnswer,
     RecordLike,
     TextsAnswer,
@@ -47,7 +45,8 @@ class Client:
     - FailedError: an error inside the endpoint.
     - AnswerError: the server is not this endpoint.
 
-    A record that fails while others succeed is an answer with ``status`` "error", not an exception.
+    A record that fails while others succeed is an answer with ``status`` "error", not an exception. Options are those
+    of the endpoint's HTTP interface (serve/README.md), which names an unknown one.
     """
 
     def __init__(
@@ -91,13 +90,13 @@ class Client:
         return f"{type(self).__name__}({self.url!r})"  # never the key
 
     def generate(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[TextsAnswer | ErrorAnswer]:
         """Texts for records by one request; `stream` takes any number. A record may carry a ``plan`` to follow."""
         return self._request("/v1/generate", records, options, deadline)
 
     def plan(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[PlanOptions]
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[PlansAnswer | ErrorAnswer]:
         """The k most likely plans of each record, with their probabilities."""
         return self._request("/v1/plan", records, options, deadline)
@@ -115,7 +114,7 @@ class Client:
         return self._request("/v1/check", records, {}, deadline)
 
     def stream(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
         """Texts for any number of records, in their order, each answered exactly once; `index` counts the whole stream.
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 import httpx
 import pytest
@@ -21,9 +21,7 @@ from agggen_platform.client import (
     FailedError,
     RefusedError,
     UnavailableError,
-    answers,
 )
-from serve import schemas
 from tests.unit.client.conftest import QUICK, RECORD, URL, answered, asked, error, made, problem, text
 
 
@@ -279,8 +277,3 @@ def test_importing_it_loads_nothing_heavy() -> None:
     code = f"import sys, agggen_platform.client; print([name for name in {HEAVY} if name in sys.modules])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize("name", ["GenerateOptions", "PlanOptions"])
-def test_its_options_are_the_endpoint_s(name: str) -> None:
-    assert set(get_type_hints(getattr(answers, name))) == set(getattr(schemas, name).model_fields)

@@ -82,15 +82,6 @@ def test_requests_with_settings_of_their_own_get_what_they_get_alone(
         same(result.answers, library.generate([record], n_best=2, config=config))
 
 
-def test_all_that_is_found_may_be_asked_for(generator: GeneratorReplica, library: Generator, name: str) -> None:
-    record, config = RECORDS[-1], replace(library.config, plans=3, verify="off")
-    plans = library.planner.candidates([record], config=config)
-    (answer,) = run(generator.write([Job(record, n_best=0, settings=always(config))], plans, name, LONG)).answers
-    (expected,) = library.generate([record], n_best=99, config=config)
-    assert len(expected) > 1
-    same([answer], [expected])
-
-
 def test_a_batch_is_no_more_than_one_beam_search_holds(
     generator: GeneratorReplica, library: Generator, name: str, batches: list[int]
 ) -> None:
