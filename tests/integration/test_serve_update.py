@@ -93,7 +93,7 @@ def test_a_bundle_broken_on_disk_replaces_nothing_and_is_said_once(
     assert (load.failures(), load.lost) == ({}, [])
     (text,) = notes
     assert "weights.safetensors" in text
-    assert "what was served before is served" in text
+    assert "the previous bundle stays in service" in text
     assert (card(served), replicas("Planner")) == (before, planners)
     with pytest.raises(DeployError, match="size or SHA-256"):  # as `serve deploy` finds it: built on the cluster
         served.deploy(Target(str(bundles["3"]), "broken", fingerprint(bundles["3"])))

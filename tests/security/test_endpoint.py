@@ -1,4 +1,4 @@
-"""The endpoint over real HTTP, through Serve's proxy: strangers, and keys in no log."""
+"""The endpoint over real HTTP through Serve's proxy: no access without a key, and keys in no log."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -23,7 +23,7 @@ def ask(
     verify: Annotated[
         Literal["strict", "off"] | None, typer.Option(help="strict: values whole, no fault found; off: free.")
     ] = None,
-    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
+    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds without a new text, retries included.")] = 300.0,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
     """Have an endpoint (`agggen serve`) write texts for records.

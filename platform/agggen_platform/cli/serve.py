@@ -77,7 +77,7 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
             console.note(f"Starting the replicas of {target.shown} ({target.fingerprint[:12]})")
             served.deploy(target, stop)
             console.say(served.url)
-            console.note("Ready. Ctrl-C ends it when what is being worked on is done.")
+            console.note("Ready. Ctrl-C ends it after the running requests.")
             follower = Follower(config, served, console.note) if follow else None
             due = time.monotonic() + follow
             while not stop():
@@ -88,7 +88,7 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
                     due = time.monotonic() + follow
         except Stopped:
             pass
-        console.note("Finishing what is being worked on; once more ends it at once")
+        console.note("Finishing the running requests; a second signal ends at once")
     return 128 + (stop.signal or 0)
 
 

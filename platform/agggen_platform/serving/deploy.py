@@ -228,7 +228,7 @@ class Endpoint:
 
         application = serve.status().applications.get(APPLICATION)
         if application is None or not application.deployments:
-            return "the bundle is tested"
+            return "testing the bundle"
         states = (
             f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in deployment.replica_states.items())
             for name, deployment in application.deployments.items()

@@ -44,7 +44,7 @@ class Follower:
                 self._refused = address
                 raise
         except AggGenError as error:
-            failure = f"{error}; what was served before is served"
+            failure = f"{error}; the previous bundle stays in service"
             return False
         finally:
             if failure and failure != self._reported:

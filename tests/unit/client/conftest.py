@@ -1,4 +1,4 @@
-"""A client of an endpoint that does as it is told."""
+"""A client of a scripted endpoint."""
 
 from __future__ import annotations
 

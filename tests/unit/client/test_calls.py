@@ -1,4 +1,4 @@
-"""Single requests: what is sent, what is retried, what errors say; and what importing the client loads."""
+"""Single requests: content, retries and errors; and which packages importing the client loads."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ TRANSIENT = [
 
 
 @pytest.mark.parametrize("failure", TRANSIENT, ids=lambda failure: repr(failure)[:40])
-def test_transient_failures_are_sent_again(waits: list[float], failure: httpx.Response | Exception) -> None:
+def test_transient_failures_are_retried(waits: list[float], failure: httpx.Response | Exception) -> None:
     script = Script(failure, failure, answered)
     assert made(script).generate([RECORD]) == [text(0, "a")]
     assert len({request.content for request in script.requests}) == 1
@@ -101,7 +101,7 @@ LASTING = [
 
 
 @pytest.mark.parametrize(("failure", "kind", "says"), LASTING, ids=lambda value: repr(value)[:40])
-def test_what_would_fail_again_is_not_sent_again(
+def test_permanent_failures_are_not_retried(
     waits: list[float], failure: httpx.Response | Exception, kind: type[EndpointError], says: str
 ) -> None:
     script = Script(failure)
@@ -124,7 +124,7 @@ def test_an_error_carries_the_problem() -> None:
     assert error.exit_code == 2
 
 
-def test_a_problem_of_odd_members_is_still_told() -> None:
+def test_a_problem_with_odd_members_is_still_reported() -> None:
     odd = httpx.Response(
         422,
         content=b'{"type": 7, "detail": null, "index": "x", "record": []}',
@@ -150,7 +150,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call_at_once(waits: list[flo
     assert not waits
 
 
-def test_attempts_end(waits: list[float]) -> None:
+def test_attempts_are_limited(waits: list[float]) -> None:
     script = Script(problem(503, "lost", retryable=True))
     with pytest.raises(UnavailableError, match="it is lost"):
         made(script).generate([RECORD])

@@ -1,4 +1,4 @@
-"""When attempts are repeated, and how long is waited between them."""
+"""Waits between attempts."""
 
 from __future__ import annotations
 

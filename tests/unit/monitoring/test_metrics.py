@@ -1,4 +1,4 @@
-"""What jobs say of themselves: which numbers, when, for how long, and that nothing of it can hurt them."""
+"""Metrics of jobs: values and lifetime; errors of Ray do not reach the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the registry takes for a bundle, and that nothing of what it refuses is ever run."""
+"""Admission of bundles: complete, unchanged, without other files; no code of a refused bundle is run."""
 
 import hashlib
 import json

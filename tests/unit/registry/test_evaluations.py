@@ -1,4 +1,4 @@
-"""Reports as evaluations of versions, and what the metric gate makes of them."""
+"""Reports as evaluations of versions, and the metric gate."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An alias moves to what passes its checks, says why it does not, and walks back."""
+"""Promotion after checks, refusals with their reasons, and rollback."""
 
 import shutil
 from pathlib import Path

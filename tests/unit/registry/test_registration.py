@@ -1,4 +1,4 @@
-"""Bundles become versions: once each, with what they were made from, and addresses find them again."""
+"""Bundles as versions: registered once, with their origin, and found by their addresses."""
 
 import shutil
 import time

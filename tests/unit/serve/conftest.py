@@ -1,4 +1,4 @@
-"""What tests of the endpoint share: a tiny bundle over the corpus `elements`, and an engine in this process."""
+"""Fixtures of the endpoint's tests: a tiny bundle over the corpus `elements`, and an engine in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking applications in this process, as a client or as their server; records to ask about; a clock."""
+"""HTTP and ASGI calls of applications in this process, example records, and a clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask, and how much at once: keys, host names, origins, sizes of bodies, admission."""
+"""Access and admission: keys, host names, sizes of bodies, concurrent requests."""
 
 from __future__ import annotations
 

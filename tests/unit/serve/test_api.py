@@ -1,4 +1,4 @@
-"""The HTTP interface: what is asked reaches the engine, what it answers the client, and who is to blame for errors."""
+"""The HTTP interface: requests reach the engine, its results the client, and invalid options are named."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_row_cannot_grow_by_being_flattened(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("triple", [["", "symbol", "Si"], {"subject": "", "predicate": "symbol", "object": "Si"}])
-def test_a_record_need_have_no_subject(ask: Ask, triple: Any) -> None:
+def test_a_subject_may_be_empty(ask: Ask, triple: Any) -> None:
     (answer,) = ask("POST", "/v1/generate", json={"records": [{"triples": [triple]}]}).json()["answers"]
     assert (answer["status"], answer["texts"][0]["plan"]) == ("ok", "[symbol]")
 

@@ -1,4 +1,4 @@
-"""Errors of the HTTP interface: whose they are, which status they get, and what they name."""
+"""Errors of the HTTP interface: kind, status, field, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.serve.http_calls import CONFIG, SILICON, Ask, asking, problem, r
 from tests.unit.serve.stub_engine import StubEngine
 
 
-def test_a_records_error_is_the_requests_only_if_nothing_else_is_answered(ask_stub: Ask, stub: StubEngine) -> None:
+def test_a_request_fails_only_if_all_of_its_records_fail(ask_stub: Ask, stub: StubEngine) -> None:
     stub.failures["bad"] = Failure("plan", "it does not fit", "plan")
     alone = ask_stub("POST", "/v1/generate", json={"records": records("bad")})
     among = ask_stub("POST", "/v1/generate", json={"records": records("a", "bad", "c")})
@@ -68,7 +68,7 @@ def test_internal_errors_are_hidden_from_clients(ask_stub: Ask, stub: StubEngine
 
 
 @pytest.mark.parametrize("address", ["/v1/generate", "/v1/generate:stream"])
-def test_a_deadline_holds_while_the_engine_does_not_say_what_it_serves(stub: StubEngine, address: str) -> None:
+def test_a_deadline_holds_while_the_engine_does_not_describe_itself(stub: StubEngine, address: str) -> None:
     async def silent() -> ModelCard:
         await asyncio.sleep(600)
         raise AssertionError
@@ -195,7 +195,7 @@ def test_too_many_records_are_refused(stub: StubEngine) -> None:
 @pytest.mark.parametrize(
     "kind", ["", "text/csv", "application/x-www-form-urlencoded", "application/json; charset=utf-16"]
 )
-def test_formats_that_are_not_read_are_named(ask_stub: Ask, kind: str) -> None:
+def test_other_media_types_are_refused(ask_stub: Ask, kind: str) -> None:
     response = ask_stub("POST", "/v1/generate", content=b"{}", headers={"Content-Type": kind} if kind else {})
     assert problem(response)["status"] == 415
 

@@ -1,4 +1,4 @@
-"""Streams of records: a line for each in its order, little in flight, and no work for clients that are gone."""
+"""Streams of records: an answer a line in input order, bounded work in flight, cancellation."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_records_are_worked_on_together(stub: StubEngine) -> None:
     assert len(stub.calls) < 50
 
 
-def test_options_are_the_querys_and_wrong_ones_are_refused_before_anything_is_read(stub: StubEngine) -> None:
+def test_options_of_a_stream_are_in_the_query_and_checked_first(stub: StubEngine) -> None:
     answers(stream(stub, line("a"), query="?n_best=2&level=1"))
     ((job,),) = stub.calls
     assert (job.n_best, job.settings(InferenceConfig()).level) == (2, 1)
@@ -160,7 +160,7 @@ def _parts(ids: Iterable[int], more: bool = True) -> list[Message]:
     return parts if more else [*parts, part(b"", more=False)]
 
 
-def test_no_more_is_begun_than_the_window_while_nothing_is_taken(stub: StubEngine) -> None:
+def test_at_most_a_window_is_in_progress_while_the_client_reads_nothing(stub: StubEngine) -> None:
     async def check() -> None:
         server = SlowServer(*_parts(range(100), more=False))
         call = opened(api(stub, CONFIG), server)

@@ -1,4 +1,4 @@
-"""The batcher: every item gets exactly one answer, in time or not at all, and nobody pays for another's mistake."""
+"""The batcher: every item gets exactly one answer in time, and a failing item fails no other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_calls_share_full_batches_that_are_worked_on_in_one_other_thread() -> No
     assert [len(batch) for batch in worker.batches] == [3, 3]
 
 
-def test_a_full_queue_is_said_and_has_room_again_later() -> None:
+def test_a_full_queue_refuses_items_until_it_has_room() -> None:
     worker = Worker()
     batcher = Batcher(worker, BatchConfig(records=1, wait_ms=0, queue=2))
 
@@ -118,7 +118,7 @@ def test_late_items_and_those_of_cancelled_callers_are_not_worked_on() -> None:
     assert worker.batches == [[1], [7]]
 
 
-def test_work_that_looks_ends_when_its_last_caller_has_gone() -> None:
+def test_work_is_abandoned_when_its_last_caller_has_gone() -> None:
     looks, began = 0, threading.Event()
 
     def work(kind: str, items: Sequence[int]) -> list[int]:
@@ -146,7 +146,7 @@ def test_work_that_looks_ends_when_its_last_caller_has_gone() -> None:
     assert batcher.failed_in_a_row == 0
 
 
-def test_one_bad_record_fails_alone_and_says_nothing_of_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_item_fails_alone_and_without_details(caplog: pytest.LogCaptureFixture) -> None:
     batcher = Batcher(Worker(), BatchConfig(records=100, wait_ms=0))
 
     async def test() -> None:

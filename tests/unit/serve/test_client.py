@@ -44,7 +44,7 @@ def rounded(text: dict[str, Any]) -> dict[str, Any]:
     return {key: pytest.approx(value, abs=1e-4) if isinstance(value, float) else value for key, value in text.items()}
 
 
-def test_a_stream_in_pieces_says_what_requests_say(engine: HandleEngine) -> None:
+def test_a_stream_in_pieces_equals_one_request(engine: HandleEngine) -> None:
     client = client_of(engine, piece_records=4)
     batch: list[Any] = client.generate(RECORDS, n_best=2, verify="off")
     stream: list[Any] = list(client.stream(RECORDS, n_best=2, verify="off"))
@@ -55,7 +55,7 @@ def test_a_stream_in_pieces_says_what_requests_say(engine: HandleEngine) -> None
         assert streamed == answer
 
 
-def test_plans_are_written_by_and_aligned(engine: HandleEngine) -> None:
+def test_a_planned_text_is_written_and_aligned(engine: HandleEngine) -> None:
     client: Any = client_of(engine)
     (planned,) = client.plan(RECORDS[:1], k=2)
     (written,) = client.generate([{**RECORDS[0], "plan": planned["plans"][1]["plan"]}], n_best=1)

@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI document allows or forbids: what comes back is in the document, and nothing fails inside."""
+"""Generated requests: responses conform to the OpenAPI document, and none is an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input that nobody meant to send: an answer or a problem, never a failure inside."""
+"""Odd and invalid input: an answer or a problem, never an internal error."""
 
 from __future__ import annotations
 

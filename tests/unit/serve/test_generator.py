@@ -1,4 +1,4 @@
-"""The generator replica: what the library writes and aligns, for each record by itself."""
+"""The generator replica: the library's texts and alignments, whatever else is in the batch."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_candidates_of_another_model_are_planned_anew(
     assert isinstance(failure, Failure) and (failure.code, failure.field) == ("plan", "plan")
 
 
-def test_a_gpu_that_is_not_there_is_said(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu_is_an_error(serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(BundleError, match="1 GPUs were asked for, but torch sees none here"):
         GeneratorReplica(replace(serve_config, generator=replace(serve_config.generator, gpus=1.0)))
@@ -155,7 +155,7 @@ def test_a_text_that_cannot_be_aligned_says_why(generator: GeneratorReplica) -> 
     assert not isinstance(answers[0], Failure) and not isinstance(answers[4], Failure)
 
 
-def test_what_alignment_may_cost_is_bounded_before_any_work(generator: GeneratorReplica) -> None:
+def test_the_cost_of_an_alignment_is_bounded_before_any_work(generator: GeneratorReplica) -> None:
     """900 facts of 2 triples took 11.5 GB and 51 s, and 24 triples with 30 sentences minutes."""
     wide = Record("wide", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TRIPLES)))
     texts = [

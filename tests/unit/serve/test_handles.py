@@ -1,4 +1,4 @@
-"""The engine over handles: each record gets an answer, whatever Ray Serve says of the replicas."""
+"""The engine over handles: each record gets an answer, whichever error Ray Serve raises."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def generated(planner: Any, generator: Any, *names: str, records: int = 64, seco
     return run(test)
 
 
-def test_jobs_that_cannot_be_planned_are_not_sent_on_and_the_order_stays() -> None:
+def test_unplannable_jobs_are_not_written_and_the_order_stays() -> None:
     planner, generator = Replicas(plans), Replicas(texts)
 
     assert codes(generated(planner, generator, "a", "bad", "b", "bad")) == ["a.", "plan", "b.", "plan"]
@@ -161,7 +161,7 @@ def test_records_lost_twice_are_reported_lost() -> None:
     assert len(generator.calls) == 2
 
 
-def test_one_lost_part_costs_the_others_nothing() -> None:
+def test_a_lost_part_does_not_affect_the_others() -> None:
     generator = Replicas(DIED, texts, DIED, texts)  # parts 1 and 3 are lost, whichever these are; once each
 
     assert codes(generated(Replicas(plans), generator, "a", "b", "c", records=1)) == ["a.", "b.", "c."]
@@ -278,7 +278,7 @@ def test_an_endpoint_is_ready_once_generators_have_loaded_whether_or_not_any_is_
 
 
 @pytest.mark.parametrize(("running", "records"), [(0, 100), (1, 100), (2, 200), (3, 250), (5, 250)])
-def test_clients_are_told_the_records_of_twice_the_generators_up_to_the_most(running: int, records: int) -> None:
+def test_records_at_once_is_the_share_of_twice_the_generators_up_to_the_maximum(running: int, records: int) -> None:
     engine = HandleEngine(Replicas(), Replicas(), count=lambda: Generators(running, True), most=5, share=50)
     assert asyncio.run(engine.records_at_once()) == records
 
@@ -296,7 +296,7 @@ def test_clients_are_told_the_records_of_twice_the_generators_up_to_the_most(run
         ([], 0, 128, 2),  # replicas that report no records: the ingress, or those that are starting
     ],
 )
-def test_each_share_of_the_records_gets_a_replica(
+def test_replicas_follow_the_number_of_records(
     reported: list[float], queued: float, calls: float, replicas: float
 ) -> None:
     context = SimpleNamespace(

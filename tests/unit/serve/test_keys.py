@@ -1,4 +1,4 @@
-"""The file of keys, how it is read again, and `agggen serve-key`, which writes it."""
+"""The keys file, its reloading, and `agggen serve-key`, which writes it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path, clock
 
 
 @pytest.mark.parametrize("broken", ["rubbish", "missing", "writable"])
-def test_a_broken_file_keeps_the_last_good_keys_and_says_so_once(
+def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
     file: Path, clock: Clock, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
     alice = issue(file, "alice").encode()

@@ -1,4 +1,4 @@
-"""What logs and metrics say, and what they never say."""
+"""The content of logs and metrics, and what must not be in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner replica: what the library plans, for each record by itself; and whether it is fit to answer."""
+"""The planner replica: the library's plans, whatever else is in the batch; self-test and health checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a body may look like, and what is said of one that may not."""
+"""Strict JSON, and the messages about invalid bodies."""
 
 from __future__ import annotations
 

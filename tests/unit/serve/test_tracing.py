@@ -1,4 +1,4 @@
-"""Traces of requests: what their spans hold, and that nothing of them stops a request."""
+"""Traces of requests: the content of spans, and that tracing fails no request."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_access_log_names_the_trace(traced: Spans, caplog: pytest.LogCapture
     assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")  # type: ignore[attr-defined]
 
 
-def test_a_server_that_is_away_costs_spans_and_no_request(
+def test_an_unreachable_mlflow_loses_spans_and_no_request(
     _planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")
@@ -132,7 +132,7 @@ def test_without_a_server_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch
         MlflowExporter("requests")
 
 
-def test_off_imports_nothing() -> None:
+def test_without_tracing_its_module_is_not_imported() -> None:
     code = "import sys, serve.app; print('serve.tracing' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.split() == ["False"]

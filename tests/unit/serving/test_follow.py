@@ -1,4 +1,4 @@
-"""An alias that is followed: what is tried again, and what is not."""
+"""A followed alias: which failures are retried."""
 
 from __future__ import annotations
 
@@ -65,4 +65,4 @@ def test_a_bundle_that_does_not_work_is_tried_once(
     endpoint = Endpoint(error)
     deployed, notes = checked(config, endpoint, monkeypatch)
     assert (deployed, endpoint.tried) == ([False] * 3, 1)
-    assert "what was served before is served" in notes[-1]
+    assert "the previous bundle stays in service" in notes[-1]

@@ -1,4 +1,4 @@
-"""Plots show what is in the numbers, under the names that belong there, for few predicates and for many."""
+"""Plots: values, labels and their order, for few predicates and for many."""
 
 from itertools import pairwise
 from typing import Any

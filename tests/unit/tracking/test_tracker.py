@@ -1,4 +1,4 @@
-"""What a run logs is in its file and in a real SQLite MLflow, and what cannot be logged costs nothing else."""
+"""A run is in its file and in a real SQLite MLflow; a refused value loses nothing else."""
 
 import json
 import math
