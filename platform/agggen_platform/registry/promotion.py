@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from agggen.errors import AggGenError
 from agggen.records import Record
-from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias, parse_address
+from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
 from agggen_platform.registry.admission import Admitted, admit, smoke
 from agggen_platform.registry.evaluations import Gate
 from agggen_platform.registry.store import Move, Registry, Version
@@ -120,11 +120,6 @@ def earlier_versions(moves: Sequence[Move]) -> list[str]:
         while earlier and earlier.pop() != move.to_version:
             pass
     return earlier
-
-
-def version_of(model: str, *, uri: str | None = None) -> Version:
-    """The version that ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS`` names; raises RegistryError."""
-    return Registry(uri).version(parse_address(model))
 
 
 def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import ConfigError
-from agggen_platform.registry import Registry, evaluations_of, record, register, resolve, version_of
+from agggen_platform.registry import Registry, evaluations_of, record, register, resolve
 from agggen_platform.registry.address import ModelAddress, RegistryError, is_model_address, parse_address
 from agggen_platform.storage.bundles import get_bundle
 from tests.processes import free_ports
@@ -63,7 +63,7 @@ def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: 
     assert [result.scores["plain/bleu"][0] for result in evaluations_of(version)] == [50.0]
     record("models:/agggen@candidate", write_report(tmp_path / "test", trained[0], 48.0, split="test"))
     record("agggen/1", write_report(tmp_path / "again", trained[0], 51.0))
-    evaluations = evaluations_of(version_of("agggen/1"))
+    evaluations = evaluations_of(Registry().version(parse_address("agggen/1")))
     assert {e.split: e.scores["plain/bleu"][0] for e in evaluations} == {"dev": 51.0, "test": 48.0}
 
 
