@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
@@ -135,14 +134,11 @@ def _add(
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     if run := _run_of(address):
         described[RUN] = run
-    described |= {_key(DATA + source): _as_tag(value) for source, value in bundle.sources.items()}
+    for source, value in bundle.sources.items():
+        described[_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     numbers = {**bundle.metrics, **metrics}
     described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
     return registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
-
-
-def _as_tag(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _run_of(address: str) -> str:
