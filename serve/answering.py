@@ -89,10 +89,10 @@ class Answering:
             plan = None if data.plan is None else _plan(data.plan)
             return Job(self._record(entry, data), plan, options.complete, options.n_best, options.alone, settings)
 
-        def answer(job: Job, texts: list[Generation]) -> dict[str, Any]:
+        def members(job: Job, texts: list[Generation]) -> dict[str, Any]:
             return {"texts": [_text(text) for text in texts]}
 
-        return await self._answers(entries, job, self.engine.generate, answer, seconds)
+        return await self._answers(entries, job, self.engine.generate, members, seconds)
 
     async def plan(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
@@ -101,11 +101,11 @@ class Answering:
         def job(entry: Entry) -> Job:
             return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
 
-        def answer(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
+        def members(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
             return {"plans": [_planned(plan) for plan in plans]}
 
         return await self._answers(
-            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), answer, seconds
+            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), members, seconds
         )
 
     async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
@@ -115,10 +115,7 @@ class Answering:
             data = self._validated(AlignRecord, entry.raw)
             return Text(*self._with_text(entry, data), None if data.facts is None else tuple(data.facts))
 
-        def answer(text: Text, aligned: AlignedText) -> dict[str, Any]:
-            return _aligned(text.record, aligned)
-
-        return await self._answers(entries, text, self.engine.align, answer, seconds)
+        return await self._answers(entries, text, self.engine.align, _aligned, seconds)
 
     async def check(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """What the checks find in each text."""
@@ -126,10 +123,7 @@ class Answering:
         def text(entry: Entry) -> Text:
             return Text(*self._with_text(entry, self._validated(CheckRecord, entry.raw)))
 
-        def answer(text: Text, check: Checked) -> dict[str, Any]:
-            return _checked(text.record, check)
-
-        return await self._answers(entries, text, self.engine.check, answer, seconds)
+        return await self._answers(entries, text, self.engine.check, _checked, seconds)
 
     def _with_text(self, entry: Entry, data: CheckRecord) -> tuple[Record, str]:
         """The record and its text, both within the limits; raises Problem with the field."""
@@ -273,13 +267,9 @@ def outcome(answer: Answer) -> str:
 
 def placed(problem: Problem, entry: Entry) -> Problem:
     """The problem, with the id and index of this entry's record."""
-    problem.record, problem.index = printable_id(entry.id), entry.index
+    name = entry.id.encode("utf-8", "backslashreplace").decode()  # no answer can hold a lone surrogate
+    problem.record, problem.index = name[:200], entry.index
     return problem
-
-
-def printable_id(text: str) -> str:
-    """An id without lone surrogates, which no answer can hold."""
-    return text.encode("utf-8", "backslashreplace").decode()[:200]
 
 
 def _plan(text: str) -> Plan:
@@ -300,23 +290,23 @@ def _planned(planned: PlannedRecord) -> dict[str, Any]:
     return planned.as_dict() | {"probability": None if log_probability is None else math.exp(log_probability)}
 
 
-def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:
-    triples = dict(zip(record.predicates, record.triples, strict=True))
+def _aligned(text: Text, aligned: AlignedText) -> dict[str, Any]:
+    triples = dict(zip(text.record.predicates, text.record.triples, strict=True))
     facts = [
         {
-            "text": text,
+            "text": fact,
             "predicates": list(state),
             "triples": [_parts(triples[name]) for name in state],
             "posterior": posterior,
         }
-        for text, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
+        for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
     ]
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
 
 
-def _checked(record: Record, checked: Checked) -> dict[str, Any]:
+def _checked(text: Text, checked: Checked) -> dict[str, Any]:
     check, values = checked.words, []
-    for predicate, value in zip(record.predicates, check.values, strict=True):
+    for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.how, **span})
     critic = checked.critic and {

@@ -136,10 +136,8 @@ class Stream(Response):
     async def _entry(self, line: bytes | Problem) -> Entry:
         index = self._counts["records"]
         self._counts["records"] += 1
-        if isinstance(line, Problem):
-            return Entry(index, line)
         try:
-            return Entry(index, await parsed(line, "the line"))
+            return Entry(index, line if isinstance(line, Problem) else await parsed(line, "the line"))
         except Problem as problem:
             return Entry(index, problem)
 

@@ -127,8 +127,10 @@ class Endpoint:
             CapacityError: another application answers at this address.
             Stopped: `stop` returned True.
         """
+        import ray
+
         before = self.target
-        if before is not None and (waits := update_room(self.config, self._free())):
+        if before is not None and (waits := update_room(self.config, ray.available_resources())):
             self._say(waits)
         self._apply(target)
         try:
@@ -234,11 +236,6 @@ class Endpoint:
             for name, deployment in application.deployments.items()
         )
         return "; ".join(states)
-
-    def _free(self) -> dict[str, float]:
-        import ray
-
-        return dict(ray.available_resources())
 
     def _check_listening(self, host: str, port: int) -> None:
         """Checks keys for the address at which a running Serve listens."""
