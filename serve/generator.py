@@ -25,7 +25,7 @@ from agggen_platform.storage.critics import open_critic
 from serve.batching import Measure
 from serve.engine import ByModel, Checked, Failure, Job, Text
 from serve.planner import refusal
-from serve.replica import Replica, load
+from serve.replica import Replica
 
 _log = logging.getLogger("agggen.serve")
 
@@ -67,11 +67,9 @@ class GeneratorReplica(Replica[Work, Answer]):
     """Writes and aligns for many requests in batches."""
 
     def __init__(self, config: ServeConfig) -> None:
-        """Loads the critic too. Raises BundleError and StorageError as `serve.replica.load`."""
-        served = load(config, config.generator)
-        super().__init__(config, served)
-        self._bundle, self._device = served.bundle, served.device
-        self._generator = served.bundle.generator(served.device)
+        """Loads the critic too. Raises BundleError and StorageError as `Replica`."""
+        super().__init__(config, config.generator)
+        self._generator = self._bundle.generator(self._device)
         if config.tracing.experiment is not None:
             self._generator.checker = _TimedChecker(self._generator.checker.lexicon)
         self._critic = None if config.critic is None else open_critic(config.critic)[0]
@@ -79,7 +77,7 @@ class GeneratorReplica(Replica[Work, Answer]):
         self._limits = config.limits
         self._calls = itertools.count()
         # Each part of an alignment passes the decoder, so one that no caller waits for any more ends at the next part.
-        served.bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.check_wanted())
+        self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.check_wanted())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float

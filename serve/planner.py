@@ -19,7 +19,7 @@ from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
 from serve.batching import Measure
 from serve.engine import ByModel, Examples, Failure, Job, ModelCard
-from serve.replica import Replica, load
+from serve.replica import Replica
 
 Searched = Candidates | list[PlannedRecord]
 EXAMPLES = 48
@@ -39,14 +39,14 @@ class PlannerReplica(Replica[_Search, Searched]):
     _examples: Examples | None
 
     def __init__(self, config: ServeConfig) -> None:
-        """Raises BundleError and StorageError as `serve.replica.load`."""
-        served = load(config, config.planner)
-        super().__init__(config, served)
-        bundle = served.bundle  # of which most is let go: a planner needs little memory
+        """Raises BundleError and StorageError as `Replica`."""
+        super().__init__(config, config.planner)
+        bundle = self._bundle
+        del self._bundle  # most of it is let go: a planner needs little memory
         self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)
         self._card = ModelCard(
-            served.fingerprint,
-            served.address,
+            self._fingerprint,
+            self._address,
             bundle.facts,
             bundle.model.config.max_group_size,
             bundle.inference,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic
 
 import torch
 
-from agggen.bundle import Bundle, fingerprint, load_bundle
+from agggen.bundle import load_bundle
 from agggen.errors import BundleError
-from agggen_platform.registry.admission import smoke
+from agggen_platform.registry.admission import fetch, smoke
 from agggen_platform.serving.config import LogConfig, ReplicaConfig, ServeConfig
-from agggen_platform.storage.bundles import get_bundle
 from serve.batching import A, Batcher, Measure, T
 from serve.engine import Failure
 from serve.meters import Meters, replica_id
@@ -23,22 +21,29 @@ from serve.scaling import RECORDS
 _SUSPICIOUS = 3  # failed records in a row
 
 
-@dataclass(frozen=True)
-class Served:
-    """A bundle that passed its self-test on this replica's device."""
-
-    bundle: Bundle
-    address: str  # as users know it
-    fingerprint: str
-    device: str  # that it was tested on
-
-
 class Replica(ABC, Generic[T, A]):
     """A replica that works in batches with a bundle."""
 
-    def __init__(self, config: ServeConfig, served: Served) -> None:
-        self._fingerprint, self._address, self._meters = served.fingerprint, served.address, Meters()
-        self._longest = config.limits.longest_deadline_s
+    def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
+        """Loads the bundle of the configuration, which writes a text here before the replica takes requests.
+
+        `config.bundle` is resolved: not an alias, which may move. Torch gets as many threads as the role has CPUs.
+
+        Raises:
+            BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
+            StorageError: the store refused or did not answer.
+        """
+        log_as_replica(config.log)
+        torch.set_num_threads(max(1, int(role.cpus)))
+        path, self._fingerprint = fetch(config.bundle, config.fingerprint)
+        self._bundle = load_bundle(path)
+        if role.gpus and not torch.cuda.is_available():
+            raise BundleError(f"{role.gpus:g} GPUs were asked for, but torch sees none here")
+        self._device = "cuda" if role.gpus else "cpu"
+        if faults := smoke(self._bundle, device=self._device):
+            raise BundleError(f"the bundle at {config.bundle} does not pass its self-test: {faults[0]}")
+        self._address = config.shown_as or config.bundle
+        self._longest, self._meters = config.limits.longest_deadline_s, Meters()
         self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._measure, self._meters)
 
     @abstractmethod
@@ -84,29 +89,3 @@ def log_as_replica(log: LogConfig) -> None:
     """Logs JSON lines if this process is a replica of Ray Serve; else logging stays as it is."""
     if replica := replica_id():
         set_up_logging(log, replica=replica)
-
-
-def load(config: ServeConfig, role: ReplicaConfig) -> Served:
-    """The bundle of the configuration, once it has written a text in this process, which logs as a replica from now on.
-
-    `config.bundle` is resolved: not an alias, which may move. Torch gets as many threads as the replica has CPUs.
-
-    Raises:
-        BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
-        StorageError: the store refused or did not answer.
-    """
-    log_as_replica(config.log)
-    torch.set_num_threads(max(1, int(role.cpus)))
-    path = get_bundle(config.bundle)
-    actual, expected = fingerprint(path), config.fingerprint
-    if expected is not None and actual != expected:
-        raise BundleError(
-            f"{config.bundle} is another bundle than was asked for: its fingerprint is {actual}, not {expected}"
-        )
-    bundle = load_bundle(path)
-    if role.gpus and not torch.cuda.is_available():
-        raise BundleError(f"{role.gpus:g} GPUs were asked for, but torch sees none here")
-    device = "cuda" if role.gpus else "cpu"
-    if faults := smoke(bundle, device=device):
-        raise BundleError(f"the bundle at {config.bundle} does not pass its self-test: {faults[0]}")
-    return Served(bundle, config.shown_as or config.bundle, actual, device)

@@ -54,16 +54,25 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     """
     folder = Folder(address)
     _check_names(folder)
-    path = get_bundle(address)
-    actual = fingerprint(path)
-    if expected is not None and actual != expected:
-        raise BundleError(
-            f"{address} is another bundle than was registered: its fingerprint is {actual}, not {expected}"
-        )
+    path, actual = fetch(address, expected)
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
     return Admitted(load(path), path, actual)
+
+
+def fetch(address: str, expected: str | None) -> tuple[Path, str]:
+    """The bundle at `address` on this machine, compared with its hashes, and its fingerprint.
+
+    Raises:
+        BundleError: there is none, it was changed, or it has another fingerprint than `expected`.
+        StorageError: the store refused or did not answer.
+    """
+    path = get_bundle(address)
+    actual = fingerprint(path)
+    if expected is not None and actual != expected:
+        raise BundleError(f"{address} is another bundle than expected: its fingerprint is {actual}, not {expected}")
+    return path, actual
 
 
 def _check_names(folder: Folder) -> None:

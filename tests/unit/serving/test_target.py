@@ -39,7 +39,7 @@ def test_an_alias_is_fixed_to_its_version(bundle: Path, tmp_path: Path, monkeypa
 
 def test_another_bundle_than_was_asked_for_is_refused(bundle: Path, tmp_path: Path) -> None:
     other = fingerprint(save_tiny_model(tmp_path / "other", 9))
-    with pytest.raises(BundleError, match="is another bundle than it should be"):
+    with pytest.raises(BundleError, match="is another bundle than expected"):
         find_target(ServeConfig(str(bundle), fingerprint=other))
 
 
