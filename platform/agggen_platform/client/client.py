@@ -142,8 +142,8 @@ class Client:
         return model
 
     def width(self, records: int) -> Callable[[], int]:
-        """A function that returns how many concurrent requests of `records` records keep all generators busy: those
-        that hold `records_at_once` of the endpoint, and one more, since requests that end are not full.
+        """A function that returns how many concurrent requests of `records` records keep all generators busy: as many
+        as hold the endpoint's `records_at_once`, and one more for the time in which a request ends and the next begins.
 
         It asks the endpoint again every few seconds.
         """

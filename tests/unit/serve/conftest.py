@@ -19,7 +19,7 @@ from serve.local import LocalHandle, running
 from serve.planner import PlannerReplica
 from tests.processes import free_ports
 from tests.tiny_models import save_tiny_bundle
-from tests.unit.serve.http_calls import CONFIG, Ask, Clock, asking
+from tests.unit.serve.http_calls import CONFIG, Ask, asking
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -92,9 +92,3 @@ def stub() -> StubEngine:
 @pytest.fixture
 def ask_stub(stub: StubEngine) -> Ask:
     return asking(api(stub, CONFIG))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """A clock that the test moves."""
-    return Clock()

@@ -1,4 +1,4 @@
-"""HTTP and ASGI calls of applications in this process, example records, and a clock."""
+"""HTTP and ASGI calls of applications in this process, and example records."""
 
 from __future__ import annotations
 
@@ -41,16 +41,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def read(receive: Receive) -> bytes:

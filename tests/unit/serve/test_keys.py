@@ -14,7 +14,6 @@ from agggen.errors import ConfigError
 from agggen_platform.serving.keys import add_key, new_key, parse_keys, read_keys
 from serve.security import KeyRing
 from tests.command import Run
-from tests.unit.serve.http_calls import Clock
 
 
 @pytest.fixture
@@ -105,6 +104,13 @@ def test_any_text_is_keys_or_a_config_error(text: str) -> None:
 # --- the ring -----------------------------------------------------------------------------------------------------
 
 
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_each_key_is_known_by_its_name_and_nothing_else_is(file: Path) -> None:
     alice, bob, second = issue(file, "alice"), issue(file, "bob"), issue(file, "alice")
     ring = KeyRing(file)
@@ -113,7 +119,8 @@ def test_each_key_is_known_by_its_name_and_nothing_else_is(file: Path) -> None:
         assert ring.name_of(wrong) is None
 
 
-def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path, clock: Clock) -> None:
+def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path) -> None:
+    clock = Clock()
     alice = issue(file, "alice").encode()
     ring = KeyRing(file, clock)
     bob = issue(file, "bob").encode()
@@ -127,8 +134,9 @@ def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path, clock
 
 @pytest.mark.parametrize("broken", ["rubbish", "missing", "writable"])
 def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
-    file: Path, clock: Clock, caplog: pytest.LogCaptureFixture, broken: str
+    file: Path, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
+    clock = Clock()
     alice = issue(file, "alice").encode()
     ring = KeyRing(file, clock)
     if broken == "rubbish":
