@@ -70,7 +70,7 @@ class Client:
             deadline: seconds without a new answer, over all attempts and waits of a call.
             retry: number and pace of attempts.
             concurrency: concurrent requests of `stream`; None: as many as the endpoint says keep all generators busy.
-            piece_records: records in one request of `stream`; twice as many a request may be in memory.
+            piece_records: records in one request of `stream`, at most the endpoint's `limits.records`.
             transport: httpx transport for certificates, proxies or sockets.
 
         Raises:

@@ -97,7 +97,11 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     """
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
-    content = _artifact(address.removeprefix("runs:/"), uri) if address.startswith("runs:/") else _stored(address)
+    content = (
+        _artifact(address.removeprefix("runs:/"), uri)
+        if address.startswith("runs:/")
+        else Folder(address).read("report.json")
+    )
     if content is None:
         raise ConfigError(f"{address} holds no report of `agggen evaluate`: there is no {file}")
     try:
@@ -129,10 +133,6 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     if differs := _other_settings(run, inference):
         raise ConfigError(f"the report in {address} is not about the bundle as it writes by itself: {differs}")
     return evaluation
-
-
-def _stored(address: str) -> bytes | None:
-    return Folder(address).read("report.json")
 
 
 def _artifact(run_id: str, uri: str) -> bytes | None:
