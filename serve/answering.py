@@ -27,28 +27,23 @@ from serve.errors import Problem, problem_of
 from serve.handles import HandleEngine
 from serve.reading import check_unicode
 from serve.schemas import (
-    AlignOptions,
     AlignRecord,
-    CheckOptions,
     CheckRecord,
     GenerateOptions,
     GenerateRecord,
+    NoOptions,
     PlanOptions,
-    RealiseOptions,
-    RealiseRecord,
     RecordIn,
     TripleObject,
     checked,
     inference,
 )
 
-GRACE_SECONDS = 1.0
-"""The engine drops late records itself and answers the others; it is given up this much after the deadline."""
 CARD_SECONDS = 5.0
 """How long the model card is cached."""
 
 Answer = dict[str, Any] | Problem
-_Asked = TypeVar("_Asked", bound=RecordIn)
+_RecordIn = TypeVar("_RecordIn", bound=RecordIn)
 _Result = TypeVar("_Result")
 _Work = TypeVar("_Work")
 
@@ -87,76 +82,57 @@ class Answering:
 
     async def generate(self, entries: Sequence[Entry], options: GenerateOptions, seconds: float) -> list[Answer]:
         """The n best texts of each record, by its own plan where it has one; `options` are within the limits."""
-        return await self._texts(entries, options, seconds, GenerateRecord)
-
-    async def realise(self, entries: Sequence[Entry], options: RealiseOptions, seconds: float) -> list[Answer]:
-        """The n best texts of each record by its plan."""
-        return await self._texts(entries, options, seconds, RealiseRecord)
-
-    async def _texts(
-        self,
-        entries: Sequence[Entry],
-        options: RealiseOptions,
-        seconds: float,
-        model: type[GenerateRecord | RealiseRecord],
-    ) -> list[Answer]:
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            asked = self._asked(model, entry.raw)
-            plan = None if asked.plan is None else _plan(asked.plan)
-            return Job(self._record(entry, asked), plan, options.complete, options.n_best, options.alone, settings)
+            data = self._validated(GenerateRecord, entry.raw)
+            plan = None if data.plan is None else _plan(data.plan)
+            return Job(self._record(entry, data), plan, options.complete, options.n_best, options.alone, settings)
 
-        def answer(job: Job, texts: list[Generation]) -> dict[str, Any]:
+        def members(job: Job, texts: list[Generation]) -> dict[str, Any]:
             return {"texts": [_text(text) for text in texts]}
 
-        return await self._answers(entries, job, self.engine.generate, answer, seconds)
+        return await self._answers(entries, job, self.engine.generate, members, seconds)
 
     async def plan(self, entries: Sequence[Entry], options: PlanOptions, seconds: float) -> list[Answer]:
         """The k best plans of each record; `options` are within the limits."""
         settings = partial(inference, options)
 
         def job(entry: Entry) -> Job:
-            return Job(self._record(entry, self._asked(RecordIn, entry.raw)), settings=settings)
+            return Job(self._record(entry, self._validated(RecordIn, entry.raw)), settings=settings)
 
-        def answer(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
+        def members(job: Job, plans: list[PlannedRecord]) -> dict[str, Any]:
             return {"plans": [_planned(plan) for plan in plans]}
 
         return await self._answers(
-            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), answer, seconds
+            entries, job, lambda jobs, left: self.engine.plan(jobs, options.k, left), members, seconds
         )
 
-    async def align(self, entries: Sequence[Entry], options: AlignOptions, seconds: float) -> list[Answer]:
+    async def align(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """The facts of each text with the triples behind them."""
 
         def text(entry: Entry) -> Text:
-            asked = self._asked(AlignRecord, entry.raw)
-            return Text(*self._with_text(entry, asked), None if asked.facts is None else tuple(asked.facts))
+            data = self._validated(AlignRecord, entry.raw)
+            return Text(*self._with_text(entry, data), None if data.facts is None else tuple(data.facts))
 
-        def answer(text: Text, aligned: AlignedText) -> dict[str, Any]:
-            return _aligned(text.record, aligned)
+        return await self._answers(entries, text, self.engine.align, _aligned, seconds)
 
-        return await self._answers(entries, text, self.engine.align, answer, seconds)
-
-    async def check(self, entries: Sequence[Entry], options: CheckOptions, seconds: float) -> list[Answer]:
+    async def check(self, entries: Sequence[Entry], options: NoOptions, seconds: float) -> list[Answer]:
         """What the checks find in each text."""
 
         def text(entry: Entry) -> Text:
-            return Text(*self._with_text(entry, self._asked(CheckRecord, entry.raw)))
+            return Text(*self._with_text(entry, self._validated(CheckRecord, entry.raw)))
 
-        def answer(text: Text, check: Checked) -> dict[str, Any]:
-            return _checked(text.record, check)
+        return await self._answers(entries, text, self.engine.check, _checked, seconds)
 
-        return await self._answers(entries, text, self.engine.check, answer, seconds)
-
-    def _with_text(self, entry: Entry, asked: AlignRecord | CheckRecord) -> tuple[Record, str]:
+    def _with_text(self, entry: Entry, data: CheckRecord) -> tuple[Record, str]:
         """The record and its text, both within the limits; raises Problem with the field."""
-        if len(asked.text) > self.limits.text_chars:
-            detail = f"the text has {len(asked.text)} characters; at most {self.limits.text_chars}"
+        if len(data.text) > self.limits.text_chars:
+            detail = f"the text has {len(data.text)} characters; at most {self.limits.text_chars}"
             raise Problem("text", detail, field="text")
-        return self._record(entry, asked), asked.text
+        return self._record(entry, data), data.text
 
-    def _asked(self, model: type[_Asked], raw: Any) -> _Asked:
+    def _validated(self, model: type[_RecordIn], raw: Any) -> _RecordIn:
         """A raw record as a `model`; without `triples` it is a row whose other keys are predicates.
 
         Raises:
@@ -175,16 +151,16 @@ class Answering:
             raw = own | {"triples": [_parts(triple) for triple in triples]}
         return checked(model, raw, code="record")
 
-    def _record(self, entry: Entry, asked: RecordIn) -> Record:
+    def _record(self, entry: Entry, data: RecordIn) -> Record:
         """The record within the limits; raises Problem with the field."""
         limits = self.limits
-        if len(asked.triples) > limits.triples:
-            detail = f"the record has {len(asked.triples)} triples; at most {limits.triples}: split it into several"
+        if len(data.triples) > limits.triples:
+            detail = f"the record has {len(data.triples)} triples; at most {limits.triples}: split it into several"
             raise Problem("record", detail, field="triples")
-        if asked.id is not None and len(str(asked.id)) > limits.text_chars:
+        if data.id is not None and len(str(data.id)) > limits.text_chars:
             raise Problem("record", f"the id is longer than {limits.text_chars} characters", field="id")
         triples = []
-        for number, triple in enumerate(asked.triples):
+        for number, triple in enumerate(data.triples):
             parts = (triple.subject, triple.predicate, triple.object) if isinstance(triple, TripleObject) else triple
             try:
                 triples.append(Triple(*parts))
@@ -231,7 +207,7 @@ class Answering:
                 valid.append(entry)
             except Problem as problem:
                 answers[entry.index] = placed(problem, entry)
-        results = await _within(ask(work, seconds), len(work), seconds) if work else []
+        results = await ask(work, seconds) if work else []
         for entry, item, result in zip(valid, work, results, strict=True):
             if isinstance(result, Failure):
                 answers[entry.index] = placed(problem_of(result), entry)
@@ -239,16 +215,6 @@ class Answering:
                 head = {"index": entry.index, "id": entry.id, "status": "ok", "model": result.model}
                 answers[entry.index] = head | members(item, result.value)
         return [answers[entry.index] for entry in entries]
-
-
-async def _within(
-    results: Awaitable[Sequence[_Result | Failure]], count: int, seconds: float
-) -> Sequence[_Result | Failure]:
-    try:
-        async with asyncio.timeout(seconds + GRACE_SECONDS):
-            return await results
-    except TimeoutError:
-        return [Failure("deadline", f"not done within {seconds:g} seconds")] * count
 
 
 async def while_connected(receive: Receive, work: Awaitable[_Result]) -> _Result:
@@ -300,14 +266,10 @@ def outcome(answer: Answer) -> str:
 
 
 def placed(problem: Problem, entry: Entry) -> Problem:
-    """The problem of this entry's record."""
-    problem.record, problem.index = printable_id(entry.id), entry.index
+    """The problem, with the id and index of this entry's record."""
+    name = entry.id.encode("utf-8", "backslashreplace").decode()  # no answer can hold a lone surrogate
+    problem.record, problem.index = name[:200], entry.index
     return problem
-
-
-def printable_id(text: str) -> str:
-    """An id without lone surrogates, which no answer can hold."""
-    return text.encode("utf-8", "backslashreplace").decode()[:200]
 
 
 def _plan(text: str) -> Plan:
@@ -328,23 +290,23 @@ def _planned(planned: PlannedRecord) -> dict[str, Any]:
     return planned.as_dict() | {"probability": None if log_probability is None else math.exp(log_probability)}
 
 
-def _aligned(record: Record, aligned: AlignedText) -> dict[str, Any]:
-    triples = dict(zip(record.predicates, record.triples, strict=True))
+def _aligned(text: Text, aligned: AlignedText) -> dict[str, Any]:
+    triples = dict(zip(text.record.predicates, text.record.triples, strict=True))
     facts = [
         {
-            "text": text,
+            "text": fact,
             "predicates": list(state),
             "triples": [_parts(triples[name]) for name in state],
             "posterior": posterior,
         }
-        for text, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
+        for fact, state, posterior in zip(aligned.facts, aligned.states, aligned.posteriors, strict=True)
     ]
     return {"facts": facts, "log_likelihood": aligned.log_likelihood}
 
 
-def _checked(record: Record, checked: Checked) -> dict[str, Any]:
+def _checked(text: Text, checked: Checked) -> dict[str, Any]:
     check, values = checked.words, []
-    for predicate, value in zip(record.predicates, check.values, strict=True):
+    for predicate, value in zip(text.record.predicates, check.values, strict=True):
         span = {} if value.span is None else {"start": value.span[0], "end": value.span[1]}
         values.append({"predicate": predicate, "triple": _parts(value.triple), "how": value.how, **span})
     critic = checked.critic and {

@@ -11,7 +11,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 
 from agggen_platform.client.answers import (
@@ -39,20 +38,17 @@ from serve.handles import HandleEngine
 from serve.limits import Admission, StreamBody, StreamBuffer, check_head, read_body
 from serve.meters import Meters
 from serve.observe import RequestContext, current_request, install
-from serve.page import page_routes
-from serve.reading import CSV, JSON, NDJSON, media_type, parse_csv, parsed
+from serve.page import add_page
+from serve.reading import JSON, NDJSON, check_media_type, parsed
 from serve.schemas import (
-    AlignOptions,
     AlignRequest,
-    AnyOptions,
-    CheckOptions,
     CheckRequest,
     GenerateOptions,
     GenerateRequest,
+    NoOptions,
+    Options,
     PlanOptions,
     PlanRequest,
-    RealiseOptions,
-    RealiseRequest,
     RequestBody,
     bounded,
     checked,
@@ -65,8 +61,6 @@ if TYPE_CHECKING:
 
 DEADLINE = "X-Deadline-Seconds"
 MODEL = "X-Model"
-_ALLOWED_HEADERS = ["Authorization", "X-API-Key", "Content-Type", "Accept", "X-Request-Id", DEADLINE, MODEL]
-_EXPOSED_HEADERS = ["X-Request-Id", "Retry-After", "WWW-Authenticate"]
 _ABOUT = """\
 Texts from data, by plans that one can read and change.
 
@@ -80,9 +74,7 @@ went wrong; `retryable` (and Retry-After) whether the same request may succeed l
 
 **Ids** are returned, and must be unique in a request. A record without an id is answered under its index.
 
-**Records** are JSON; CSV has a triple a row (columns `subject`, `predicate`, `object`, optionally `id`). A subject may
-be empty: the triple is about nothing named. Options stand in the body or in the query. `GET /v1/model` lists the limits
-of this server.
+**Subjects** may be empty: the triple is about nothing named. `GET /v1/model` lists the limits of this server.
 """
 
 Deadline = Annotated[
@@ -118,24 +110,28 @@ def api(
     Raises:
         ConfigError: the endpoint could be reached from other machines without keys, or they cannot be read.
     """
-    routers = (probes, page_routes()) if config.studio else (probes,)
-    paths = [route.path for router in (v1, *routers) for route in router.routes if isinstance(route, APIRoute)]
-    context = Middleware(RequestContext, meters=meters, paths=paths, echo=echo_request_id)
+    paths = [route.path for router in (v1, probes) for route in router.routes if isinstance(route, APIRoute)]
+    middleware = [Middleware(RequestContext, meters=meters, paths=[*paths, "/"], echo=echo_request_id)]
+    if traces is not None:
+        from serve.tracing import Traced
+
+        middleware.append(Middleware(Traced, traces=traces))
     app = FastAPI(
         title="agggen",
         version="1",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[*_cors(config.security.cors_origins), context, *_traced(traces)],
+        middleware=middleware,
     )
     app.state.engine, app.state.config = engine, config
     app.state.answerings = [Answering(model, config.limits) for model in (engine, compared) if model]
     app.state.buffer = StreamBuffer(config.limits)
     app.state.admission = admission or Admission(config.limits.queue)
     app.include_router(v1, dependencies=[Depends(access_check(config)), Depends(app.state.admission), Depends(_choose)])
-    for router in routers:
-        app.include_router(router)
+    app.include_router(probes)
+    if config.studio:
+        add_page(app)
     install(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
@@ -155,32 +151,10 @@ async def _choose(
     raise Problem("invalid", f"no model {model:.80} is served here; GET /v1/model names those that are", field=MODEL)
 
 
-def _cors(origins: tuple[str, ...]) -> list[Middleware]:
-    if not origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=_ALLOWED_HEADERS,
-            expose_headers=_EXPOSED_HEADERS,
-        )
-    ]
-
-
-def _traced(traces: Traces | None) -> list[Middleware]:
-    if traces is None:
-        return []
-    from serve.tracing import Traced
-
-    return [Middleware(Traced, traces=traces)]
-
-
 # --- the OpenAPI document ---------------------------------------------------------------------------------------------
 
 
-_BODIES = (GenerateRequest, PlanRequest, RealiseRequest, AlignRequest, CheckRequest)
+_BODIES = (GenerateRequest, PlanRequest, AlignRequest, CheckRequest)
 _FAILED: dict[str, Any] = {
     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemDict"}}},
     "headers": {"X-Request-Id": {"description": "names the request in the log", "schema": {"type": "string"}}},
@@ -190,7 +164,6 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
     "4XX": _FAILED | {"description": "The request was refused"},
     "5XX": _FAILED | {"description": "The request was not answered", "headers": _FAILED["headers"] | _RETRY},
 }
-_CSV_EXAMPLE = "id,subject,predicate,object\nSi,Silicon,symbol,Si\nSi,Silicon,category,metalloid\n"
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
@@ -204,11 +177,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _described(answer: Any, body: type[RequestBody], csv: bool = False) -> dict[str, Any]:
+def _described(answer: Any, body: type[RequestBody]) -> dict[str, Any]:
     """What FastAPI is told about an operation whose body is parsed here, and whose answer is already JSON."""
-    content: dict[str, Any] = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
-    if csv:
-        content[CSV] = {"schema": {"type": "string"}, "example": _CSV_EXAMPLE}
+    content = {JSON: {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}}
     return {
         "responses": _FAILURES | {200: {"model": answer}},
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
@@ -218,65 +189,56 @@ def _described(answer: Any, body: type[RequestBody], csv: bool = False) -> dict[
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-@v1.post("/generate", **_described(TextsResponse, GenerateRequest, csv=True))
-async def generate(request: Request, query: Annotated[GenerateOptions, Query()], deadline: Deadline = None) -> Response:
-    """Plans, writes, and chooses jointly; a record with a `plan` is written by that plan."""
-    return await _answer(request, Answering.generate, GenerateRequest, query, deadline, (JSON, CSV))
+@v1.post("/generate", **_described(TextsResponse, GenerateRequest))
+async def generate(request: Request, deadline: Deadline = None) -> Response:
+    """Plans, writes, and chooses jointly; a record with a `plan` is written by that plan, which names each of its
+    predicates once; with `complete` the model adds what it omits."""
+    return await _answer(request, Answering.generate, GenerateRequest, GenerateOptions, deadline)
 
 
-@v1.post("/plan", **_described(PlansResponse, PlanRequest, csv=True))
-async def plan(request: Request, query: Annotated[PlanOptions, Query()], deadline: Deadline = None) -> Response:
+@v1.post("/plan", **_described(PlansResponse, PlanRequest))
+async def plan(request: Request, deadline: Deadline = None) -> Response:
     """The k best plans with their probabilities among all plans of the record at that level."""
-    return await _answer(request, Answering.plan, PlanRequest, query, deadline, (JSON, CSV))
-
-
-@v1.post("/realise", **_described(TextsResponse, RealiseRequest))
-async def realise(request: Request, query: Annotated[RealiseOptions, Query()], deadline: Deadline = None) -> Response:
-    """Writes by plans. A plan names each predicate of its record once; with `complete` the model adds what it omits."""
-    return await _answer(request, Answering.realise, RealiseRequest, query, deadline, (JSON,))
+    return await _answer(request, Answering.plan, PlanRequest, PlanOptions, deadline)
 
 
 @v1.post("/align", **_described(AlignedResponse, AlignRequest))
-async def align(request: Request, query: Annotated[AlignOptions, Query()], deadline: Deadline = None) -> Response:
+async def align(request: Request, deadline: Deadline = None) -> Response:
     """The most likely triples behind each fact of a text, with the posterior of each fact's group."""
-    return await _answer(request, Answering.align, AlignRequest, query, deadline, (JSON,))
+    return await _answer(request, Answering.align, AlignRequest, NoOptions, deadline)
 
 
 @v1.post("/check", **_described(CheckedResponse, CheckRequest))
-async def check(request: Request, query: Annotated[CheckOptions, Query()], deadline: Deadline = None) -> Response:
+async def check(request: Request, deadline: Deadline = None) -> Response:
     """How each text says the values of its record, where, and every fault that the strict check finds.
 
     Where the endpoint has a critic: also scores, a risk, and the critic's verdict on each triple.
     """
-    return await _answer(request, Answering.check, CheckRequest, query, deadline, (JSON,))
+    return await _answer(request, Answering.check, CheckRequest, NoOptions, deadline)
 
 
 async def _answer(
     request: Request,
-    work: Callable[[Answering, list[Entry], AnyOptions, float], Awaitable[list[Answer]]],
+    work: Callable[[Answering, list[Entry], Options, float], Awaitable[list[Answer]]],
     body_model: type[RequestBody],
-    query: AnyOptions,
+    options_model: type[Options],
     deadline: float | None,
-    formats: tuple[str, ...],
 ) -> Response:
     """Reads the request, asks the engine, and answers."""
     answering: Answering = request.state.answering
     config: ServeConfig = request.app.state.config
-    kind = media_type(request, formats)
+    check_media_type(request, JSON)
+    for name in request.query_params:
+        raise Problem("invalid", f"query.{name}: options are in the body, not in the query", field=f"query.{name}")
     data = await read_body(request, config.limits.body_bytes, config.limits.deadline_s)
     began, seconds = time.monotonic(), _seconds(deadline, config)
-    raws: Sequence[Any]
-    own: Any = {}
-    if kind == JSON:
-        body = checked(body_model, await parsed(data))
-        raws, own = body.records, body.options if "options" in body.model_fields_set else {}
-    else:
-        raws = await asyncio.to_thread(parse_csv, data)
-    if len(raws) > config.limits.records:
-        detail = f"there are {len(raws)} records; a request may have {config.limits.records}, a stream more"
+    body = checked(body_model, await parsed(data))
+    if len(body.records) > config.limits.records:
+        detail = f"there are {len(body.records)} records; a request may have {config.limits.records}, a stream more"
         raise Problem("too-large", detail, field="records")
-    options = await _bounded(request, _merged(query, own), seconds)
-    entries = [Entry(index, raw) for index, raw in enumerate(raws)]
+    asked = checked(options_model, body.options if "options" in body.model_fields_set else {}, "options")
+    options = await _bounded(request, asked, seconds)
+    entries = [Entry(index, raw) for index, raw in enumerate(body.records)]
     reject_duplicates(entries, {})
     left = max(0.0, seconds - (time.monotonic() - began))
     answers = await while_connected(request.receive, work(answering, entries, options, left))
@@ -302,7 +264,7 @@ async def stream(request: Request, query: Annotated[GenerateOptions, Query()], d
     a bounded number of records: read while you send.
     """
     config: ServeConfig = request.app.state.config
-    media_type(request, (NDJSON,))
+    check_media_type(request, NDJSON)
     check_head(request, config.limits.stream_bytes)
     seconds = _seconds(deadline, config)
     options = await _bounded(request, query, seconds)
@@ -315,15 +277,7 @@ def _seconds(deadline: float | None, config: ServeConfig) -> float:
     return limits.deadline_s if deadline is None else min(deadline, limits.longest_deadline_s)
 
 
-def _merged(query: AnyOptions, own: Any) -> AnyOptions:
-    """The options of the query and of the body; raises Problem for one that is in both."""
-    options = checked(type(query), own, "options")
-    if both := sorted(query.model_fields_set & options.model_fields_set):
-        raise Problem("invalid", f"{both[0]!r} is both in the query and in the body", field=f"options.{both[0]}")
-    return options.model_copy(update={name: getattr(query, name) for name in query.model_fields_set})
-
-
-async def _bounded(request: Request, options: AnyOptions, seconds: float) -> AnyOptions:
+async def _bounded(request: Request, options: Options, seconds: float) -> Options:
     """The options, within the limits; raises Problem (504) if the engine does not describe itself in time."""
     try:
         async with asyncio.timeout(seconds):
@@ -338,7 +292,7 @@ async def _bounded(request: Request, options: AnyOptions, seconds: float) -> Any
 
 @v1.get("/model", responses=_FAILURES | {200: {"model": ModelDict}})
 async def model(request: Request) -> Response:
-    """What is served, the limits of this server, and how many records a client should keep on the way."""
+    """What is served, the limits of this server, and how many records a client should keep in flight."""
     card = asdict(await request.state.answering.card())
     others = [await answering.card() for answering in request.app.state.answerings[1:]]
     card["compared"] = next(({"address": other.address, "fingerprint": other.fingerprint} for other in others), None)

@@ -2,8 +2,8 @@
 
     serve run serve.app:app bundle=models:/agggen@champion generator.max_replicas=4
 
-`app` is a function of such arguments; in a ``serve deploy`` file they stand under ``args:``. ``serve build`` wants an
-application instead, and gets one where ``AGGGEN_SERVE`` names a YAML file of the configuration.
+`app` is a function of such arguments; in a ``serve deploy`` file, which ``agggen serve --print-config`` writes, they
+stand under ``args:``.
 
 Before Serve touches anything the function finds the bundle, compares it with its hashes and lets it write a text: a
 broken bundle fails here, and the replicas go on serving. They get the bundle's address and fingerprint, never an alias.
@@ -11,12 +11,12 @@ broken bundle fails here, and the replicas go on serving. They get the bundle's 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import serve
 from ray.serve import Application
 from ray.serve.exceptions import RayServeException
@@ -25,13 +25,11 @@ from starlette.types import ASGIApp
 
 from agggen.config import load_config
 from agggen.errors import AggGenError
-from agggen_platform.ray_private import cluster_nodes
+from agggen_platform.ray_private import cluster_nodes, serve_address
 from agggen_platform.serving.capacity import sized
 from agggen_platform.serving.config import ReplicaConfig, ServeConfig
-from agggen_platform.serving.proxies import listening_host
 from agggen_platform.serving.target import check_target, find_target, settings_of
 from serve.api import api
-from serve.engine import ModelCard
 from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.limits import Admission
@@ -42,11 +40,9 @@ from serve.scaling import count_generators
 from serve.security import key_ring
 
 _UPSCALE_DELAY_S = 3.0
-CONFIG_FILE = "AGGGEN_SERVE"
-"""The variable that names a configuration file where no arguments can be given."""
 
 
-def build(args: dict[str, Any]) -> Application:
+def app(args: dict[str, Any]) -> Application:
     """The application of these arguments: keys of `ServeConfig`, dotted or nested.
 
     Raises:
@@ -54,20 +50,9 @@ def build(args: dict[str, Any]) -> Application:
             message without tracebacks and without trying three times.
     """
     try:
-        return composed(load_config(ServeConfig, _config_file(), settings_of(args)))
+        return composed(load_config(ServeConfig, None, settings_of(args)))
     except AggGenError as error:
         raise RayServeException(str(error)) from error
-
-
-def __getattr__(name: str) -> Any:
-    if name == "app":
-        return build({}) if _config_file() else build
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _config_file() -> Path | None:
-    name = os.environ.get(CONFIG_FILE)
-    return Path(name) if name else None
 
 
 def composed(config: ServeConfig) -> Application:
@@ -82,39 +67,9 @@ def composed(config: ServeConfig) -> Application:
     target = find_target(config)
     check_target(target)
     config = sized(target.fixed(config), cluster_nodes())
-    planner = _deployment(Planner, config, config.planner).bind(config)
-    generator = _deployment(Generator, config, config.generator).bind(config)
-    return _deployment(Ingress, config, config.ingress).bind(config, planner, generator)
-
-
-class Planner(PlannerReplica):
-    """A replica that searches plans."""
-
-    def __init__(self, config: ServeConfig) -> None:
-        super().__init__(config, config.bundle, config.fingerprint)
-        self._address, self._meters = config.shown_as or config.bundle, Meters()
-
-    async def card(self) -> ModelCard:
-        """What is served, under the address that users know."""
-        return replace(await super().card(), address=self._address)
-
-    async def check_health(self) -> None:
-        """Raises if this replica should be replaced."""
-        await super().check_health()
-        self._meters.bundle((await self.card()).fingerprint, self._address)
-
-
-class Generator(GeneratorReplica):
-    """A replica that writes and aligns."""
-
-    def __init__(self, config: ServeConfig) -> None:
-        super().__init__(config, config.bundle, config.fingerprint)
-        self._address, self._meters = config.shown_as or config.bundle, Meters()
-
-    async def check_health(self) -> None:
-        """Raises if this replica should be replaced."""
-        await super().check_health()
-        self._meters.bundle(self._fingerprint, self._address)
+    planner = _deployment("Planner", PlannerReplica, config, config.planner).bind(config)
+    generator = _deployment("Generator", GeneratorReplica, config, config.generator).bind(config)
+    return _deployment("Ingress", Ingress, config, config.ingress).bind(config, planner, generator)
 
 
 @serve.ingress()
@@ -128,9 +83,9 @@ class Ingress:
             from serve.tracing import MlflowExporter, Traces
 
             self._traces = Traces(MlflowExporter(config.tracing.experiment, config.tracing.server))
-            planner, generator = self._traces.handle(planner), self._traces.handle(generator)
         most = (config.generator.max_replicas or 1, config.generator.target_records)
-        self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most)
+        spans = {"span": self._traces.span} if self._traces else {}
+        self._engine = HandleEngine(planner, generator, config.batch.records, count_generators(), *most, **spans)
         self._admission = Admission(config.limits.queue)
         set_up_logging(config.log, replica=replica_id() or "-")
 
@@ -147,12 +102,14 @@ class Ingress:
 
 
 def _where_it_listens(config: ServeConfig, default: str) -> ServeConfig:
-    """`config` with the host that Serve's proxies really listen on."""
-    return replace(config, http=replace(config.http, host=listening_host() or default))
+    """`config` with the host that Serve's proxies really listen on; `default` without a running Serve."""
+    address = serve_address() if ray.is_initialized() else None
+    host = default if address is None else address[0] or "localhost"  # no host: no proxies
+    return replace(config, http=replace(config.http, host=host))
 
 
-def _deployment(kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
-    return serve.deployment(name=kind.__name__, **_options(kind.__name__, config, replicas))(kind)
+def _deployment(name: str, kind: type, config: ServeConfig, replicas: ReplicaConfig) -> Any:
+    return serve.deployment(name=name, **_options(name, config, replicas))(kind)
 
 
 def _options(name: str, config: ServeConfig, replicas: ReplicaConfig) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Job:
     record: Record
     plan: Plan | None = None  # a human plan, followed exactly; None searches
     complete: bool = False  # add what the human plan omits
-    n_best: int = 1  # 0: all texts that the search finds
+    n_best: int = 1
     alone: bool = False  # the jobs of a call are a batch of their own
     settings: Callable[[InferenceConfig], InferenceConfig] = unchanged  # applied to those of the bundle that answers
 

@@ -21,8 +21,6 @@ from serve.engine import EngineError, Failure
 MEDIA_TYPE = "application/problem+json"
 DETAIL_CHARS = 500
 """Longer details are cut: they quote what a client sent."""
-LISTED = 100
-"""Records' problems that one body lists."""
 
 _log = logging.getLogger("agggen.serve")
 
@@ -106,7 +104,7 @@ class Problem(Exception):
         if request_id is not None:
             data["request_id"] = request_id
         if self.errors:
-            data["errors"] = [problem.as_dict() for problem in self.errors[:LISTED]]
+            data["errors"] = [problem.as_dict() for problem in self.errors]
         return data
 
     def response(self, request_id: str | None = None) -> Response:

@@ -22,12 +22,10 @@ from agggen.verification.results import TextCheck
 from agggen_platform.registry.admission import smoke
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.critics import open_critic
-from serve.batching import Batcher, Measure
+from serve.batching import Measure
 from serve.engine import ByModel, Checked, Failure, Job, Text
-from serve.meters import Meters
 from serve.planner import refusal
-from serve.replica import check, load, log_as_replica
-from serve.scaling import RECORDS
+from serve.replica import Replica
 
 _log = logging.getLogger("agggen.serve")
 
@@ -65,32 +63,21 @@ Work = _Write | Text | _Check
 Answer = list[Generation] | AlignedText | Checked
 
 
-class GeneratorReplica:
+class GeneratorReplica(Replica[Work, Answer]):
     """Writes and aligns for many requests in batches."""
 
-    def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
-        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move. Loads the critic.
-
-        Raises:
-            BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
-            StorageError: the store refused or did not answer.
-        """
-        log_as_replica(config.log)
-        served = load(address, fingerprint, config.generator)
-        self._fingerprint = served.fingerprint
-        self._bundle, self._device = served.bundle, served.device
-        self._generator = served.bundle.generator(served.device)
+    def __init__(self, config: ServeConfig) -> None:
+        """Loads the critic too. Raises BundleError and StorageError as `Replica`."""
+        super().__init__(config, config.generator)
+        self._generator = self._bundle.generator(self._device)
         if config.tracing.experiment is not None:
             self._generator.checker = _TimedChecker(self._generator.checker.lexicon)
         self._critic = None if config.critic is None else open_critic(config.critic)[0]
-        self._cut = served.bundle.segmenter
         self._segmenter: FactSegmenter | None = None
-        self._may_run_archives = config.run_archives
-        self._longest, self._limits = config.limits.longest_deadline_s, config.limits
+        self._limits = config.limits
         self._calls = itertools.count()
-        self._batcher: Batcher[Work, Answer] = Batcher(self._work, config.batch, self._measure, Meters())
         # Each part of an alignment passes the decoder, so one that no caller waits for any more ends at the next part.
-        served.bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.check_wanted())
+        self._bundle.model.decoder.register_forward_pre_hook(lambda *_: self._batcher.check_wanted())
 
     async def write(
         self, jobs: Sequence[Job], candidates: Sequence[Candidates], fingerprint: str, seconds: float
@@ -102,7 +89,7 @@ class GeneratorReplica:
         """
         same = fingerprint == self._fingerprint
         call = next(self._calls)
-        items = [_Write(job, found if same else None, call) for job, found in zip(jobs, candidates, strict=True)]
+        items = [_Write(job, plans if same else None, call) for job, plans in zip(jobs, candidates, strict=True)]
         answers = await self._batcher.submit(items, seconds)
         spent = sum(share for item in items for share in item.verify_seconds)
         return ByModel(answers, self._fingerprint, spent)  # type: ignore[arg-type] # what a _Write gives
@@ -116,14 +103,6 @@ class GeneratorReplica:
         """What the checks find in each text."""
         answers = await self._batcher.submit([_Check(text) for text in texts], seconds)
         return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a _Check gives
-
-    def record_autoscaling_stats(self) -> dict[str, float]:
-        """What Serve's controller is told, for `serve.scaling.by_records`."""
-        return {RECORDS: self._batcher.load}
-
-    async def check_health(self) -> None:
-        """Raises ReplicaError if this replica should be replaced."""
-        await check(self._batcher, self._test, self._longest)
 
     def _test(self) -> list[str]:
         return smoke(self._bundle, device=self._device)
@@ -155,10 +134,8 @@ class GeneratorReplica:
         plans = [item.candidates or self._plan(item.job) for item in items]
         ready = [(item.job, plan) for item, plan in zip(items, plans, strict=True) if isinstance(plan, Candidates)]
         configs = [job.settings(self._generator.config) for job, _ in ready]
-        counts = [
-            job.n_best or config.plans * config.beam.beam for (job, _), config in zip(ready, configs, strict=True)
-        ]
         records, candidates = [job.record for job, _ in ready], [plan for _, plan in ready]
+        counts = [job.n_best for job, _ in ready]
         checker = self._generator.checker
         before = checker.seconds if isinstance(checker, _TimedChecker) else 0.0
         written = iter(self._generator.write(records, candidates, counts, configs))
@@ -181,8 +158,8 @@ class GeneratorReplica:
         checker, records = self._generator.checker, [text.record for text in texts]
         if self._critic is None:
             return [Checked(checker.check(text.record, text.text), {}) for text in texts]
-        judged = check_all(records, [text.text for text in texts], checker, self._critic)
-        return [Checked(one.result, one.as_dict()) for one in judged]
+        checked = check_all(records, [text.text for text in texts], checker, self._critic)
+        return [Checked(text.result, text.as_dict()) for text in checked]
 
     # --- alignment --------------------------------------------------------------------------------------------------
 
@@ -223,23 +200,13 @@ class GeneratorReplica:
         return sum(math.comb(len(record.triples), size) for size in range(1, largest + 1))
 
     def _segmented(self, text: str) -> Sequence[str] | Failure:
-        """The text cut into facts as the texts of training were."""
-        if self._cut.source == "allennlp" and not self._may_run_archives:
-            return Failure(
-                "text",
-                "this model's texts are cut by AllenNLP, which this endpoint does not run (run_archives is off); "
-                "send the text's facts with it",
-                "facts",
-            )
+        """The text cut into facts as the texts of training were; an AllenNLP archive, which is code, is not run."""
+        cut = self._bundle.segmenter
         try:
-            if self._segmenter is None:
-                self._segmenter = segmenter(self._cut)
-            return self._segmenter.segment([text])[0] or (text,)
+            if cut.source != "allennlp":
+                self._segmenter = self._segmenter or segmenter(cut)
+                return self._segmenter.segment([text])[0] or (text,)
         except (AggGenError, ImportError, OSError):
-            _log.exception("the segmenter %s cannot cut a text", self._cut.source)
-            return Failure(
-                "text",
-                f"this model's texts are cut by {self._cut.source}, which does not work where it is served; "
-                "send the text's facts with it",
-                "facts",
-            )
+            _log.exception("the segmenter %s cannot cut a text", cut.source)
+        detail = f"this model's texts are cut by {cut.source}, which does not work where it is served"
+        return Failure("text", f"{detail}; send the text's facts with it", "facts")

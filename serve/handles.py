@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from agggen.generation.results import AlignedText, Candidates, Generation, PlannedRecord
-from agggen.records import Record
 from serve.batching import broken, too_late
 from serve.engine import Answered, ByModel, Checked, EngineError, Examples, Failure, Job, ModelCard, Text
 from serve.scaling import Generators
@@ -25,6 +24,9 @@ A = TypeVar("A")
 
 _GRACE = 0.5  # seconds beyond the deadline: a replica drops late items by itself and answers the others
 _PAUSE = 0.1  # seconds before a retry, in which Serve learns which replica died
+
+
+Span = Callable[[str, int], AbstractContextManager[Callable[[Any], None]]]
 
 
 class Response(Protocol):
@@ -46,69 +48,50 @@ class HandleEngine:
         count: Callable[[], Generators] = lambda: Generators(1, True),
         most: int = 1,
         share: float = 64,
+        span: Span = lambda name, records: nullcontext(lambda result: None),
     ) -> None:
         """
         Args:
             planner, generator: handles of deployments of `PlannerReplica` and `GeneratorReplica`.
             records: of one call; more records go to several calls, and so to several replicas.
             count: the present generators; it may block.
-            most: generators that there may be.
-            share: records of a generator, above which another is added.
+            most: the largest number of generators.
+            share: the records of a generator beyond which another one is started.
+            span: a context manager that traces a call by its name and number of records, and yields a function for
+                the call's result.
         """
         self._planner, self._generator, self._records = planner, generator, records
-        self._count, self._most, self._share = count, most, share
+        self._count, self._most, self._share, self._span = count, most, share, span
         self._loaded = False  # whether generators have loaded the bundle
 
     async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Answered[list[Generation]] | Failure]:
         """The n best texts of each job, best first."""
-        return await self._shared_out(self._generate, [_bare_job(job) for job in jobs], seconds)
+        return await self._shared_out(self._generate, jobs, seconds)
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> list[Answered[list[PlannedRecord]] | Failure]:
         """The k best plans of each job's record at its level."""
 
-        async def call(jobs: Sequence[Job], until: float) -> list[Answered[list[PlannedRecord]] | Failure]:
-            return await self._answers(len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
+        async def plans(jobs: Sequence[Job], until: float) -> list[Answered[list[PlannedRecord]] | Failure]:
+            return await self._answers("plan", len(jobs), until, lambda left: self._planner.plan.remote(jobs, k, left))
 
-        return await self._shared_out(call, [_bare_job(job) for job in jobs], seconds)
+        return await self._shared_out(plans, jobs, seconds)
 
     async def align(self, texts: Sequence[Text], seconds: float) -> list[Answered[AlignedText] | Failure]:
         """The most likely predicates behind each fact of each text."""
-
-        async def call(texts: Sequence[Text], until: float) -> list[Answered[AlignedText] | Failure]:
-            return await self._answers(len(texts), until, lambda left: self._generator.align.remote(texts, left))
-
-        bare = [Text(_bare(text.record), text.text, text.facts) for text in texts]
-        return await self._shared_out(call, bare, seconds)
+        return await self._of_texts("align", self._generator.align, texts, seconds)
 
     async def check(self, texts: Sequence[Text], seconds: float) -> list[Answered[Checked] | Failure]:
         """What the checks find in each text."""
-
-        async def call(texts: Sequence[Text], until: float) -> list[Answered[Checked] | Failure]:
-            return await self._answers(len(texts), until, lambda left: self._generator.check.remote(texts, left))
-
-        bare = [Text(_bare(text.record), text.text) for text in texts]
-        return await self._shared_out(call, bare, seconds)
+        return await self._of_texts("check", self._generator.check, texts, seconds)
 
     async def examples(self, seconds: float = 30.0) -> Examples:
-        """Records of the served bundle's corpus.
-
-        Raises:
-            EngineError: no planner answers within `seconds`.
-        """
-        examples = await self._call(lambda left: self._planner.examples.remote(), _now() + seconds)
-        if isinstance(examples, Failure):
-            raise EngineError(f"no planner is ready: {examples.message}")
+        """Records of the served bundle's corpus; raises EngineError if no planner answers within `seconds`."""
+        examples: Examples = await self._of_planner(self._planner.examples, seconds)
         return examples
 
     async def card(self, seconds: float = 10.0) -> ModelCard:
-        """The served model.
-
-        Raises:
-            EngineError: no planner answers within `seconds`.
-        """
-        card = await self._call(lambda left: self._planner.card.remote(), _now() + seconds)
-        if isinstance(card, Failure):
-            raise EngineError(f"no planner is ready: {card.message}")
+        """The served model; raises EngineError if no planner answers within `seconds`."""
+        card: ModelCard = await self._of_planner(self._planner.card, seconds)
         return card
 
     async def ready(self, seconds: float = 10.0) -> ModelCard:
@@ -126,7 +109,7 @@ class HandleEngine:
         return card
 
     async def records_at_once(self) -> int:
-        """How many records clients should keep on the way: the share of twice the present generators.
+        """How many records clients should keep in flight: the share of twice the present generators.
 
         So their number doubles until there are as many as there may be.
         """
@@ -134,7 +117,7 @@ class HandleEngine:
         return math.ceil(min(self._most, 2 * max(1, running)) * self._share)
 
     async def _generate(self, jobs: Sequence[Job], until: float) -> list[Answered[list[Generation]] | Failure]:
-        planned = await self._call(lambda left: self._planner.candidates.remote(jobs, left), until)
+        planned = await self._call("plan", len(jobs), until, lambda left: self._planner.candidates.remote(jobs, left))
         if isinstance(planned, Failure):
             return [planned] * len(jobs)
         assert isinstance(planned, ByModel)
@@ -143,6 +126,7 @@ class HandleEngine:
         if ready:
             to_write, plans = [jobs[i] for i in ready], [answers[i] for i in ready]
             written = await self._answers(
+                "write",
                 len(ready),
                 until,
                 lambda left: self._generator.write.remote(to_write, plans, planned.model, left),
@@ -153,24 +137,43 @@ class HandleEngine:
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
+    async def _of_planner(self, method: Any, seconds: float) -> Any:
+        result = await self._attempts(_now() + seconds, lambda left: method.remote())
+        if isinstance(result, Failure):
+            raise EngineError(f"no planner is ready: {result.message}")
+        return result
+
+    async def _of_texts(self, span: str, method: Any, texts: Sequence[Text], seconds: float) -> list[Any]:
+        async def answers(texts: Sequence[Text], until: float) -> list[Any]:
+            return await self._answers(span, len(texts), until, lambda left: method.remote(texts, left))
+
+        return await self._shared_out(answers, texts, seconds)
+
     async def _shared_out(
-        self, work: Callable[[Sequence[T], float], Awaitable[list[A | Failure]]], items: Sequence[T], seconds: float
-    ) -> list[A | Failure]:
+        self, work: Callable[[Sequence[T], float], Coroutine[Any, Any, list[A]]], items: Sequence[T], seconds: float
+    ) -> list[A]:
         """The answers of several concurrent calls, in the order of the items; cancelled together."""
         until = _now() + seconds
         parts = [items[begin : begin + self._records] for begin in range(0, len(items), self._records)]
         if len(parts) == 1:
             return await work(parts[0], until)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_coroutine(work(part, until))) for part in parts]
+            tasks = [group.create_task(work(part, until)) for part in parts]
         return [answer for task in tasks for answer in task.result()]
 
-    async def _answers(self, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
+    async def _answers(self, span: str, n: int, until: float, call: Callable[[float], Response]) -> list[Any]:
         """An answer for each of n records: those of the call, or its failure n times."""
-        result = await self._call(call, until)
+        result = await self._call(span, n, until, call)
         return [result] * n if isinstance(result, Failure) else result.answered()
 
-    async def _call(self, call: Callable[[float], Response], until: float) -> Any:
+    async def _call(self, span: str, n: int, until: float, call: Callable[[float], Response]) -> Any:
+        """The result of a call about n records, or a Failure; traced."""
+        with self._span(span, n) as trace:
+            result = await self._attempts(until, call)
+            trace(result)
+        return result
+
+    async def _attempts(self, until: float, call: Callable[[float], Response]) -> Any:
         """The result of the call, or a Failure; a call that was lost with its replica is retried once."""
         for may_retry in (True, False):
             left = until - _now()
@@ -211,19 +214,6 @@ async def _within(response: Response, seconds: float) -> Any:
             raise
 
 
-async def _coroutine(work: Awaitable[T]) -> T:
-    return await work
-
-
-def _bare_job(job: Job) -> Job:
-    return replace(job, record=_bare(job.record))
-
-
-def _bare(record: Record) -> Record:
-    """The record without the parts that no replica reads, so that they are not sent."""
-    return Record(record.id, record.triples) if record.references or record.category else record
-
-
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -248,5 +238,5 @@ def _failure(error: Exception) -> Failure:
         return Failure("busy", "too many requests wait; try again later")
     if isinstance(error, lost):
         return Failure("lost", "the replica that worked on this record was lost; try again")
-    _log.error("a call to a replica failed", exc_info=error)  # replicas answer with Failures: a mistake of ours
+    _log.error("a call to a replica failed", exc_info=error)  # a fault of the endpoint: replicas answer with Failures
     return broken()

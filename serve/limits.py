@@ -95,10 +95,10 @@ class StreamBody:
     """
 
     def __init__(self, receive: Receive, buffer: StreamBuffer) -> None:
-        self._receive, self._all = receive, buffer
+        self._receive, self._buffer = receive, buffer
         self._data, self._whole = bytearray(), False
         self._problem: Problem | None = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def receive(self) -> None:
         """Receives until the body is too large or the client goes away; runs beside `pieces`.
@@ -106,7 +106,7 @@ class StreamBody:
         Raises:
             ClientDisconnect: the client went away, during or after its body.
         """
-        limits, received = self._all.limits, 0
+        limits, received = self._buffer.limits, 0
         while self._problem is None:
             message = await self._receive()
             if message["type"] != "http.request":
@@ -115,19 +115,19 @@ class StreamBody:
             received += len(chunk)
             if received > limits.stream_bytes:
                 self._problem = Problem("too-large", f"the body has more than {limits.stream_bytes} bytes")
-            elif self._data and self._all.waiting + len(chunk) > limits.stream_buffer_bytes:
+            elif self._data and self._buffer.waiting + len(chunk) > limits.stream_buffer_bytes:
                 self._problem = Problem("busy", "the buffer of all streams is full: send more slowly")
             else:
                 self._data += chunk
-                self._all.waiting += len(chunk)
+                self._buffer.waiting += len(chunk)
                 self._whole = not message.get("more_body", False)
-            self._news.set()
+            self._changed.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body in pieces as it arrives; raises Problem as soon as it is too large."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             while self._data and self._problem is None:
                 piece = bytes(self._data[:PIECE_BYTES])
                 self._drop(len(piece))
@@ -143,4 +143,4 @@ class StreamBody:
 
     def _drop(self, size: int) -> None:
         del self._data[:size]
-        self._all.waiting -= size
+        self._buffer.waiting -= size

@@ -61,9 +61,8 @@ def local_app(config: ServeConfig, compare: str | None = None) -> FastAPI:
 
 
 def _engine(config: ServeConfig) -> HandleEngine:
-    planner = PlannerReplica(config, config.bundle, config.fingerprint)
-    generator = GeneratorReplica(config, config.bundle, config.fingerprint)
-    return HandleEngine(LocalHandle(planner), LocalHandle(generator), config.batch.records)
+    planner, generator = LocalHandle(PlannerReplica(config)), LocalHandle(GeneratorReplica(config))
+    return HandleEngine(planner, generator, config.batch.records)
 
 
 @contextmanager

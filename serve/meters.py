@@ -30,9 +30,9 @@ class Meters:
         self._batch_records = histogram("agggen_batch_records", "Records of a batch.", _COUNTS)
         # Ray keeps a histogram's buckets and estimates its sum from them, so sums are counters.
         self._worked_on = counter("agggen_worked_records", "Records worked on.", "work")
-        self._worked_for = counter("agggen_worked_seconds", "What batches took.", "work")
-        self._waited = histogram("agggen_batch_wait_seconds", "What the oldest record of a batch waited.", _SECONDS)
-        self._worked = histogram("agggen_batch_work_seconds", "What a batch took.", _SECONDS)
+        self._worked_for = counter("agggen_worked_seconds", "Seconds of work on batches.", "work")
+        self._waited = histogram("agggen_batch_wait_seconds", "Seconds that the oldest record waited.", _SECONDS)
+        self._worked = histogram("agggen_batch_work_seconds", "Seconds of work on a batch.", _SECONDS)
         self._outcomes = counter("agggen_records", "Records answered, by outcome.", "route", "outcome")
         self._problems = counter("agggen_problems", "Requests answered with a problem, by its code.", "code")
         self._bundle = Gauge(

@@ -1,4 +1,4 @@
-"""Request ids, the access log, metrics of requests, and what errors are answered with.
+"""Request ids, the access log, metrics of requests, and the problems that answer errors.
 
 Logs hold no key, query string, record or text. An unknown path is logged and counted as ``other``.
 """
@@ -32,7 +32,7 @@ from agggen_platform.serving.config import LogConfig
 from serve.engine import EngineError
 from serve.errors import Problem, problem_of
 from serve.meters import Meters
-from serve.schemas import GenerateOptions, PlanOptions, problem_at
+from serve.schemas import GenerateOptions, problem_at
 
 _log = logging.getLogger("agggen.serve")
 _access = logging.getLogger("agggen.serve.access")
@@ -135,7 +135,7 @@ class RequestContext:
         info = RequestInfo(ids[0] if known else uuid.uuid4().hex)
         since, token = self.clock(), _current.set(info)
 
-        async def noting(message: Message) -> None:
+        async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 info.status = message["status"]
                 if self.echo or not known:
@@ -144,7 +144,7 @@ class RequestContext:
             info.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
-            await self.app(scope, receive, noting)
+            await self.app(scope, receive, sending)
         except Exception as error:
             if _client_is_gone(error):
                 info.problem = "gone"
@@ -154,7 +154,7 @@ class RequestContext:
                 raise  # the answer has begun; only a cut connection can still say that it is incomplete
             info.problem = "internal"
             problem = Problem("internal", "an unexpected error; the server's log has it under the request id")
-            await problem.response(info.id)(scope, receive, noting)
+            await problem.response(info.id)(scope, receive, sending)
         finally:
             route = self._route(scope)
             if self.meters:
@@ -193,7 +193,7 @@ def _client_is_gone(error: Exception) -> bool:
 
 
 def install(app: FastAPI) -> None:
-    """Registers the handlers with the application; `RequestContext` answers what they leave."""
+    """Registers the handlers with the application; `RequestContext` answers all other errors."""
     for kind in (Problem, AggGenError, EngineError, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, _answered)
 
@@ -214,7 +214,7 @@ def _problem(request: Request, error: Exception) -> Problem:
         first = error.errors()[0]
         if first["loc"][0] == "header":
             return Problem("invalid", first["msg"], field=str(first["loc"][1]))
-        return problem_at(first, [], [*GenerateOptions.model_fields, *PlanOptions.model_fields])
+        return problem_at(first, [], GenerateOptions.model_fields)
     if isinstance(error, ClientDisconnect):
         return Problem("gone", "the client went away")
     if isinstance(error, HTTPException) and error.status_code == 404:

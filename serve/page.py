@@ -7,20 +7,14 @@ strings.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
 FOLDER = Path(__file__).parent / "studio"
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -38,23 +32,19 @@ HEADERS = {
 }
 
 
-def page_routes() -> APIRouter:
-    """``GET /`` and ``GET /studio/FILE`` for each file of the page, which are read once."""
-    router = APIRouter()
-    for path in sorted(FOLDER.iterdir()):
-        if path.suffix in TYPES:
-            address = "/" if path.name == "index.html" else f"/studio/{path.name}"
-            router.add_api_route(address, _serves(path), include_in_schema=False)
-    return router
+class _Files(StaticFiles):
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers.update(HEADERS)
+        return response
 
 
-def _serves(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    content = path.read_bytes()
-    headers = HEADERS | {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
+def add_page(app: FastAPI) -> None:
+    """Adds ``GET /`` and ``GET /studio/FILE`` for each file of the page."""
+    files = _Files(directory=FOLDER)
 
-    async def answer(request: Request) -> Response:
-        if request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type=TYPES[path.suffix], headers=headers)
+    async def index(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
 
-    return answer
+    app.add_api_route("/", index, include_in_schema=False)
+    app.mount("/studio", files)

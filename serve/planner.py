@@ -17,15 +17,13 @@ from agggen.generation.results import Candidates, PlannedRecord
 from agggen.planning import PlanDistribution
 from agggen.records import Record, Triple
 from agggen_platform.serving.config import ServeConfig
-from serve.batching import Batcher, Measure
+from serve.batching import Measure
 from serve.engine import ByModel, Examples, Failure, Job, ModelCard
-from serve.meters import Meters
-from serve.replica import check, load, log_as_replica
-from serve.scaling import RECORDS
+from serve.replica import Replica
 
 Searched = Candidates | list[PlannedRecord]
 EXAMPLES = 48
-"""The most records of `GET /v1/examples`."""
+"""The largest number of records of `GET /v1/examples`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +33,20 @@ class _Search:
     k: int | None = None  # the k best plans, or None for the candidates
 
 
-class PlannerReplica:
+class PlannerReplica(Replica[_Search, Searched]):
     """Plans the records of many requests together, on the CPU."""
 
     _examples: Examples | None
 
-    def __init__(self, config: ServeConfig, address: str, fingerprint: str | None = None) -> None:
-        """Loads and tests the bundle at `address`, which is resolved: not an alias, which may move.
-
-        Raises:
-            BundleError: there is none, it has another fingerprint, or it does not pass its self-test.
-            StorageError: the store refused or did not answer.
-        """
-        log_as_replica(config.log)
-        served = load(address, fingerprint, config.planner)
-        bundle = served.bundle
-        self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)  # the rest is let go
+    def __init__(self, config: ServeConfig) -> None:
+        """Raises BundleError and StorageError as `Replica`."""
+        super().__init__(config, config.planner)
+        bundle = self._bundle
+        del self._bundle  # most of it is let go: a planner needs little memory
+        self._planner = Planner(bundle.model.transitions, bundle.encoder, bundle.inference)
         self._card = ModelCard(
-            served.fingerprint,
-            config.shown_as or served.address,
+            self._fingerprint,
+            self._address,
             bundle.facts,
             bundle.model.config.max_group_size,
             bundle.inference,
@@ -63,21 +56,19 @@ class PlannerReplica:
             asdict(bundle.model.config),
         )
         self._config, self._examples = bundle.config, None
-        self._longest = config.limits.longest_deadline_s
         self._calls = itertools.count()
-        self._batcher: Batcher[_Search, Searched] = Batcher(self._work, config.batch, _measure, Meters())
 
     async def candidates(self, jobs: Sequence[Job], seconds: float) -> ByModel[Candidates]:
         """The plans of each job that are to be written out."""
         call = next(self._calls)
         answers = await self._batcher.submit([_Search(job, call) for job in jobs], seconds)
-        return ByModel(answers, self._card.fingerprint)  # type: ignore[arg-type] # what a search without k gives
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a search without k gives
 
     async def plan(self, jobs: Sequence[Job], k: int, seconds: float) -> ByModel[list[PlannedRecord]]:
         """The k best plans of each job's record at its level."""
         call = next(self._calls)
         answers = await self._batcher.submit([_Search(job, call, k) for job in jobs], seconds)
-        return ByModel(answers, self._card.fingerprint)  # type: ignore[arg-type] # what a search with k gives
+        return ByModel(answers, self._fingerprint)  # type: ignore[arg-type] # what a search with k gives
 
     async def card(self) -> ModelCard:
         """What is served."""
@@ -88,14 +79,6 @@ class PlannerReplica:
         if self._examples is None:
             self._examples = await asyncio.to_thread(examples_of, self._config)
         return self._examples
-
-    def record_autoscaling_stats(self) -> dict[str, float]:
-        """What Serve's controller is told, for `serve.scaling.by_records`."""
-        return {RECORDS: self._batcher.load}
-
-    async def check_health(self) -> None:
-        """Raises ReplicaError if this replica should be replaced."""
-        await check(self._batcher, self._test, self._longest)
 
     def _test(self) -> list[str]:
         try:
@@ -126,13 +109,12 @@ class PlannerReplica:
         except PlanError as error:
             return Failure("plan", str(error), "plan")
 
-
-def _measure(search: _Search) -> Measure:
-    """Records are planned one by one, so a batch is of no more than the others may wait for: some 100 ms."""
-    if search.job.alone:
-        return Measure("plan", search.call)
-    n = len(search.job.record.triples)
-    return Measure("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
+    def _measure(self, search: _Search) -> Measure:
+        """Records are planned one by one, so a batch is of no more than the others may wait for: some 100 ms."""
+        if search.job.alone:
+            return Measure("plan", search.call)
+        n = len(search.job.record.triples)
+        return Measure("plan", length=n, share=n**3 / 6000)  # 12 triples take 30 ms, 24 take 220
 
 
 def refusal(job: Job, planner: Planner) -> Failure | None:

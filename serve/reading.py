@@ -1,47 +1,36 @@
 """Parses bodies of requests into raw records (JSON objects), which are validated later.
 
-JSON is parsed strictly: UTF-8, no NaN or Infinity, no number beyond a double, no duplicate key in an object. CSV is
-that of `agggen.corpora.delimited`, a triple a row.
+JSON is parsed strictly: UTF-8, no NaN or Infinity, no number beyond a double, no duplicate key in an object.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from starlette.requests import Request
 
-from agggen.corpora.delimited import read_csv
-from agggen.corpora.rejects import Reject
-from agggen.errors import AggGenError
 from serve.errors import Problem, printable
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
-CSV = "text/csv"
 
 _THREAD_BYTES = 32 << 10  # larger documents are parsed in a thread, so that other requests go on
 _MOST_CONTAINERS = 1 << 16  # lists and objects of a document: Python creates them while holding its lock
 
 
-def media_type(request: Request, supported: tuple[str, ...]) -> str:
-    """The body's media type.
-
-    Raises:
-        Problem: it is not `supported`, or not UTF-8.
-    """
+def check_media_type(request: Request, expected: str) -> None:
+    """Raises Problem if the body is not of the media type `expected`, or not UTF-8."""
     kind, *parameters = (part.strip().lower() for part in request.headers.get("content-type", "").split(";"))
-    if kind not in supported:
-        raise Problem("media-type", f"Content-Type is {kind or 'missing'}; it must be {' or '.join(supported)}")
+    if kind != expected:
+        raise Problem("media-type", f"Content-Type is {kind or 'missing'}; it must be {expected}")
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):
             raise Problem("media-type", f"the charset is {value.strip()}; bodies must be UTF-8")
-    return kind
 
 
 async def parsed(data: bytes, what: str = "the body") -> Any:
@@ -105,35 +94,16 @@ def check_unicode(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        place = next(_halves(value, ()))
+        place = next(_surrogate_paths(value, ()))
         detail = f"{place or 'the record'}: half of a surrogate pair is not a Unicode character"
         raise Problem("record", detail, field=place or None) from None
 
 
-def _halves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+def _surrogate_paths(value: Any, path: tuple[str, ...]) -> Iterator[str]:
     """The paths of strings that cannot be encoded in UTF-8, printable."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         yield printable(".".join(path))
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:
-        yield from _halves(key, (*path, str(key)))
-        yield from _halves(part, (*path, str(key)))
-
-
-def parse_csv(data: bytes) -> list[Mapping[str, Any] | Problem]:
-    """The raw records of a table, or the Problem of an invalid one; raises Problem for a table without records."""
-    records: list[Mapping[str, Any] | Problem] = []
-    rejected: set[str] = set()
-    try:
-        for item in read_csv(io.BytesIO(data), "the body"):
-            if not isinstance(item, Reject):
-                records.append({"id": item.id, "triples": [[t.subject, t.predicate, t.object] for t in item.triples]})
-            elif item.id is None or item.id not in rejected:  # each row of a record may be rejected; it is one record
-                rejected |= set() if item.id is None else {item.id}
-                where = "" if item.line is None else f"line {item.line}: "
-                records.append(Problem("record", where + item.reason, record=item.id))
-    except AggGenError as error:
-        raise Problem("malformed", str(error)) from None
-    if not records:
-        raise Problem("invalid", "the body holds no records")
-    return records
+        yield from _surrogate_paths(key, (*path, str(key)))
+        yield from _surrogate_paths(part, (*path, str(key)))

@@ -1,91 +1,91 @@
-"""What planners and generators share: loading a bundle, its self-test, and health checks."""
+"""What planners and generators share: a tested bundle, a batcher, health checks, and the metric for autoscaling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic
 
 import torch
 
-from agggen.bundle import Bundle, fingerprint, load_bundle
+from agggen.bundle import load_bundle
 from agggen.errors import BundleError
-from agggen_platform.registry.admission import smoke
-from agggen_platform.serving.config import LogConfig, ReplicaConfig
-from agggen_platform.storage.bundles import get_bundle
-from serve.batching import Batcher
-from serve.meters import replica_id
+from agggen_platform.registry.admission import fetch, smoke
+from agggen_platform.serving.config import LogConfig, ReplicaConfig, ServeConfig
+from serve.batching import A, Batcher, Measure, T
+from serve.engine import Failure
+from serve.meters import Meters, replica_id
 from serve.observe import set_up_logging
+from serve.scaling import RECORDS
+
+_SUSPICIOUS = 3  # failed records in a row
 
 
-@dataclass(frozen=True)
-class Served:
-    """A bundle that passed its self-test on this replica's device."""
+class Replica(ABC, Generic[T, A]):
+    """A replica that works in batches with a bundle."""
 
-    bundle: Bundle
-    address: str
-    fingerprint: str
-    device: str  # that it was tested on
+    def __init__(self, config: ServeConfig, role: ReplicaConfig) -> None:
+        """Loads the bundle of the configuration, which writes a text here before the replica takes requests.
 
+        `config.bundle` is resolved: not an alias, which may move. Torch gets as many threads as the role has CPUs.
 
-def log_as_replica(log: LogConfig) -> None:
-    """Logs JSON lines if this process is a replica of Ray Serve; else logging stays as it is."""
-    if replica := replica_id():
-        set_up_logging(log, replica=replica)
+        Raises:
+            BundleError: there is no bundle, it has another fingerprint, or it does not pass its self-test.
+            StorageError: the store refused or did not answer.
+        """
+        log_as_replica(config.log)
+        torch.set_num_threads(max(1, int(role.cpus)))
+        path, self._fingerprint = fetch(config.bundle, config.fingerprint)
+        self._bundle = load_bundle(path)
+        if role.gpus and not torch.cuda.is_available():
+            raise BundleError(f"{role.gpus:g} GPUs were asked for, but torch sees none here")
+        self._device = "cuda" if role.gpus else "cpu"
+        if faults := smoke(self._bundle, device=self._device):
+            raise BundleError(f"the bundle at {config.bundle} does not pass its self-test: {faults[0]}")
+        self._address = config.shown_as or config.bundle
+        self._longest, self._meters = config.limits.longest_deadline_s, Meters()
+        self._batcher: Batcher[T, A] = Batcher(self._work, config.batch, self._measure, self._meters)
 
+    @abstractmethod
+    def _work(self, work: str, items: Sequence[T]) -> Sequence[A | Failure]:
+        """The answers to a batch; see `Batcher`."""
 
-def load(address: str, expected: str | None, config: ReplicaConfig) -> Served:
-    """The bundle at `address`, once it has written a text here; torch gets as many threads as the replica has CPUs.
+    @abstractmethod
+    def _measure(self, item: T) -> Measure:
+        """The properties of an item that decide which items share its batch."""
 
-    Args:
-        address: where the bundle lies; an alias was resolved before.
-        expected: its fingerprint; None takes any.
-        config: the replica's CPUs and GPUs.
+    @abstractmethod
+    def _test(self) -> Sequence[str]:
+        """A self-test, which lists its failures; it runs in the batcher's thread."""
 
-    Raises:
-        BundleError: there is no bundle, its fingerprint is not the expected one, or it fails its self-test.
-        StorageError: the store refused or did not answer.
-    """
-    torch.set_num_threads(max(1, int(config.cpus)))
-    path = get_bundle(address)
-    actual = fingerprint(path)
-    if expected is not None and actual != expected:
-        raise BundleError(
-            f"{address} is another bundle than was asked for: its fingerprint is {actual}, not {expected}"
-        )
-    bundle = load_bundle(path)
-    if config.gpus and not torch.cuda.is_available():
-        raise BundleError(f"{config.gpus:g} GPUs were asked for, but torch sees none here")
-    device = "cuda" if config.gpus else "cpu"
-    if faults := smoke(bundle, device=device):
-        raise BundleError(f"the bundle at {address} does not pass its self-test: {faults[0]}")
-    return Served(bundle, address, actual, device)
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """The metric that `serve.scaling.by_records` scales by; Serve's controller collects it."""
+        return {RECORDS: self._batcher.load}
 
+    async def check_health(self) -> None:
+        """Checks that the replica works, and tells Prometheus which bundle it serves.
 
-async def check(batcher: Batcher[Any, Any], test: Callable[[], Sequence[str]], longest: float) -> None:
-    """Checks that the replica works.
+        Unexpected failures of records count only if the self-test fails too: then the device may be lost, and another
+        process may work.
 
-    Unexpected failures of records count only if the self-test fails too: then the device may be lost, and another
-    process may work.
-
-    Args:
-        batcher: of the replica.
-        test: the self-test, which lists its failures; it runs in the batcher's thread, after several failed records.
-        longest: seconds after which a batch counts as stuck.
-
-    Raises:
-        ReplicaError: it should be replaced.
-    """
-    if batcher.stuck(longest):
-        raise ReplicaError(f"a batch has been worked on for more than {longest:g} s")
-    if batcher.failed_in_a_row >= _SUSPICIOUS:
-        if faults := await batcher.run(test):
-            raise ReplicaError(f"{batcher.failed_in_a_row} records in a row failed, and so does a test: {faults[0]}")
-        batcher.failed_in_a_row = 0
+        Raises:
+            ReplicaError: it should be replaced.
+        """
+        if self._batcher.stuck(self._longest):
+            raise ReplicaError(f"a batch has been worked on for more than {self._longest:g} s")
+        failed = self._batcher.failed_in_a_row
+        if failed >= _SUSPICIOUS:
+            if faults := await self._batcher.run(self._test):
+                raise ReplicaError(f"{failed} records in a row failed, and so does a test: {faults[0]}")
+            self._batcher.failed_in_a_row = 0
+        self._meters.bundle(self._fingerprint, self._address)
 
 
 class ReplicaError(RuntimeError):
     """The replica no longer works and should be replaced."""
 
 
-_SUSPICIOUS = 3
+def log_as_replica(log: LogConfig) -> None:
+    """Logs JSON lines if this process is a replica of Ray Serve; else logging stays as it is."""
+    if replica := replica_id():
+        set_up_logging(log, replica=replica)

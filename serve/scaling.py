@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
 RECORDS = "records"
-"""What a replica calls the number of its records, waiting and worked on, when Serve's controller asks."""
+"""The name of the metric by which replicas report their records, waiting and in a batch, to Serve's controller."""
 
 
 def by_records(context: AutoscalingContext) -> tuple[float, dict[str, Any]]:

@@ -96,31 +96,6 @@ class GenerateRecord(RecordIn):
     )
 
 
-class RealiseRecord(RecordIn):
-    """A record and the plan by which to say it."""
-
-    model_config = _or_row(EXAMPLE_RECORD | {"plan": "[category] [symbol]"})
-
-    plan: str = Field(
-        min_length=1,
-        json_schema_extra=_PLAN,
-        description="like `[category symbol] [namedAfter]`; names every predicate once",
-    )
-
-
-class AlignRecord(RecordIn):
-    """A record and a text about it."""
-
-    model_config = _or_row(EXAMPLE_RECORD | {"text": "Silicon (Si) is a metalloid."})
-
-    text: str = Field(min_length=1)
-    facts: list[str] | None = Field(
-        default=None,
-        min_length=1,
-        description="pieces that concatenate to `text`; without them it is cut as in training",
-    )
-
-
 class CheckRecord(RecordIn):
     """A record and a text about it, by whomever."""
 
@@ -129,13 +104,47 @@ class CheckRecord(RecordIn):
     text: str = Field(min_length=1)
 
 
-class RealiseOptions(_Body):
-    """How texts for given plans are written. What is left out is as the model's own settings say (`GET /v1/model`)."""
+class AlignRecord(CheckRecord):
+    """A record and a text about it."""
+
+    facts: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="pieces that concatenate to `text`; without them it is cut as in training",
+    )
+
+
+class _SearchOptions(_Body):
+    level: int | None = Field(
+        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
+    )
+    planner: Literal["exact", "two-stage", "sample"] | None = Field(
+        default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: drawn plans"
+    )
+    top_p: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="of sampling: each group is drawn from the most probable ones, whose probabilities sum to this",
+    )
+    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="of sampling and random-order")
+
+
+class PlanOptions(_SearchOptions):
+    """How plans are searched. What is left out is as the model's own settings say (`GET /v1/model`)."""
+
+    k: int = Field(default=5, ge=1, description="plans for each record, best first")
+
+
+class GenerateOptions(_SearchOptions):
+    """How plans are searched and texts written. What is left out is as the model's own settings say."""
 
     n_best: int = Field(default=1, ge=1, description="texts for each record, best first")
+    plans: int | None = Field(default=None, ge=1, description="plans that are written out for each record")
+    ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
     beam: int | None = Field(default=None, ge=1, description="hypotheses of the beam search")
     complete: bool = Field(
-        default=False, description="let the model add the predicates that a plan omits; else that is an error"
+        default=False, description="let the model add the predicates that a record's plan omits; else that is an error"
     )
     verify: Literal["strict", "off"] | None = Field(
         default=None,
@@ -151,48 +160,11 @@ class RealiseOptions(_Body):
     )
 
 
-_TOP_P = "of sampling: each group is drawn from the most probable ones, whose probabilities sum to this"
-
-
-class GenerateOptions(RealiseOptions):
-    """How plans are searched and texts written. What is left out is as the model's own settings say."""
-
-    level: int | None = Field(
-        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
-    )
-    plans: int | None = Field(default=None, ge=1, description="plans that are written out for each record")
-    planner: Literal["exact", "two-stage", "sample"] | None = Field(
-        default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: drawn plans"
-    )
-    top_p: float | None = Field(default=None, gt=0, le=1, description=_TOP_P)
-    ablation: Literal["none", "random-order", "no-aggregation", "plain"] | None = None
-    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="of sampling and random-order")
-
-
-class PlanOptions(_Body):
-    """How plans are searched."""
-
-    k: int = Field(default=5, ge=1, description="plans for each record, best first")
-    level: int | None = Field(
-        default=None, ge=0, description="largest number of triples in a fact; 1: no aggregation; 0: the model's"
-    )
-    planner: Literal["exact", "two-stage", "sample"] | None = Field(
-        default=None, description="exact: the most probable plans; two-stage: the paper's search; sample: drawn plans"
-    )
-    top_p: float | None = Field(default=None, gt=0, le=1, description=_TOP_P)
-    seed: int | None = Field(default=None, ge=0, le=LARGEST_SEED, description="of sampling")
-
-
-class AlignOptions(_Body):
+class NoOptions(_Body):
     """There are none."""
 
 
-class CheckOptions(_Body):
-    """There are none."""
-
-
-Options = GenerateOptions | RealiseOptions | PlanOptions | AlignOptions | CheckOptions
-AnyOptions = TypeVar("AnyOptions", GenerateOptions, RealiseOptions, PlanOptions, AlignOptions, CheckOptions)
+Options = TypeVar("Options", GenerateOptions, PlanOptions, NoOptions)
 
 
 class GenerateRequest(_Body):
@@ -209,63 +181,48 @@ class PlanRequest(_Body):
     options: SkipValidation[PlanOptions] = PlanOptions()
 
 
-class RealiseRequest(_Body):
-    """Records and the plans by which to say them."""
-
-    records: list[SkipValidation[RealiseRecord]] = Field(min_length=1)
-    options: SkipValidation[RealiseOptions] = RealiseOptions()
-
-
 class AlignRequest(_Body):
     """Records and texts about them."""
 
     records: list[SkipValidation[AlignRecord]] = Field(min_length=1)
-    options: SkipValidation[AlignOptions] = AlignOptions()
+    options: SkipValidation[NoOptions] = NoOptions()
 
 
 class CheckRequest(_Body):
     """Records and texts to check against them."""
 
     records: list[SkipValidation[CheckRecord]] = Field(min_length=1)
-    options: SkipValidation[CheckOptions] = CheckOptions()
+    options: SkipValidation[NoOptions] = NoOptions()
 
 
-RequestBody = GenerateRequest | PlanRequest | RealiseRequest | AlignRequest | CheckRequest
+RequestBody = GenerateRequest | PlanRequest | AlignRequest | CheckRequest
 
 
 # --- what options come to ---------------------------------------------------------------------------------------------
 
 
-def bounded(options: AnyOptions, limits: LimitsConfig, card: ModelCard) -> AnyOptions:
+def bounded(options: Options, limits: LimitsConfig, card: ModelCard) -> Options:
     """The options, which are within the limits and the model's groups; a default that is not becomes the limit.
 
     Raises:
         Problem: names the option that was asked for and what it may be.
     """
+    largest = {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
     defaults = {}
-    for name, largest in (*largest_options(limits).items(), ("level", card.largest_group)):
+    for name, most in (largest | {"level": card.largest_group}).items():
         value = getattr(options, name, None)
-        if value is None or value <= largest:
+        if value is None or value <= most:
             continue
         if name in options.model_fields_set:
-            detail = f"options.{name} is {value}; it may be at most {largest}"
-            raise Problem("invalid", detail, field=f"options.{name}")
-        defaults[name] = largest
+            raise Problem("invalid", f"options.{name} is {value}; it may be at most {most}", field=f"options.{name}")
+        defaults[name] = most
     return options.model_copy(update=defaults)
 
 
-def largest_options(limits: LimitsConfig) -> dict[str, int]:
-    """The largest value of each option that the limits bound."""
-    return {"n_best": limits.n_best, "beam": limits.beam, "plans": limits.plans, "k": limits.plans}
-
-
-def inference(options: Options, own: InferenceConfig) -> InferenceConfig:
+def inference(options: GenerateOptions | PlanOptions, own: InferenceConfig) -> InferenceConfig:
     """The bundle's own settings with what the request asks for."""
-    asked = {
-        name: value
-        for name in ("level", "plans", "planner", "top_p", "ablation", "seed", "verify")
-        if (value := getattr(options, name, None)) is not None
-    }
+    settings = {"level", "plans", "planner", "top_p", "ablation", "seed", "verify"}
+    asked = options.model_dump(include=settings, exclude_none=True)
     beam = getattr(options, "beam", None)
     return replace(own, **asked, beam=own.beam if beam is None else replace(own.beam, beam=beam))
 

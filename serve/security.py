@@ -8,17 +8,16 @@ import ipaddress
 import logging
 import time
 from collections.abc import Callable, Collection
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Request, Security
-from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from agggen.errors import ConfigError
 from agggen_platform.serving.config import ServeConfig
-from agggen_platform.serving.keys import read_keys
+from agggen_platform.serving.keys import check_keys_required, read_keys
 from serve.errors import Problem
 from serve.observe import current_request
 
@@ -35,43 +34,35 @@ class KeyRing:
     refuses every request.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        clock: Callable[[], float] = time.monotonic,
-        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
-    ) -> None:
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError if the file cannot be used, or holds no key."""
-        self._path, self._clock, self._today = Path(path), clock, today
-        self._seen = self._state()
+        self._path, self._clock = Path(path), clock
+        self._loaded_state = self._file_state()
         self._keys = read_keys(self._path)
         if not self._keys:
             raise ConfigError(f"the keys file {path} holds no key: agggen serve-key NAME --file {path}")
-        self._looked = clock()
+        self._checked_at = clock()
 
     def name_of(self, credential: bytes) -> str | None:
         """The name of the key, None if it is invalid; in constant time for credentials of the same length."""
-        self._look()
+        self._reload_if_changed()
         if len(credential) > _LONGEST_KEY:
             return None
-        hashed, today = hashlib.sha256(credential).digest(), self._today()
-        match = None
+        hashed, name = hashlib.sha256(credential).digest(), None
         for key in self._keys:  # all keys: the time must not reveal which one matched
             same = hmac.compare_digest(key.sha256, hashed)
-            match = key if same else match
-        if match is None or (match.last_day is not None and match.last_day < today):
-            return None
-        return match.name
+            name = key.name if same else name
+        return name
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         now = self._clock()
-        if now - self._looked < _RELOAD_SECONDS:
+        if now - self._checked_at < _RELOAD_SECONDS:
             return
-        self._looked = now
-        state = self._state()
-        if state == self._seen:
+        self._checked_at = now
+        state = self._file_state()
+        if state == self._loaded_state:
             return
-        self._seen = state
+        self._loaded_state = state
         try:
             self._keys = read_keys(self._path)
         except ConfigError as error:
@@ -79,7 +70,7 @@ class KeyRing:
         else:
             _log.warning("read %d keys from %s", len(self._keys), self._path)
 
-    def _state(self) -> tuple[int, ...] | None:
+    def _file_state(self) -> tuple[int, ...] | None:
         try:
             status = self._path.stat()
         except OSError:
@@ -91,18 +82,11 @@ def key_ring(config: ServeConfig) -> KeyRing | None:
     """The configured keys, None without; raises ConfigError where other machines could ask without a key."""
     if config.security.keys_file is not None:
         return KeyRing(config.security.keys_file)
-    if not config.http.is_loopback:
-        raise ConfigError(
-            f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
-            "of keys: agggen serve-key NAME --file FILE makes one"
-        )
-    if "*" in config.security.cors_origins:
-        raise ConfigError("security.cors_origins=* without keys would let every web page in: name the origins")
+    check_keys_required(config)
     return None
 
 
 BEARER = HTTPBearer(scheme_name="bearer", description="Authorization: Bearer KEY", auto_error=False)
-HEADER = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
 class KeyCheck:
@@ -111,15 +95,10 @@ class KeyCheck:
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
 
-    async def __call__(
-        self,
-        bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)],
-        header: Annotated[str | None, Security(HEADER)],
-    ) -> None:
-        credential = bearer.credentials if bearer else header
-        if credential is None:
-            detail, challenge = "send a key: Authorization: Bearer KEY, or X-API-Key: KEY", 'Bearer realm="agggen"'
-        elif name := self._keys.name_of(credential.strip().encode("latin-1")):
+    async def __call__(self, bearer: Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]) -> None:
+        if bearer is None:
+            detail, challenge = "send a key: Authorization: Bearer KEY", 'Bearer realm="agggen"'
+        elif name := self._keys.name_of(bearer.credentials.strip().encode("latin-1")):
             current_request().caller = name
             return
         else:

@@ -74,11 +74,11 @@ class Stream(Response):
         self._body, self._answering, self._options, self._seconds = body, answering, options, seconds
         self._limits = config.limits
         self._wait = config.batch.wait_ms / 1000
-        self._together = max(1, min(config.batch.records, config.limits.window // 4))  # records of a call
-        self._room = asyncio.Semaphore(config.limits.window)
-        self._ready: asyncio.Queue[asyncio.Task[list[Answer]] | None] = asyncio.Queue()
+        self._call_records = max(1, min(config.batch.records, config.limits.window // 4))  # records of a call
+        self._window = asyncio.Semaphore(config.limits.window)
+        self._pending: asyncio.Queue[asyncio.Task[list[Answer]] | None] = asyncio.Queue()
         self._work: set[asyncio.Task[list[Answer]]] = set()
-        self._seen: dict[str, int] = {}
+        self._first_index: dict[str, int] = {}
         self._counts = {"records": 0, "ok": 0, "errors": 0}
         self._stopped: Problem | None = None
 
@@ -105,50 +105,48 @@ class Stream(Response):
     async def _read(self) -> None:
         """Reads records and starts their work until the end of the input or a Problem."""
         groups = line_groups(self._body.pieces(), self._limits.line_bytes)
-        coming: asyncio.Future[list[bytes | Problem] | None] | None = None
+        next_lines: asyncio.Future[list[bytes | Problem] | None] | None = None
         entries: list[Entry] = []
         try:
             while True:
-                coming = coming or asyncio.ensure_future(anext(groups, None))
-                if entries and not (await asyncio.wait({coming}, timeout=self._wait))[0]:
-                    self._begin(entries)
+                next_lines = next_lines or asyncio.ensure_future(anext(groups, None))
+                if entries and not (await asyncio.wait({next_lines}, timeout=self._wait))[0]:
+                    self._submit(entries)
                     entries = []
-                lines, coming = await coming, None
+                lines, next_lines = await next_lines, None
                 if lines is None:
                     break
                 for line in lines:
                     if self._counts["records"] == self._limits.stream_records:
                         raise Problem("too-large", f"a stream may have at most {self._limits.stream_records} records")
-                    if entries and (self._room.locked() or len(entries) == self._together):
-                        self._begin(entries)
+                    if entries and (self._window.locked() or len(entries) == self._call_records):
+                        self._submit(entries)
                         entries = []
-                    await self._room.acquire()
+                    await self._window.acquire()
                     entries.append(await self._entry(line))
         except Problem as problem:
             self._stopped = problem
         finally:
-            if coming is not None:
-                coming.cancel()
+            if next_lines is not None:
+                next_lines.cancel()
         if entries:
-            self._begin(entries)
-        self._ready.put_nowait(None)
+            self._submit(entries)
+        self._pending.put_nowait(None)
 
     async def _entry(self, line: bytes | Problem) -> Entry:
         index = self._counts["records"]
         self._counts["records"] += 1
-        if isinstance(line, Problem):
-            return Entry(index, line)
         try:
-            return Entry(index, await parsed(line, "the line"))
+            return Entry(index, line if isinstance(line, Problem) else await parsed(line, "the line"))
         except Problem as problem:
             return Entry(index, problem)
 
-    def _begin(self, entries: list[Entry]) -> None:
-        reject_duplicates(entries, self._seen)
+    def _submit(self, entries: list[Entry]) -> None:
+        reject_duplicates(entries, self._first_index)
         task = asyncio.create_task(self._answers(entries))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-        self._ready.put_nowait(task)
+        self._pending.put_nowait(task)
 
     async def _answers(self, entries: list[Entry]) -> list[Answer]:
         try:
@@ -162,7 +160,7 @@ class Stream(Response):
     async def _write(self, send: Send) -> None:
         info = current_request()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        while (task := await self._ready.get()) is not None:
+        while (task := await self._pending.get()) is not None:
             answers = await task
             for answer in answers:
                 info.outcomes[outcome(answer)] += 1
@@ -170,7 +168,7 @@ class Stream(Response):
             body = b"".join(_line(body_of(answer, info.id)) for answer in answers)
             await send({"type": "http.response.body", "body": body, "more_body": True})
             for _ in answers:
-                self._room.release()
+                self._window.release()
         end: dict[str, Any] = {"status": "end", **self._counts}
         if self._stopped is not None:
             info.problem = self._stopped.kind.code

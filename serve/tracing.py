@@ -12,7 +12,8 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,7 @@ from serve.observe import current_request
 
 _log = logging.getLogger("agggen.serve")
 
-ROUTES = ("/v1/generate", "/v1/plan", "/v1/realise", "/v1/align", "/v1/check", "/v1/generate:stream")
+ROUTES = ("/v1/generate", "/v1/plan", "/v1/align", "/v1/check", "/v1/generate:stream")
 _REFUSED = (401, 403, 404, 405)  # not traced: strangers fill no experiment
 _MOST_CALLS = 256  # spans of one trace: a stream may have thousands of calls
 _MOST_IDS = 20  # of unfulfilled records
@@ -65,9 +66,31 @@ class Traces:
         self._provider.add_span_processor(processor)
         self.tracer = self._provider.get_tracer("agggen.serve")
 
-    def handle(self, handle: Any) -> Any:
-        """A deployment handle whose calls within a traced request are spans."""
-        return _Handle(handle, self.tracer)
+    @contextmanager
+    def span(self, name: str, records: int) -> Iterator[Callable[[Any], None]]:
+        """A span of a call within a traced request; yields a function for the call's result."""
+        request = _request.get()
+        if request is None or request.calls >= _MOST_CALLS:
+            yield lambda result: None
+            return
+        request.calls += 1
+        span = self.tracer.start_span(name, attributes={"records": records})
+        try:
+            yield lambda result: self._ended(span, result, request)
+        except BaseException as error:
+            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            raise
+        finally:
+            span.end()
+
+    def _ended(self, span: trace.Span, result: ByModel[Any] | Failure, request: _Request) -> None:
+        if isinstance(result, Failure):
+            span.set_status(Status(StatusCode.ERROR, result.code))
+            return
+        _sum_up(span, result, request)
+        if seconds := result.verify_seconds:  # as long as all strict checks, which the search makes in between
+            end, within = time.time_ns(), trace.set_span_in_context(span)
+            self.tracer.start_span("verify", context=within, start_time=end - int(seconds * 1e9)).end(end)
 
     def flush(self) -> bool:
         """Exports what waits; False if that took more than 30 seconds."""
@@ -138,66 +161,8 @@ def _yes(value: int) -> str:
     return "yes" if value else "no"
 
 
-_SPANS = {"candidates": "plan", "plan": "plan", "write": "write", "align": "align", "check": "check"}
-
-
-class _Handle:
-    def __init__(self, handle: Any, tracer: trace.Tracer) -> None:
-        self._handle, self._tracer = handle, tracer
-
-    def __getattr__(self, name: str) -> Any:
-        method, request = getattr(self._handle, name), _request.get()
-        if name not in _SPANS or request is None or request.calls >= _MOST_CALLS:
-            return method
-        return _Method(method, self._tracer, _SPANS[name], request)
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    method: Any
-    tracer: trace.Tracer
-    span: str
-    request: _Request
-
-    def remote(self, items: Sequence[Any], *arguments: Any) -> _Response:
-        self.request.calls += 1
-        return _Response(self.method.remote(items, *arguments), self, len(items))
-
-
-@dataclass(frozen=True, slots=True)
-class _Response:
-    response: Any
-    by: _Method
-    records: int
-
-    def cancel(self) -> None:
-        self.response.cancel()
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        span = self.by.tracer.start_span(self.by.span, attributes={"records": self.records})
-        try:
-            result = yield from self.response.__await__()
-            _sum_up(span, result, self.by.request)
-            if isinstance(result, ByModel) and result.verify_seconds:
-                self._verified(span, result.verify_seconds)
-            return result
-        except BaseException as error:
-            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
-            raise
-        finally:
-            span.end()
-
-    def _verified(self, span: trace.Span, seconds: float) -> None:
-        """A span of the strict check within `span`: as long as all its checks, which the search makes in between."""
-        end = time.time_ns()
-        begin, within = end - int(seconds * 1e9), trace.set_span_in_context(span)
-        self.by.tracer.start_span("verify", context=within, start_time=begin).end(end)
-
-
-def _sum_up(span: trace.Span, result: Any, request: _Request) -> None:
+def _sum_up(span: trace.Span, result: ByModel[Any], request: _Request) -> None:
     """Adds the sizes of a call's result to its span and to its request."""
-    if not isinstance(result, ByModel):
-        return
     span.set_attribute("model", result.model)
     counts: Counter[str] = Counter()
     for answer in result.answers:

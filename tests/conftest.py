@@ -78,12 +78,19 @@ def _s3_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """Of bulk generation: a tiny bundle with random weights, which no test may change."""
-    from agggen_platform.bulk.model import open_model
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny bundle with random weights, which no test may change."""
     from tests.unit.serve.conftest import save_tiny_model
 
-    return open_model(str(save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")))
+    return save_tiny_model(tmp_path_factory.mktemp("model") / "bundle")
+
+
+@pytest.fixture(scope="session")
+def model(bundle: Path) -> Model:
+    """The tiny bundle as bulk generation opens it."""
+    from agggen_platform.bulk.model import open_model
+
+    return open_model(str(bundle))
 
 
 @pytest.fixture

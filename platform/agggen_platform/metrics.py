@@ -1,4 +1,4 @@
-"""What jobs export to Prometheus through `ray.util.metrics`: training, jobs over shards, what MLflow still lacks.
+"""Metrics that jobs export to Prometheus through `ray.util.metrics`: training, jobs over shards, unsent run logs.
 
 Ray's agent on each node exports them: a gauge as ``ray_NAME``, a counter as ``ray_NAME_total``. Ray drops a gauge some
 twenty seconds after it was last set, so those of a dead process disappear, and a thread sets those of a living job
@@ -30,7 +30,7 @@ _REFRESH_SECONDS = 5.0  # Ray's processes export every 10
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric as Ray is told of it."""
+    """A metric and how it is registered with Ray."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -137,7 +137,7 @@ class TrainingMeter(JobMetrics):
             self.set("training_workers", 0)
 
     def event(self, event: TrainingEvent) -> None:
-        """Training reported something."""
+        """Counts an event of training."""
         stage, values = event.stage, event.metrics
         self.add("training_updates", event.step - self._steps.get(stage, event.step), stage=stage)
         self._steps[stage] = event.step
@@ -151,7 +151,7 @@ class TrainingMeter(JobMetrics):
                 self.set("training_loss_nats", values[f"{split}_loss"], stage=stage, split=split)
 
     def workers(self, count: int) -> None:
-        """So many workers train now."""
+        """Sets the number of workers that train now."""
         self.set("training_workers", count)
 
     def restarted(self) -> None:
@@ -190,7 +190,7 @@ class ShardsMeter(JobMetrics):
 
 
 def _record(metric: Metric, value: float, labels: dict[str, str]) -> bool:
-    """Tells Ray; returns whether this process is connected to it."""
+    """Records a value with Ray; returns whether this process is connected to it."""
     connected = getattr(sys.modules.get("ray"), "is_initialized", None)  # missing while another thread imports Ray
     if connected is None or not connected():
         return False

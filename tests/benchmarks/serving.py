@@ -9,12 +9,12 @@ For the tax that counts (the paper's sizes, untrained; 16 minutes for both modes
 
 and to see that it works (3 minutes there): ``python tests/benchmarks/serving.py --seconds 2 --rounds 1``.
 
-For each way that Serve's proxy can run (`http.proxy`), one after another:
+For Serve's own proxy and for HAProxy, one after another:
 
 - `cold_start`: seconds from starting ``agggen serve`` to the first answer of /readyz.
 - Records a second of the same records at saturation, three sides in turn, best of the rounds: `library` (as many
   processes of one thread as there are generator replicas, `Generator.generate` on blocks of 256 records, models loaded
-  before), `stream` (the client's `stream`, one for each replica) and `batch` (`generate` with 64 records a request,
+  before), `stream` (`/v1/generate:stream`, one for each replica) and `batch` (`generate` with 64 records a request,
   four requests at a time for each replica). `tax_*` is the endpoint's seconds over the library's, less one;
   `cpu_ms_a_record` and `tax_cpu_*` count processor time of all processes (of the endpoint with Ray, without the
   client), which other work on the machine distorts less.
@@ -55,8 +55,10 @@ from agggen_platform.client import Client
 
 BLOCK = 256  # records of a call of the library, as `agggen generate` makes them
 BATCH = 64  # records of a request
+NDJSON = "application/x-ndjson"
 BATCHES = 4  # requests at a time for each replica
 START_SECONDS = 300.0
+SWITCHES = ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_THROUGHPUT_OPTIMIZED")
 
 
 # --- the library -----------------------------------------------------------------------------------------------------
@@ -138,7 +140,10 @@ Ask = Callable[[Client, list[dict[str, Any]]], int]
 
 
 def by_stream(client: Client, records: list[dict[str, Any]]) -> int:
-    return sum(answer["status"] == "ok" for answer in client.stream(records))
+    """One request of NDJSON."""
+    url, lines = f"{client.url}/v1/generate:stream", "".join(json.dumps(record) + "\n" for record in records)
+    with httpx.stream("POST", url, content=lines, headers={"Content-Type": NDJSON}, timeout=600) as response:
+        return sum(json.loads(line)["status"] == "ok" for line in response.iter_lines())
 
 
 def by_batches(client: Client, records: list[dict[str, Any]]) -> int:
@@ -226,7 +231,8 @@ def main() -> None:
         for mode in options.modes:
             port = free_port()
             url = f"http://127.0.0.1:{port}"
-            settings = [f"http.port={port}", f"http.proxy={mode}", *replicas, *options.overrides]
+            os.environ.update(dict.fromkeys(SWITCHES, str(int(mode == "haproxy"))))
+            settings = [f"http.port={port}", *replicas, *options.overrides]
             command = ["-m", "agggen_platform.cli.main", "serve", str(bundle), *settings]
             with running(command, url, "/readyz") as (server, cold):
                 print(f"{mode}: ready after {cold:.1f} s", flush=True)

@@ -17,7 +17,6 @@ from tests.unit.serve.conftest import save_tiny_model
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 ADDRESS = "http://127.0.0.1:8000"
-CSV = "subject,predicate,object\nSilicon,symbol,Si\nSilicon,category,metalloid\n"
 
 
 def test_what_the_readme_asks_of_an_endpoint_is_answered(
@@ -30,7 +29,6 @@ def test_what_the_readme_asks_of_an_endpoint_is_answered(
         {"id": record.id, "triples": record.as_dict()["triples"]} for record in list(elements_records("dev"))[:3]
     ]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    (tmp_path / "records.csv").write_text(CSV)
     run = []
     with serving(save_tiny_model(tmp_path / "bundle")) as endpoint:
         for block in blocks(REPO / "serve/README.md"):

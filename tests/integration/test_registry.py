@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from agggen.bundle import fingerprint, save_bundle
-from agggen_platform.cli.main import main
 from agggen_platform.registry import PromotionRefused, Registry, promote, register, resolve, rollback
 from agggen_platform.storage.bundles import get_bundle, put_bundle
 from agggen_platform.storage.folder import Folder
+from tests.command import Run
 from tests.unit.registry.examples import empty_registry, save_model, small_model, write_report
 
 
@@ -25,31 +25,23 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyt
     return Path(shutil.copy(empty_registry(tmp_path_factory.getbasetemp()), tmp_path / "runs" / "mlflow.db"))
 
 
-def agggen(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(str(ended.value.code))
-
-
 # --- an object store ---
 
 
 @pytest.mark.usefixtures("store")
 def test_a_bundle_of_an_object_store_from_registration_to_rollback(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setenv("AGGGEN_CACHE", str(tmp_path / "cache"))
     first, second = save_model(tmp_path / "a" / "bundle", 1), save_model(tmp_path / "b" / "bundle", 2)
-    assert agggen("models", "register", first, "--to", f"{s3}/models") == 0
+    assert run("models", "register", first, "--to", f"{s3}/models")[0] == 0
     assert resolve("models:/agggen/1") == f"{s3}/models/{fingerprint(first)[:16]}/bundle"
     register(put_bundle(second, f"{s3}/runs/toy-2/bundle"), evaluations=[write_report(tmp_path / "r", second)])
     version = Registry().versions("agggen")[1]
     assert (version.number, version.source, version.tags["bundle.run"]) == ("2", f"{s3}/runs/toy-2/bundle", "toy-2")
     promote("agggen", "2")
     assert get_bundle("models:/agggen@champion").is_relative_to(tmp_path / "cache")
-    capsys.readouterr()
-    assert agggen("inspect", "models:/agggen@champion") == 0
-    assert fingerprint(second) in capsys.readouterr().out
+    assert fingerprint(second) in run("inspect", "models:/agggen@champion")[1]
     promote("agggen", "1", force=True)
     assert rollback("agggen").version.number == "2"
 
@@ -79,7 +71,7 @@ def test_what_lies_in_the_store_counts_and_not_the_copy_of_an_earlier_day(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("store")
-def test_what_evaluate_writes_decides_about_promotion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_evaluate_writes_decides_about_promotion(tmp_path: Path, run: Run) -> None:
     for number in (1, 2):
         model = small_model(number)
         free = replace(model, inference=replace(model.inference, verify="off"))  # else both, untrained, write clauses
@@ -88,14 +80,13 @@ def test_what_evaluate_writes_decides_about_promotion(tmp_path: Path, capsys: py
     promote("agggen", "1")
     scores = {}
     for address, out in (("models:/agggen@champion", "one"), ("models:/agggen/2", "two")):
-        assert agggen("evaluate", address, "--corpus", "elements", "--limit", "6", "-o", out) == 0
-        assert agggen("models", "record", address, out) == 0
+        assert run("evaluate", address, "--corpus", "elements", "--limit", "6", "-o", out)[0] == 0
+        assert run("models", "record", address, out)[0] == 0
         report = json.loads((tmp_path / out / "report.json").read_text())
         assert report["run"]["bundle"] == address
         measures = report["scores"]["plain"]["measures"]
         scores[out] = next(measure["value"] for measure in measures if measure["name"] == "chrf")
     assert scores["one"] != scores["two"]
-    capsys.readouterr()
-    code = agggen("models", "promote", "agggen/2", "--metric", "plain/chrf")
-    assert code == (0 if scores["two"] > scores["one"] else 9), capsys.readouterr().err
-    assert "elements dev (6 records, protocol plain)" in capsys.readouterr().err
+    code, _, err = run("models", "promote", "agggen/2", "--metric", "plain/chrf")
+    assert code == (0 if scores["two"] > scores["one"] else 9), err
+    assert "elements dev (6 records, protocol plain)" in err

@@ -16,14 +16,8 @@ from agggen.records import Record, Triple
 from agggen_platform.serving.deploy import Endpoint
 from tests.processes import until
 from tests.serve_app import RECORDS, serving
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
 
 
 @pytest.fixture(scope="module")
@@ -43,39 +37,19 @@ def test_every_route_answers(client: httpx.Client, bundle: Path) -> None:
     assert client.get("/readyz").json() == {"status": "ready", "model": fingerprint(bundle)}
     card = client.get("/v1/model").json()
     assert (card["fingerprint"], card["address"]) == (fingerprint(bundle), str(bundle))
-    assert set(client.get("/openapi.json").json()["paths"]) >= {"/v1/generate", "/v1/generate:stream", "/v1/align"}
-
-    asked = {"records": RECORDS}
-    planned = client.post("/v1/plan", json=asked | {"options": {"k": 2}}).json()["answers"]
-    assert [len(answer["plans"]) for answer in planned] == [2, 2]
-    written = client.post("/v1/generate", json=asked).json()
-    assert [(answer["id"], answer["model"]) for answer in written["answers"]] == [
-        ("a", fingerprint(bundle)),
-        ("b", fingerprint(bundle)),
+    assert "/v1/generate" in client.get("/openapi.json").json()["paths"]
+    assert "text/html" in client.get("/").headers["content-type"]
+    planned = [RECORDS[0] | {"plan": "[discoveryPlace discoveredBy]"}, RECORDS[1] | {"plan": "[category] [symbol]"}]
+    answers = client.post("/v1/generate", json={"records": planned}).json()["answers"]
+    assert [(answer["id"], answer["model"], answer["texts"][0]["plan"]) for answer in answers] == [
+        (record["id"], fingerprint(bundle), record["plan"]) for record in planned
     ]
-    strange = RECORDS[1] | {"triples": [*RECORDS[1]["triples"], ["Silicon", "used in", "chips"]]}
-    (answer,) = client.post("/v1/generate", json={"records": [strange]}).json()["answers"]
-    assert answer["texts"][0]["unknown_predicates"] == ["used in"]
-    assert "used in" not in card["predicate_names"] and len(card["predicate_names"]) == card["predicates"]
-    human = [
-        record | {"plan": "[discoveryPlace discoveredBy]" if record["id"] == "a" else "[category] [symbol]"}
-        for record in RECORDS
-    ]
-    realised = client.post("/v1/realise", json={"records": human}).json()["answers"]
-    assert [answer["texts"][0]["plan"] for answer in realised] == [
-        "[discoveryPlace discoveredBy]",
-        "[category] [symbol]",
-    ]
-    texts = [{**RECORDS[0], "text": "Neon was found by Ramsay in London."}]
-    aligned = client.post("/v1/align", json={"records": texts}).json()["answers"]
-    assert aligned[0]["status"] == "ok", aligned
-
-
-def test_what_is_wrong_is_said_as_problem_json(client: httpx.Client) -> None:
-    answer = client.post("/v1/generate", json={"records": []})
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert client.get("/nowhere").status_code == 404
+    (answer,) = client.post("/v1/plan", json={"records": RECORDS[:1], "options": {"k": 2}}).json()["answers"]
+    assert len(answer["plans"]) == 2
+    for name in ("align", "check"):
+        texts = [RECORDS[0] | {"text": "Neon was found by Ramsay in London."}]
+        (answer,) = client.post(f"/v1/{name}", json={"records": texts}).json()["answers"]
+        assert answer["status"] == "ok", answer
 
 
 EVIL = "evil.example"

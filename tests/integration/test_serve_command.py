@@ -1,12 +1,8 @@
 """`agggen serve` as a process: what it refuses, what listens, how it ends; and the files for `serve deploy`."""
 
 import json
-import os
-import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,25 +14,14 @@ import yaml
 
 from agggen.bundle import fingerprint
 from agggen_platform.ray_private import deploy_applications
-from tests.command import Run, command
+from tests.command import Run
 from tests.processes import Running, free_ports, until
 from tests.serve_app import RECORDS
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = pytest.mark.slow
 
 SERVE = ["-m", "agggen_platform.cli.main", "serve"]
 SMALL = ["ingress.cpus=0.2", "planner.cpus=0.2", "generator.cpus=0.2"]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return command(capsys)
 
 
 # --- refused before anything is started -------------------------------------------------------------------------------
@@ -94,30 +79,30 @@ def _kind(process: psutil.Process) -> str:
     line = " ".join(words)
     if line.startswith("ray::"):
         return "ray::DashboardAgent" if "DashboardAgent" in line else line.split()[0]
-    for name in ("gcs_server", "raylet", "haproxy"):
+    for name in ("gcs_server", "raylet"):
         if Path(words[0]).name.startswith(name):
             return name
     return next((name for name in ("monitor", "dashboard") if f"/{name}" in line), "python")
 
 
-def listening(pid: int, kind: str = "inet") -> set[tuple[str, str, int]]:
-    """(process, host, port) of each listening socket of a process and its descendants; `kind` is psutil's."""
-    found = set()
+def listening(pid: int) -> set[tuple[str, str, int]]:
+    """(process, host, port) of each listening socket of a process and its descendants."""
+    sockets = set()
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         try:
-            for one in process.net_connections(kind):
-                if one.status == psutil.CONN_LISTEN or (one.type == socket.SOCK_DGRAM and one.laddr and not one.raddr):
-                    found.add((_kind(process), one.laddr.ip, one.laddr.port))
+            for own in process.net_connections("inet"):
+                if own.status == psutil.CONN_LISTEN or (own.type == socket.SOCK_DGRAM and own.laddr and not own.raddr):
+                    sockets.add((_kind(process), own.laddr.ip, own.laddr.port))
         except psutil.Error:
             continue
-    return found
+    return sockets
 
 
 def check_listening(pid: int, others: set[tuple[str, str, int]]) -> None:
     """Everything that listens is one of `others`, or of Ray at a port of its own choice; and all of `others` do."""
-    found = listening(pid)
-    assert others <= found
-    for process, host, port in found - others:
+    sockets = listening(pid)
+    assert others <= sockets
+    for process, host, port in sockets - others:
         known = next((name for name in RAY if process.startswith(name)), None)
         assert known, f"{process} listens at {host}:{port}"
         assert port > 10000, f"{process} listens at {host}:{port}"
@@ -198,61 +183,21 @@ def _refused(url: str) -> bool:
         return True
 
 
-def test_haproxy_answers_and_what_listens_with_it(bundle: Path, tmp_path: Path) -> None:
-    stats, metrics = free_ports(2)
-    ports = {"RAY_SERVE_HAPROXY_STATS_PORT": str(stats), "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics)}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, port in ports.items():
-            patch.setenv(name, port)
-        with Command(bundle, tmp_path, "http.proxy=haproxy") as served:
-            served.wait_until_ready()
-            answer = httpx.post(f"{served.url}/v1/generate", json={"records": RECORDS}, timeout=60)
-            assert (answer.status_code, answer.json()["answers"][0]["model"]) == (200, fingerprint(bundle))
-            found = listening(served.process.pid, "tcp")  # by UDP it only sends its log, to this machine
-            assert ("haproxy", "127.0.0.1", served.port) in found
-            open_to_all = {(host, port) for process, host, port in found if process == "haproxy"}
-            assert open_to_all - {("127.0.0.1", served.port)} <= {
-                (host, port) for host in ("0.0.0.0", "::") for port in (stats, metrics)
-            }
-            children = served.children()
-            served.signal(signal.SIGTERM)
-            assert served.finish(180) == 143, served.output()
-            psutil.wait_procs(children, 60)
-            assert not [child for child in children if child.is_running()]
-
-
 # --- files for Serve's own commands -----------------------------------------------------------------------------------
 
 
-def test_what_serve_build_and_print_config_write_can_be_deployed(
-    run: Run, bundle: Path, tmp_path: Path, ray_cluster: None
-) -> None:
+def test_what_print_config_writes_can_be_deployed(run: Run, bundle: Path, ray_cluster: None) -> None:
     from ray import serve
 
-    settings = {"bundle": str(bundle)} | {name: {"cpus": 0.2} for name in ("ingress", "planner", "generator")}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
-    environment = {"AGGGEN_SERVE": str(tmp_path / "config.yaml")}
-    serve_command = [
-        str(Path(sys.executable).with_name("serve")),
-        "build",
-        "serve.app:app",
-        "-o",
-        str(tmp_path / "b.yaml"),
-    ]
-    subprocess.run(serve_command, env=os.environ | environment, cwd=tmp_path, check=True, timeout=240)
-    built = yaml.safe_load((tmp_path / "b.yaml").read_text())
-    built["applications"][0]["runtime_env"] = {"env_vars": environment}
     code, printed, _ = run("serve", bundle, "--print-config", *SMALL)
     assert code == 0
     port = free_ports(1)[0]
     serve.start(http_options={"host": "127.0.0.1", "port": port})
     try:
-        for file, name in ((built, "app1"), (yaml.safe_load(printed), "agggen")):
-            deploy_applications(file["applications"])  # what `serve deploy` sends
-            until(lambda name=name: _status(name) == "RUNNING", f"{name} ({serve.status().applications})")
-            until(lambda: list(serve.status().applications) == [name], "the application alone")  # noqa: B023
-            answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60)
-            assert (answer.status_code, answer.json()["model"]) == (200, fingerprint(bundle))
+        deploy_applications(yaml.safe_load(printed)["applications"])  # what `serve deploy` sends
+        until(lambda: _status("agggen") == "RUNNING", "a running application")
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60)
+        assert (answer.status_code, answer.json()["model"]) == (200, fingerprint(bundle))
     finally:
         serve.shutdown()
 
@@ -260,6 +205,6 @@ def test_what_serve_build_and_print_config_write_can_be_deployed(
 def _status(name: str) -> str:
     from ray import serve
 
-    found = serve.status().applications.get(name)
-    assert found is None or found.status != "DEPLOY_FAILED", re.sub(r"\x1b\[[0-9;]*m", "", str(found))
-    return "" if found is None else found.status.value
+    application = serve.status().applications.get(name)
+    assert application is None or application.status != "DEPLOY_FAILED", str(application)
+    return "" if application is None else application.status.value

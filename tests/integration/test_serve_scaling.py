@@ -8,16 +8,10 @@ import pytest
 
 from tests.processes import until
 from tests.serve_app import RECORDS, Load, replicas, serving
-from tests.unit.serve.conftest import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 QUICK = ("generator.max_replicas=2", "generator.downscale_delay_s=2")
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
 
 
 def test_a_burst_brings_a_second_generator_and_its_end_takes_it_away(bundle: Path) -> None:

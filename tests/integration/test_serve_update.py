@@ -44,13 +44,13 @@ def served(bundles: dict[str, Path], ray_cluster: None) -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def said() -> list[str]:
+def notes() -> list[str]:
     return []
 
 
 @pytest.fixture
-def follower(served: Endpoint, said: list[str]) -> Follower:
-    return Follower(served.config, served, said.append)
+def follower(served: Endpoint, notes: list[str]) -> Follower:
+    return Follower(served.config, served, notes.append)
 
 
 def models(body: bytes) -> set[str]:
@@ -65,35 +65,35 @@ def card(served: Endpoint) -> tuple[str, str]:
 
 
 def test_a_moved_alias_is_rolled_out_under_load_without_a_failed_request(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, said: list[str]
+    served: Endpoint, bundles: dict[str, Path], follower: Follower, notes: list[str]
 ) -> None:
     old, new = fingerprint(bundles["1"]), fingerprint(bundles["2"])
     assert card(served) == ("models:/agggen/1", old)
-    assert not follower.look()  # the same target does nothing
+    assert not follower.check()  # the same target does nothing
     before = replicas("Planner")
     with Load(served.url) as load:
         assert not replicas("Planner") - before
         Registry().set_alias("agggen", "champion", "2")
-        assert follower.look(), said
+        assert follower.check(), notes
         until(lambda: models(list(load.answers.values())[-1]) == {new}, "answers of the new bundle")
     assert (load.failures(), load.lost) == ({}, [])
     assert set.union(*map(models, load.answers.values())) == {old, new}
     until(lambda: card(served) == ("models:/agggen/2", new), "the card of the new bundle")
-    assert not follower.look()
+    assert not follower.check()
 
 
 def test_a_bundle_broken_on_disk_replaces_nothing_and_is_said_once(
-    served: Endpoint, bundles: dict[str, Path], follower: Follower, said: list[str]
+    served: Endpoint, bundles: dict[str, Path], follower: Follower, notes: list[str]
 ) -> None:
     before, planners = card(served), replicas("Planner")
     with Load(served.url) as load:
         Registry().set_alias("agggen", "champion", "3")
-        assert not follower.look()
-        assert not follower.look()
+        assert not follower.check()
+        assert not follower.check()
     assert (load.failures(), load.lost) == ({}, [])
-    (text,) = said
+    (text,) = notes
     assert "weights.safetensors" in text
-    assert "what was served before is served" in text
+    assert "the previous bundle stays in service" in text
     assert (card(served), replicas("Planner")) == (before, planners)
     with pytest.raises(DeployError, match="size or SHA-256"):  # as `serve deploy` finds it: built on the cluster
         served.deploy(Target(str(bundles["3"]), "broken", fingerprint(bundles["3"])))

@@ -1,4 +1,4 @@
-"""Small files that ask for much, by deep JSON and YAML or huge sizes: refused by name, fast and in little memory."""
+"""Small files that demand much depth or memory (JSON, YAML, sizes) are refused by name, quickly."""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""Names that lead elsewhere, wherever a stranger may choose a name: nothing is read or written outside its folder."""
+"""Path traversal wherever a stranger may choose a name: nothing is read or written outside its folder."""
 
 import io
 import json

@@ -158,8 +158,8 @@ def test_an_archive_that_a_bundle_names_is_run_where_that_is_said(
 @pytest.mark.parametrize(
     ("kind", "content"),
     [
-        (ServeConfig, "name: VALUE"),
-        (ServeConfig, "{bundle: b, security: {cors_origins: VALUE}}"),
+        (ServeConfig, "bundle: VALUE"),
+        (ServeConfig, "{bundle: b, security: {hosts: VALUE}}"),
         (JobConfig, "corpus: {name: VALUE}"),
         (SweepConfig, "space: {model.width: {choice: VALUE}}"),
     ],

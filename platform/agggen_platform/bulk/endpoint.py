@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from agggen.generation.results import Generation, WrittenFact
 from agggen.records import Plan, Record
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.bulk.worker import ROWS_AT_ONCE, BulkWorker, WorkerSettings
-from agggen_platform.client import Client, EndpointError, GenerateOptions
+from agggen_platform.client import Client, EndpointError
 from agggen_platform.client.parallel import in_parallel
 from agggen_platform.sharded.config import JobError
 from agggen_platform.sharded.shards import Shard
@@ -40,10 +40,7 @@ class EndpointWorker(BulkWorker):
         self.generator = cast(Any, _Remote(self.client, self.generator, settings.fingerprint, options))
 
     def runs(self, shards: Sequence[Shard]) -> Iterator[Done[Counts]]:
-        def run(shard: Shard) -> Generator[Done[Counts]]:
-            yield self.run(shard)
-
-        return in_parallel(iter(shards), run, self.client.width(ROWS_AT_ONCE))
+        return in_parallel(iter(shards), self.run, self.client.width(ROWS_AT_ONCE))
 
     def close(self) -> None:
         super().close()
@@ -56,7 +53,7 @@ class _Remote:
     def __init__(self, client: Client, own: generator.Generator, fingerprint: str, options: dict[str, Any]) -> None:
         self.client, self.fingerprint = client, fingerprint
         self.planner, self.checker = own.planner, own.checker
-        self.options = cast(GenerateOptions, options | {"alone": True})
+        self.options = options | {"alone": True}
 
     def generate(self, records: Sequence[Record], plans: Sequence[Plan | None], *_: object) -> list[list[Generation]]:
         """The texts of the records.
@@ -72,8 +69,8 @@ class _Remote:
         try:
             answers = self.client.generate(asked, **self.options)
         except EndpointError as error:
-            if error.problem is not None and error.problem.record is not None and not error.problem.retryable:
-                raise RuntimeError(error.problem.detail) from error
+            if error.problem is not None and error.record is not None and not error.problem["retryable"]:
+                raise RuntimeError(error.problem["detail"]) from error
             raise JobError(f"{error}; finished shards are kept, the same command resumes") from error
         texts: list[list[Generation]] = []
         for record, answer in zip(records, answers, strict=True):

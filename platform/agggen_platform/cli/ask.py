@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from agggen_platform.cli import own_data
 from agggen_platform.cli.records import Input, Output, Rejected, output_lines, write_line
-
-if TYPE_CHECKING:
-    from agggen_platform.client import GenerateOptions
 
 
 @own_data.with_columns(*own_data.TABLE)
@@ -27,7 +23,7 @@ def ask(
     verify: Annotated[
         Literal["strict", "off"] | None, typer.Option(help="strict: values whole, no fault found; off: free.")
     ] = None,
-    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds to wait for the next text.")] = 300.0,
+    deadline: Annotated[float, typer.Option(min=0.001, help="Seconds without a new text, retries included.")] = 300.0,
     columns: own_data.Chosen = own_data.NONE,
 ) -> None:
     """Have an endpoint (`agggen serve`) write texts for records.
@@ -48,7 +44,7 @@ def ask(
         raise ConfigError("--complete goes with --plan")
     if human and level is not None:
         raise ConfigError("--level does not go with --plan, which leaves nothing to choose")
-    options: GenerateOptions = {"n_best": n_best}
+    options: dict[str, Any] = {"n_best": n_best}
     if verify is not None:
         options["verify"] = verify
     if complete:
@@ -63,12 +59,8 @@ def ask(
                 triples = [[triple.subject, triple.predicate, triple.object] for triple in record.triples]
                 yield {"id": record.id, "triples": triples, **human}
 
-    with (
-        output_lines(output, input) as file,
-        Client(url, deadline=deadline) as client,
-        closing(client.stream(records(), **options)) as answers,
-    ):
-        for answer in answers:
+    with output_lines(output, input) as file, Client(url, deadline=deadline) as client:
+        for answer in client.stream(records(), **options):
             if answer["status"] == "error":
                 rejected.refuse(input, answer["id"], answer["error"]["detail"])
                 continue

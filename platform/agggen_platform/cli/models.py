@@ -174,7 +174,7 @@ def promote(
     from agggen_platform import registry as models
 
     gate = models.Gate(metric, tolerance, corpus, split)
-    version = models.version_of(model, uri=registry)
+    version = models.Registry(registry).version(models.parse_address(model))
     done = models.promote(version.name, version.number, alias, gate=gate, force=force, uri=registry)
     console.note(f"{'FORCED past the metric gate: ' if done.forced else ''}{done.note}")
     console.say(f"models:/{version.name}@{alias} is version {version.number}{_before(done.before)}")

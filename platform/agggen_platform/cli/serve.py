@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,18 +77,18 @@ def _run(config: ServeConfig, address: str | None, follow: float) -> int:
             console.note(f"Starting the replicas of {target.shown} ({target.fingerprint[:12]})")
             served.deploy(target, stop)
             console.say(served.url)
-            console.note("Ready. Ctrl-C ends it when what is being worked on is done.")
+            console.note("Ready. Ctrl-C ends it after the running requests.")
             follower = Follower(config, served, console.note) if follow else None
             due = time.monotonic() + follow
             while not stop():
                 time.sleep(_POLL_SECONDS)
                 served.watch()
                 if follower is not None and time.monotonic() >= due:
-                    follower.look(stop)
+                    follower.check(stop)
                     due = time.monotonic() + follow
         except Stopped:
             pass
-        console.note("Finishing what is being worked on; once more ends it at once")
+        console.note("Finishing the running requests; a second signal ends at once")
     return 128 + (stop.signal or 0)
 
 
@@ -142,9 +141,6 @@ def serve_key(
         Path | None,
         typer.Option("--file", help="Add the key's line to this file, which is created with mode 0600."),
     ] = None,
-    until: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The key's last day (UTC). [default: none]")
-    ] = None,
 ) -> None:
     """Create a random key and print it. Only its hash is stored.
 
@@ -155,7 +151,7 @@ def serve_key(
     """
     from agggen_platform.serving.keys import add_key, new_key
 
-    key, line = new_key(name, until.date() if until else None)
+    key, line = new_key(name)
     if file is not None:
         add_key(file, line)
     console.say(key)

@@ -1,4 +1,4 @@
-"""What the endpoint takes and answers, as plain dictionaries. Its OpenAPI document is made of the same types.
+"""What the endpoint answers, as plain dictionaries. Its OpenAPI document is made of the same types.
 
 An answer to a record has ``status`` "ok" or "error"; asking for it narrows the type:
 
@@ -19,37 +19,6 @@ from typing_extensions import TypedDict  # pydantic reads no other before Python
 RecordLike = Mapping[str, Any]
 """``{"id": "1", "triples": [["Aromi", "food", "English"]]}``; with ``plan`` where one is to be followed, and ``text``
 (and ``facts``) where one is to be aligned. `Record.as_dict()` makes one."""
-
-
-class RealiseOptions(TypedDict, total=False):
-    """How texts are written; what is left out is as the model's own settings say."""
-
-    n_best: int
-    beam: int
-    complete: bool  # let the model add the predicates that a plan omits
-    verify: Literal["strict", "off"]  # strict: each fact says its triples' values whole, and nothing else; off: freely
-    alone: bool  # a batch of its own, so that the numbers of a repeated request are equal to the last digit
-
-
-class GenerateOptions(RealiseOptions, total=False):
-    """How plans are searched and texts are written."""
-
-    level: int  # the largest number of triples in a fact; 1: no aggregation
-    plans: int  # that are written out for each record
-    planner: Literal["exact", "two-stage", "sample"]
-    top_p: float  # of sampling
-    ablation: Literal["none", "random-order", "no-aggregation", "plain"]
-    seed: int  # of sampling and random-order
-
-
-class PlanOptions(TypedDict, total=False):
-    """How plans are searched."""
-
-    k: int  # plans for each record, best first
-    level: int
-    planner: Literal["exact", "two-stage", "sample"]
-    top_p: float  # of sampling
-    seed: int  # of sampling
 
 
 class ProblemDict(TypedDict):
@@ -271,7 +240,7 @@ class ComparedDict(TypedDict):
 class ModelDict(TypedDict):
     """What is served, its settings, and what a request may ask for. `facts`: what cut the training texts.
 
-    `records_at_once`: records that a client should keep on the way to use the generators that run now and to have more
+    `records_at_once`: records that a client should keep in flight to use the generators that run now and to have more
     of them started; the number grows with them.
     """
 

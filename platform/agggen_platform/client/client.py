@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Callable, Generator, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
 from types import TracebackType
-from typing import Unpack
+from typing import Any
 
 import httpx
 
@@ -14,20 +18,19 @@ from agggen_platform.client.answers import (
     AlignedAnswer,
     CheckedAnswer,
     ErrorAnswer,
-    GenerateOptions,
     ModelDict,
-    PlanOptions,
     PlansAnswer,
-    RealiseOptions,
     RecordLike,
     TextsAnswer,
 )
-from agggen_platform.client.calls import Calls
-from agggen_platform.client.errors import RefusedError
-from agggen_platform.client.retry import Retry
-from agggen_platform.client.transport import Settings, Transport
+from agggen_platform.client.errors import AnswerError, EndpointError, RefusedError, UnavailableError, described
+from agggen_platform.client.parallel import in_parallel
+from agggen_platform.client.retry import Attempts, Retry
+from agggen_platform.client.transport import Transport
 
 KEY_VARIABLE = "AGGGEN_API_KEY"
+_MOST_REQUESTS = 64  # concurrent ones of a stream
+_SECONDS_BETWEEN_CHECKS = 5.0  # of the endpoint's `records_at_once`
 
 
 class Client:
@@ -42,7 +45,8 @@ class Client:
     - FailedError: an error inside the endpoint.
     - AnswerError: the server is not this endpoint.
 
-    A record that fails while others succeed is an answer with ``status`` "error", not an exception.
+    A record that fails while others succeed is an answer with ``status`` "error", not an exception. Options are those
+    of the endpoint's HTTP interface (serve/README.md), which names an unknown one.
     """
 
     def __init__(
@@ -53,9 +57,8 @@ class Client:
         timeout: float = 75.0,
         deadline: float = 300.0,
         retry: Retry | None = None,
-        streams: int | None = None,
-        piece_records: int = 256,
-        piece_bytes: int = 1 << 20,
+        concurrency: int | None = None,
+        piece_records: int = 64,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """
@@ -64,11 +67,10 @@ class Client:
             api_key: sent with every request; None: the environment's AGGGEN_API_KEY, if there is one.
             timeout: seconds to connect, and without a byte of an answer; the endpoint's own deadline is nine tenths of
                 it.
-            deadline: seconds of a call with all its attempts and waits; of a stream: between two answers.
+            deadline: seconds without a new answer, over all attempts and waits of a call.
             retry: number and pace of attempts.
-            streams: concurrent requests of `stream`; None: as many as the endpoint says keep all generators busy.
-            piece_records: records in one request of `stream`; twice as many a request may be in memory.
-            piece_bytes: bytes in one request of `stream`; a longer record is sent alone.
+            concurrency: concurrent requests of `stream`; None: as many as the endpoint says keep all generators busy.
+            piece_records: records in one request of `stream`, at most the endpoint's `limits.records`.
             transport: httpx transport for certificates, proxies or sockets.
 
         Raises:
@@ -76,71 +78,89 @@ class Client:
             ValueError: a number is out of range.
         """
         key = os.environ.get(KEY_VARIABLE) if api_key is None else api_key
-        if timeout <= 0 or min(piece_records, piece_bytes, 1 if streams is None else streams) < 1:
-            raise ValueError("timeout, streams, piece_records and piece_bytes must be above 0")
+        if timeout <= 0 or min(piece_records, 1 if concurrency is None else concurrency) < 1:
+            raise ValueError("timeout, concurrency and piece_records must be above 0")
         self.url = _checked(url)
-        settings = Settings(self.url, _headers(key), timeout, deadline, retry or Retry())
+        self._timeout, self._deadline, self._retry = timeout, deadline, retry or Retry()
+        self._concurrency, self._piece_records = concurrency, piece_records
         self._http = httpx.Client(transport=transport)
-        self._calls = Calls(Transport(settings, self._http), piece_records, piece_bytes, streams)
+        self._transport = Transport(self._http, self.url, _headers(key), timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"  # never the key
 
     def generate(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[TextsAnswer | ErrorAnswer]:
         """Texts for records by one request; `stream` takes any number. A record may carry a ``plan`` to follow."""
-        return self._calls.batch("/v1/generate", records, options, deadline)
+        return self._request("/v1/generate", records, options, deadline)
 
     def plan(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[PlanOptions]
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> list[PlansAnswer | ErrorAnswer]:
         """The k most likely plans of each record, with their probabilities."""
-        return self._calls.batch("/v1/plan", records, options, deadline)
-
-    def realise(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[RealiseOptions]
-    ) -> list[TextsAnswer | ErrorAnswer]:
-        """Texts for records by the ``plan`` that each carries."""
-        return self._calls.batch("/v1/realise", records, options, deadline)
+        return self._request("/v1/plan", records, options, deadline)
 
     def align(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[AlignedAnswer | ErrorAnswer]:
         """The triples behind each fact of the ``text`` that each record carries."""
-        return self._calls.batch("/v1/align", records, {}, deadline)
+        return self._request("/v1/align", records, {}, deadline)
 
     def check(
         self, records: Iterable[RecordLike], *, deadline: float | None = None
     ) -> list[CheckedAnswer | ErrorAnswer]:
         """What the checks find in the ``text`` that each record carries."""
-        return self._calls.batch("/v1/check", records, {}, deadline)
+        return self._request("/v1/check", records, {}, deadline)
 
     def stream(
-        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Unpack[GenerateOptions]
+        self, records: Iterable[RecordLike], *, deadline: float | None = None, **options: Any
     ) -> Generator[TextsAnswer | ErrorAnswer, None, None]:
-        """Texts for any number of records, in their order, each answered exactly once, as they arrive.
+        """Texts for any number of records, in their order, each answered exactly once; `index` counts the whole stream.
 
         Records are read as needed, `piece_records` at a time; several requests are concurrent, so that one client uses
-        all generators. A broken stream resumes after its last answer. Close the iterator, or read it to its end, to
-        release its connections.
+        all generators.
         """
-        return self._calls.stream("/v1/generate:stream", records, options, deadline)
+
+        def texts(piece: tuple[int, list[RecordLike]]) -> list[Any]:
+            start, batch = piece
+            try:
+                answers = self._request("/v1/generate", batch, options, deadline, start)
+            except EndpointError as error:
+                answers = _failed(error, len(batch))
+            return [_placed(answer, start + i, batch[i].get("id") is None) for i, answer in enumerate(answers)]
+
+        pieces = _pieces(records, self._piece_records)
+        first = list(islice(pieces, 2))
+        width = self.width(self._piece_records) if len(first) == 2 else lambda: 1
+        for answers in in_parallel(chain(first, pieces), texts, width):
+            yield from answers
 
     def model(self, *, deadline: float | None = None) -> ModelDict:
         """What is served, its settings, and what a request may ask for."""
-        return self._calls.get("/v1/model", deadline)
+        model: Any = self._transport.call("GET", "/v1/model", self._attempts(deadline))
+        return model
 
     def width(self, records: int) -> Callable[[], int]:
-        """A function that returns how many concurrent requests of `records` records keep all generators busy.
+        """A function that returns how many concurrent requests of `records` records keep all generators busy: as many
+        as hold the endpoint's `records_at_once`, and one more for the time in which a request ends and the next begins.
 
         It asks the endpoint again every few seconds.
         """
-        return self._calls.width(records)
+        due, width = 0.0, self._concurrency or 1
 
-    def ready(self) -> bool:
-        """Whether the endpoint answers and its model is loaded; asked once."""
-        return self._calls.is_ready()
+        def now() -> int:
+            nonlocal due, width
+            if self._concurrency is None and time.monotonic() >= due:
+                try:
+                    model = self._transport.call("GET", "/v1/model", Attempts(Retry(attempts=1), self._timeout))
+                    width = min(_MOST_REQUESTS, 1 + math.ceil(model["records_at_once"] / records))
+                except UnavailableError:  # the requests will say so, if it lasts
+                    pass
+                due = time.monotonic() + _SECONDS_BETWEEN_CHECKS
+            return width
+
+        return now
 
     def close(self) -> None:
         """Closes the connections."""
@@ -151,6 +171,111 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _attempts(self, deadline: float | None) -> Attempts:
+        return Attempts(self._retry, self._deadline if deadline is None else deadline)
+
+    def _request(
+        self,
+        path: str,
+        records: Iterable[RecordLike],
+        options: Mapping[str, Any],
+        deadline: float | None,
+        start: int = 0,
+    ) -> list[Any]:
+        """An answer for each record, in their order; records with a retryable error are retried.
+
+        `start`: the place of the first record in the whole input, for messages.
+
+        Raises:
+            EndpointError: no record has an answer.
+        """
+        objects = [_object(record, place) for place, record in enumerate(records, start)]
+        attempts = self._attempts(deadline)
+        answers = self._once(path, objects, options, attempts)
+        while failed := [place for place, answer in enumerate(answers) if _is_retryable(answer)]:
+            if options.get("alone"):  # all together again: numbers depend on the batch
+                failed = list(range(len(answers)))
+            try:
+                problem = next(answer["error"] for answer in answers if _is_retryable(answer))
+                attempts.pause(UnavailableError(described(problem), problem))
+                retried = self._once(path, [objects[place] for place in failed], options, attempts)
+            except EndpointError:
+                break  # these records keep their errors
+            if not all(map(_is_retryable, retried)):
+                attempts.restart()
+            for place, answer in zip(failed, retried, strict=True):
+                answers[place] = _placed(answer, place, objects[place].get("id") is None)
+        return answers
+
+    def _once(self, path: str, records: Sequence[Any], options: Mapping[str, Any], attempts: Attempts) -> list[Any]:
+        answers = self._transport.call("POST", path, attempts, _json({"records": records, "options": options}))
+        answers = answers.get("answers")
+        what = f"POST {self.url}{path}"
+        if not isinstance(answers, list) or len(answers) != len(records):
+            count = f"{len(answers)} answers" if isinstance(answers, list) else "no answers"
+            raise AnswerError(f"{what}: {count} to {len(records)} records")
+        if not all(map(_is_answer, answers)):
+            raise AnswerError(f"{what}: answers without a status or an error's reason")
+        if [answer.get("index") for answer in answers] != list(range(len(answers))):
+            raise AnswerError(f"{what}: answers out of order")
+        return answers
+
+
+def _pieces(records: Iterable[RecordLike], size: int) -> Iterator[tuple[int, list[RecordLike]]]:
+    """Successive records, at most `size` together, and the place of the first of them."""
+    start, iterator = 0, iter(records)
+    while piece := list(islice(iterator, size)):
+        yield start, piece
+        start += len(piece)
+
+
+def _object(record: object, place: int) -> dict[str, Any]:
+    if not isinstance(record, Mapping):
+        raise RefusedError(f"record {place} must be an object with triples, not {type(record).__name__}")
+    return dict(record)
+
+
+def _json(request: object) -> bytes:
+    try:
+        return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:  # UnicodeEncodeError is one: half of a surrogate pair
+        raise RefusedError(f"the request cannot be written as JSON: {error}") from error
+
+
+def _is_answer(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return value.get("status") == "ok" or (value.get("status") == "error" and isinstance(value.get("error"), dict))
+
+
+def _is_retryable(answer: Any) -> bool:
+    return answer["status"] == "error" and answer["error"].get("retryable") is True
+
+
+def _failed(error: EndpointError, count: int) -> list[Any]:
+    """The answers to `count` records, none of which could be answered; raises `error` if it is not about records."""
+    problems = [] if error.problem is None else error.problem.get("errors") or [error.problem]
+    if len(problems) != count or any(problem.get("record") is None for problem in problems):
+        raise error
+    return [
+        {"index": place, "id": problem["record"], "status": "error", "error": problem}
+        for place, problem in enumerate(problems)
+    ]
+
+
+def _placed(answer: Any, place: int, nameless: bool) -> Any:
+    """The answer with the record's `place` in the whole input as its index, and as its id if it has none."""
+    if answer["index"] == place:
+        return answer
+    name = {"id": str(place)} if nameless else {}
+    placed = {**answer, "index": place, **name}
+    if answer["status"] == "error":
+        record = {"record": str(place)} if nameless else {}
+        placed["error"] = {**answer["error"], "index": place, **record}
+    return placed
 
 
 def _checked(url: str) -> str:

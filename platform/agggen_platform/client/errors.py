@@ -3,66 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from agggen.errors import AggGenError
-
-_TYPE = "urn:agggen:problem:"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem document (RFC 9457) of the endpoint: of a request, or of one record of it."""
-
-    status: int
-    code: str
-    """Its kind, for programs: ``record``, ``plan``, ``busy``, ... (the last part of the document's type)."""
-    detail: str
-    record: str | None = None  # its id
-    index: int | None = None  # its place in the request, from 0
-    field: str | None = None  # of the record or the request, in dotted form
-    retryable: bool = False  # the same request may succeed later
-    request_id: str | None = None
-    errors: tuple[Problem, ...] = ()
-    """Of each record, where there are several."""
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Problem:
-        """Reads the JSON form; members that are missing or of another type are left at their defaults."""
-
-        def text(name: str) -> str | None:
-            value = document.get(name)
-            return value if isinstance(value, str) else None
-
-        index, status, errors = document.get("index"), document.get("status"), document.get("errors")
-        kind = text("type") or ""
-        return cls(
-            status=status if isinstance(status, int) else 500,
-            code=kind.rpartition(":")[2] if kind.startswith(_TYPE) else kind,
-            detail=text("detail") or text("title") or "no reason given",
-            record=text("record"),
-            index=index if isinstance(index, int) else None,
-            field=text("field"),
-            retryable=document.get("retryable") is True,
-            request_id=text("request_id"),
-            errors=tuple(cls.of(error) for error in errors if isinstance(error, Mapping))
-            if isinstance(errors, list)
-            else (),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For output as JSON, without what is not known."""
-        names = ("status", "code", "detail", "record", "index", "field", "retryable", "request_id")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-    def __str__(self) -> str:
-        named = self.record is None or repr(self.record) in self.detail
-        place = [] if named else [f"record {self.record!r}"]
-        place += [] if self.field is None else [f"field {self.field}"]
-        where = f"{', '.join(place)}: " if place else ""
-        request = f", request {self.request_id}" if self.request_id else ""
-        return f"{where}{self.detail} ({self.code or 'no code'}, {self.status}{request})"
 
 
 class EndpointError(AggGenError):
@@ -73,30 +16,34 @@ class EndpointError(AggGenError):
     def __init__(
         self,
         message: str,
-        problem: Problem | None = None,
+        problem: Mapping[str, Any] | None = None,
         request_id: str | None = None,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.problem = problem
-        self.request_id = request_id or (problem.request_id if problem else None)
+        """The endpoint's problem document (`ProblemDict`); None without one."""
+        self.request_id = request_id or self._member("request_id")
         """Names the request in the endpoint's logs."""
         self.retry_after = retry_after
         """Seconds that the endpoint asked to wait."""
 
     @property
     def status(self) -> int | None:
-        return self.problem.status if self.problem else None
+        return self._member("status")
 
     @property
     def record(self) -> str | None:
         """The id of the record that it is about."""
-        return self.problem.record if self.problem else None
+        return self._member("record")
 
     @property
     def field(self) -> str | None:
         """The field of the request that it is about."""
-        return self.problem.field if self.problem else None
+        return self._member("field")
+
+    def _member(self, name: str) -> Any:
+        return None if self.problem is None else self.problem.get(name)
 
 
 class RefusedError(EndpointError):
@@ -119,3 +66,14 @@ class DeadlineError(EndpointError):
 
 class AnswerError(EndpointError):
     """What answered is not this endpoint, or a version of it that this client does not know."""
+
+
+def described(problem: Mapping[str, Any]) -> str:
+    """A problem document in a line."""
+    detail = str(problem.get("detail") or problem.get("title") or "no reason given")
+    record, field, request = problem.get("record"), problem.get("field"), problem.get("request_id")
+    place = [f"record {record!r}"] if record is not None and repr(record) not in detail else []
+    place += [f"field {field}"] if field is not None else []
+    where = f"{', '.join(place)}: " if place else ""
+    code = str(problem.get("type", "no code")).rpartition(":")[2]
+    return f"{where}{detail} ({code}, {problem.get('status')}{f', request {request}' if request else ''})"

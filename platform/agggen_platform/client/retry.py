@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from agggen_platform.client.errors import DeadlineError, EndpointError
 
@@ -32,39 +30,35 @@ class Retry:
     def wait(self, attempt: int, asked: float | None, draw: float) -> float:
         """Seconds before the attempt after the `attempt`-th; `draw` is from 0 to 1, `asked` what Retry-After says."""
         full = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 64))
-        return max(full * (0.5 + draw / 2), (asked or 0.0) + self.first_wait * draw if asked is not None else 0.0)
+        return max(full * (0.5 + draw / 2), 0.0 if asked is None else asked + self.first_wait * draw)
 
 
 class Attempts:
-    """The attempts of one call, or of one stream between two answers, and the time that they may take together."""
+    """The attempts of a call until an answer, and the time that they may take together."""
 
-    def __init__(
-        self,
-        retry: Retry,
-        deadline: float,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        """`deadline`: seconds from now."""
-        self._retry, self._seconds, self._clock, self._draw = retry, deadline, clock, draw
+    def __init__(self, retry: Retry, deadline: float) -> None:
+        """`deadline`: seconds from now; raises ValueError if it is not a number above 0."""
+        if not 0 < deadline < math.inf:
+            raise ValueError(f"the deadline must be a number of seconds above 0, not {deadline}")
+        self._retry, self._seconds = retry, deadline
         self.restart()
 
     def restart(self) -> None:
         """Counts attempts and time anew, after an answer."""
-        self._made, self._end = 0, self._clock() + self._seconds
+        self._made, self._end = 0, time.monotonic() + self._seconds
 
     @property
     def left(self) -> float:
         """Seconds until the deadline; 0 when it has passed."""
-        return max(0.0, self._end - self._clock())
+        return max(0.0, self._end - time.monotonic())
 
     def check(self, cause: EndpointError | None = None) -> None:
         """Raises DeadlineError after the deadline; `cause` is the last error."""
         if not self.left:
             raise self._late(cause)
 
-    def next_wait(self, cause: EndpointError) -> float:
-        """Seconds to wait before the next attempt.
+    def pause(self, cause: EndpointError) -> None:
+        """Waits before the next attempt.
 
         Raises:
             EndpointError: `cause`, when this was the last attempt.
@@ -73,10 +67,10 @@ class Attempts:
         self._made += 1
         if self._made >= self._retry.attempts:
             raise cause
-        wait = self._retry.wait(self._made, cause.retry_after, self._draw())
+        wait = self._retry.wait(self._made, cause.retry_after, random.random())
         if wait >= self.left:
             raise self._late(cause) from cause
-        return wait
+        time.sleep(wait)
 
     def _late(self, cause: EndpointError | None) -> DeadlineError:
         why = f"; the last attempt: {cause}" if cause else ""
@@ -84,17 +78,7 @@ class Attempts:
         return DeadlineError(f"no answer within {self._seconds:g} s{why}", problem, request_id)
 
 
-def seconds_of(retry_after: str | None, now: datetime | None = None) -> float | None:
-    """The seconds of a Retry-After header, a number or a date (RFC 9110, section 10.2.3); None if it is neither."""
-    if retry_after is None:
-        return None
-    text = retry_after.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+def retry_after(header: str | None) -> float | None:
+    """The seconds of a Retry-After header (RFC 9110, section 10.2.3); None where it is a date, or missing."""
+    text = (header or "").strip()
+    return float(text[:9]) if text.isascii() and text.isdigit() else None

@@ -9,7 +9,7 @@ resolve("models:/agggen@champion")        the address of its bundle
 
 from agggen_platform.registry.address import CANDIDATE, CHAMPION, RegistryError, is_model_address, parse_address
 from agggen_platform.registry.evaluations import Evaluation, Gate, evaluations_of
-from agggen_platform.registry.promotion import Promotion, PromotionRefused, promote, rollback, version_of
+from agggen_platform.registry.promotion import Promotion, PromotionRefused, promote, rollback
 from agggen_platform.registry.registration import record, register, resolve
 from agggen_platform.registry.store import Move, Registry, Version
 
@@ -32,5 +32,4 @@ __all__ = [
     "register",
     "resolve",
     "rollback",
-    "version_of",
 ]

@@ -54,16 +54,25 @@ def admit(address: str, expected: str | None = None) -> Admitted:
     """
     folder = Folder(address)
     _check_names(folder)
-    path = get_bundle(address)
-    actual = fingerprint(path)
-    if expected is not None and actual != expected:
-        raise BundleError(
-            f"{address} is another bundle than was registered: its fingerprint is {actual}, not {expected}"
-        )
+    path, actual = fetch(address, expected)
     if folder.local is None:
         _check_stored(folder, path)
     load = load_critic if (path / CRITIC_FILES[0]).is_file() else load_bundle
     return Admitted(load(path), path, actual)
+
+
+def fetch(address: str, expected: str | None) -> tuple[Path, str]:
+    """The bundle at `address` on this machine, compared with its hashes, and its fingerprint.
+
+    Raises:
+        BundleError: there is none, it was changed, or it has another fingerprint than `expected`.
+        StorageError: the store refused or did not answer.
+    """
+    path = get_bundle(address)
+    actual = fingerprint(path)
+    if expected is not None and actual != expected:
+        raise BundleError(f"{address} is another bundle than expected: its fingerprint is {actual}, not {expected}")
+    return path, actual
 
 
 def _check_names(folder: Folder) -> None:
@@ -96,7 +105,10 @@ def smoke(bundle: Bundle | Critic, records: Sequence[Record] = (), device: str =
         return _fault_of_critic(bundle)
     generator = bundle.generator(device)
     configs = {config.verify: config for config in (generator.config, replace(generator.config, verify="off"))}
-    faults = ((_fault(generator, record, config) for config in configs.values()) for record in records or _own(bundle))
+    faults = (
+        (_fault(generator, record, config) for config in configs.values())
+        for record in records or _default_records(bundle)
+    )
     return [fault for of_record in faults if (fault := next(filter(None, of_record), None))]
 
 
@@ -119,7 +131,7 @@ def _fault_of_critic(critic: Critic) -> list[str]:
     return [] if all(0 <= score <= 1 for score in scores) else [f"judging a text gave the scores {scores}"]
 
 
-def _own(bundle: Bundle) -> list[Record]:
+def _default_records(bundle: Bundle) -> list[Record]:
     element = next(record for record in elements_records("dev") if len(record.triples) == 3)
     known = islice((name for name in bundle.encoder.predicates if not name.startswith("[")), 3)
     own = Record("smoke", tuple(Triple("Oda Lind", name, f"value {n}") for n, name in enumerate(known, start=1)))

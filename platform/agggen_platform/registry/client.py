@@ -15,6 +15,7 @@ from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.address import RegistryError
 from agggen_platform.tracking.cursor import locked
 from agggen_platform.tracking.origin import masked
+from agggen_platform.tracking.tracker import default_uri
 
 _SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
@@ -23,10 +24,7 @@ _PATIENCE = 5.0  # seconds for a database server to accept a connection
 
 def registry_uri(uri: str | None = None, runs_dir: Path = Path("runs")) -> str:
     """`uri`, else ``MLFLOW_REGISTRY_URI``, else ``MLFLOW_TRACKING_URI``, else the SQLite file in `runs_dir`."""
-    for address in (uri, os.environ.get("MLFLOW_REGISTRY_URI"), os.environ.get("MLFLOW_TRACKING_URI")):
-        if address:
-            return address
-    return f"{_SQLITE}{runs_dir.resolve() / 'mlflow.db'}"
+    return uri or os.environ.get("MLFLOW_REGISTRY_URI") or default_uri(runs_dir)
 
 
 def connect(uri: str, create: bool = False) -> Any:
@@ -44,7 +42,7 @@ def connect(uri: str, create: bool = False) -> Any:
         _check_file(uri, create)
     elif not uri.startswith(("http://", "https://")):
         _check_server(uri)
-    with answered(uri):
+    with registry_errors(uri):
         client = mlflow_client(uri, uri)
         if create and (path := _file_of(uri)):
             # Two processes that create the schema of one file at once break each other's.
@@ -54,7 +52,7 @@ def connect(uri: str, create: bool = False) -> Any:
 
 
 @contextmanager
-def answered(uri: str) -> Iterator[None]:
+def registry_errors(uri: str) -> Iterator[None]:
     """Turns errors of MLflow into a `RegistryError` of one line."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -67,7 +65,7 @@ def answered(uri: str) -> Iterator[None]:
         raise RegistryError(f"the registry {masked(uri)} cannot be used: {reason}") from error
 
 
-def absent(error: Exception) -> bool:
+def is_missing(error: Exception) -> bool:
     """Whether MLflow reports that the object does not exist."""
     return getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
 

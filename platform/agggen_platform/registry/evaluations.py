@@ -20,7 +20,7 @@ from agggen.errors import ConfigError
 from agggen.generation.generator import InferenceConfig
 from agggen.scores import method
 from agggen_platform.mlflow_client import mlflow_client
-from agggen_platform.registry.client import answered
+from agggen_platform.registry.client import registry_errors
 from agggen_platform.registry.store import EVALUATION, Version
 from agggen_platform.storage.folder import Folder
 
@@ -97,7 +97,11 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     """
     address = str(report)
     file = f"{address.rstrip('/')}/report.json"
-    content = _artifact(address.removeprefix("runs:/"), uri) if address.startswith("runs:/") else _stored(address)
+    content = (
+        _artifact(address.removeprefix("runs:/"), uri)
+        if address.startswith("runs:/")
+        else Folder(address).read("report.json")
+    )
     if content is None:
         raise ConfigError(f"{address} holds no report of `agggen evaluate`: there is no {file}")
     try:
@@ -131,13 +135,9 @@ def read_evaluation(report: Path | str, fingerprint: str, inference: InferenceCo
     return evaluation
 
 
-def _stored(address: str) -> bytes | None:
-    return Folder(address).read("report.json")
-
-
 def _artifact(run_id: str, uri: str) -> bytes | None:
     """The report among the files of a run of MLflow; None if it has none."""
-    with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, answered(uri):
+    with tempfile.TemporaryDirectory(prefix="agggen-report-") as scratch, registry_errors(uri):
         client = mlflow_client(uri)
         if not any(file.path == "report.json" for file in client.list_artifacts(run_id)):
             return None

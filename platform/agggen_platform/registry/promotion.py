@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from agggen.errors import AggGenError
 from agggen.records import Record
-from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias, parse_address
+from agggen_platform.registry.address import CHAMPION, ModelAddress, RegistryError, check_alias
 from agggen_platform.registry.admission import Admitted, admit, smoke
 from agggen_platform.registry.evaluations import Gate
 from agggen_platform.registry.store import Move, Registry, Version
@@ -100,10 +100,12 @@ def rollback(name: str, alias: str = CHAMPION, *, uri: str | None = None) -> Pro
     try:
         target = registry.version(ModelAddress(name, version=number))
     except RegistryError as error:
-        raise PromotionRefused(f"going back to {name}/{number}", [f"{error}{_otherwise(name, alias)}"]) from error
+        raise PromotionRefused(f"going back to {name}/{number}", [f"{error}{_other_choice(name, alias)}"]) from error
     _, failures = _admitted(target)
     if failures:
-        raise PromotionRefused(f"going back to {target}", [failure + _otherwise(name, alias) for failure in failures])
+        raise PromotionRefused(
+            f"going back to {target}", [failure + _other_choice(name, alias) for failure in failures]
+        )
     registry.move(name, alias, Move(_now(), None if now is None else now.number, number, back=True))
     return Promotion(target, alias, now, "rolled back")
 
@@ -120,11 +122,6 @@ def earlier_versions(moves: Sequence[Move]) -> list[str]:
     return earlier
 
 
-def version_of(model: str, *, uri: str | None = None) -> Version:
-    """The version that ``models:/NAME/VERSION`` or ``models:/NAME@ALIAS`` names; raises RegistryError."""
-    return Registry(uri).version(parse_address(model))
-
-
 def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
     """The version's bundle, or the reasons against it."""
     if not version.fingerprint:
@@ -135,7 +132,7 @@ def _admitted(version: Version) -> tuple[Admitted | None, list[str]]:
         return None, [f"bundle: {error}"]
 
 
-def _otherwise(name: str, alias: str) -> str:
+def _other_choice(name: str, alias: str) -> str:
     option = "" if alias == CHAMPION else f" --alias {alias}"
     return f"; choose another version: agggen models promote {name}/VERSION{option}"
 

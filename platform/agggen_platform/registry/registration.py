@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
@@ -111,12 +110,12 @@ def _known(registry: Registry, name: str, expected: str, address: str) -> Versio
     if name not in registry.names():
         return None
     for version in registry.versions(name, expected):
-        if version.source == address or _lies_at(version.source, expected):
+        if version.source == address or _is_at(version.source, expected):
             return version
     return None
 
 
-def _lies_at(address: str, expected: str) -> bool:
+def _is_at(address: str, expected: str) -> bool:
     try:
         return fingerprint(get_bundle(address)) == expected
     except AggGenError:  # it is gone or was changed, so its version is of no use any more
@@ -135,19 +134,11 @@ def _add(
     described = {} if isinstance(bundle, Critic) else {CONFIG_HASH: config_hash(dict(bundle.config))}
     if run := _run_of(address):
         described[RUN] = run
-    described |= {_key(DATA + source): _as_tag(value) for source, value in bundle.sources.items()}
+    for source, value in bundle.sources.items():
+        described[_key(DATA + source)] = value if isinstance(value, str) else json.dumps(value)
     numbers = {**bundle.metrics, **metrics}
     described |= {_key(METRIC + metric): repr(float(value)) for metric, value in numbers.items()}
-    version = registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
-    # Two that register the same bundle at once both come here: the first version stays.
-    first = next(known for known in registry.versions(name, admitted.fingerprint) if known.source == address)
-    if first.number != version.number:
-        registry.remove_version(version)
-    return first
-
-
-def _as_tag(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return registry.add_version(name, address, {**described, **tags, FINGERPRINT: admitted.fingerprint})
 
 
 def _run_of(address: str) -> str:

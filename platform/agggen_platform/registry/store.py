@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import Any
 
 from agggen_platform.registry.address import ModelAddress, RegistryError, check_alias, check_name
-from agggen_platform.registry.client import absent, answered, connect, registry_uri
+from agggen_platform.registry.client import connect, is_missing, registry_errors, registry_uri
 
 FINGERPRINT = "bundle.fingerprint"
 CONFIG_HASH = "bundle.config_hash"
@@ -85,7 +85,7 @@ class Registry:
 
     def names(self) -> list[str]:
         """All registered models."""
-        with answered(self.uri):
+        with registry_errors(self.uri):
             return sorted(model.name for model in _all(self._client.search_registered_models))
 
     def aliases(self, name: str) -> dict[str, str]:
@@ -96,7 +96,7 @@ class Registry:
         """The versions of a model, or those of one bundle, oldest first."""
         aliases = self.aliases(name)
         condition = f"name = '{name}'" + (f" and tags.`{FINGERPRINT}` = '{fingerprint}'" if fingerprint else "")
-        with answered(self.uri):
+        with registry_errors(self.uri):
             versions = _all(self._client.search_model_versions, filter_string=condition)
         return sorted((_version(version, aliases) for version in versions), key=lambda version: int(version.number))
 
@@ -109,11 +109,11 @@ class Registry:
                 held = ", ".join(f"{alias} (version {version})" for alias, version in aliases.items()) or "none"
                 raise RegistryError(f"the model {address.name!r} has no alias {address.alias!r}; it has {held}")
             number = aliases[address.alias]
-        with answered(self.uri):
+        with registry_errors(self.uri):
             try:
                 return _version(self._client.get_model_version(address.name, number), aliases)
             except Exception as error:
-                if not absent(error):
+                if not is_missing(error):
                     raise
         known = ", ".join(version.number for version in self.versions(address.name)) or "none"
         raise RegistryError(f"the model {address.name!r} has no version {number}; it has {known}")
@@ -140,11 +140,11 @@ class Registry:
         return moves
 
     def _model(self, name: str) -> Any:
-        with answered(self.uri):
+        with registry_errors(self.uri):
             try:
                 return self._client.get_registered_model(check_name(name))
             except Exception as error:
-                if not absent(error):
+                if not is_missing(error):
                     raise
         names = self.names()
         near = get_close_matches(name, names, 1)
@@ -155,7 +155,7 @@ class Registry:
 
     def add_version(self, name: str, source: str, tags: Mapping[str, str]) -> Version:
         """Adds a version to a model, which is created if it does not exist."""
-        with answered(self.uri):
+        with registry_errors(self.uri):
             try:
                 self._client.create_registered_model(check_name(name))
             except Exception as error:
@@ -163,19 +163,14 @@ class Registry:
                     raise
             return _version(self._client.create_model_version(name, source, tags=dict(tags)), {})
 
-    def remove_version(self, version: Version) -> None:
-        """Deletes a version; its number is not used again unless it was the last."""
-        with answered(self.uri):
-            self._client.delete_model_version(version.name, version.number)
-
     def tag(self, version: Version, key: str, value: str) -> None:
         """Sets a tag of a version."""
-        with answered(self.uri):
+        with registry_errors(self.uri):
             self._client.set_model_version_tag(version.name, version.number, key, value)
 
     def set_alias(self, name: str, alias: str, number: str) -> None:
         """Sets an alias without a history entry: for aliases without promotion."""
-        with answered(self.uri):
+        with registry_errors(self.uri):
             self._client.set_registered_model_alias(name, check_alias(alias), number)
 
     def move(self, name: str, alias: str, move: Move) -> None:
@@ -194,7 +189,7 @@ class Registry:
         self._expect(name, alias, move.to_version)
 
     def _note(self, name: str, alias: str, moves: Sequence[Move]) -> None:
-        with answered(self.uri):
+        with registry_errors(self.uri):
             self._client.set_registered_model_tag(name, _MOVES + alias, _fitting(moves))
 
     def _expect(self, name: str, alias: str, number: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agggen_platform.ray_cluster import room_for
@@ -50,12 +50,12 @@ def sized(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> ServeCon
 
     With ``update=beside`` room for one of each is left, since an update starts new replicas before it stops old ones.
     """
-    asked, beside = config.generator, config.update == "beside"
-    booked = {name: amount for name, amount in (("CPU", asked.cpus), ("GPU", asked.gpus)) if amount}
-    room = sum(map(Room.of, nodes), Room())
+    generator, beside = config.generator, config.update == "beside"
+    replica = {name: amount for name, amount in (("CPU", generator.cpus), ("GPU", generator.gpus)) if amount}
+    cluster = sum(map(Room.of, nodes), Room())
     spare = one_of_each(config) if beside else Room()
-    count = min(_MOST, room_for(booked, nodes) - beside if booked else 1)
-    while count > 1 and not room.holds(most(_with_generators(config, count)) + spare):
+    count = min(_MOST, room_for(replica, nodes) - beside if replica else 1)
+    while count > 1 and not cluster.holds(most(_with_generators(config, count)) + spare):
         count -= 1
     return _with_generators(config, count)
 
@@ -72,20 +72,23 @@ def _with_generators(config: ServeConfig, count: int) -> ServeConfig:
     return replace(config, ingress=ingress, planner=planner, generator=generator)
 
 
+def _room(config: ServeConfig, replicas: Callable[[ReplicaConfig], int]) -> Room:
+    return sum((_times(role, replicas(role)) for role in deployments(config).values()), Room())
+
+
 def one_of_each(config: ServeConfig) -> Room:
     """The room of one replica of each deployment."""
-    return sum((_times(role, 1) for role in deployments(config).values()), Room())
+    return _room(config, lambda role: 1)
 
 
 def least(config: ServeConfig) -> Room:
     """The room of the smallest number of replicas."""
-    return sum((_times(role, max(1, role.min_replicas)) for role in deployments(config).values()), Room())
+    return _room(config, lambda role: max(1, role.min_replicas))
 
 
 def most(config: ServeConfig) -> Room:
     """The room of the largest number of replicas; of the smallest where the largest is not set."""
-    roles = deployments(config).values()
-    return sum((_times(role, role.max_replicas or max(1, role.min_replicas)) for role in roles), Room())
+    return _room(config, lambda role: role.max_replicas or max(1, role.min_replicas))
 
 
 def local_cpus(config: ServeConfig) -> int:
@@ -99,7 +102,7 @@ def local_cpus(config: ServeConfig) -> int:
     machine = os.cpu_count() or 1
     needed = least(config)
     if needed.cpus > max(machine, 2):
-        raise CapacityError(f"the endpoint needs {needed.cpus:g} CPUs, and this machine has {machine}: {_mend(config)}")
+        raise CapacityError(f"the endpoint needs {needed.cpus:g} CPUs, and this machine has {machine}: {_hint(config)}")
     return math.ceil(2 * max(machine, most(config).cpus))
 
 
@@ -120,7 +123,7 @@ def check_fits(config: ServeConfig, nodes: Sequence[Mapping[str, float]]) -> Non
             )
     total, needed = sum(rooms, Room()), least(config)
     if not total.holds(needed):
-        raise CapacityError(f"the endpoint needs {needed}, and the cluster has {total}: {_mend(config)}")
+        raise CapacityError(f"the endpoint needs {needed}, and the cluster has {total}: {_hint(config)}")
 
 
 def update_room(config: ServeConfig, free: Mapping[str, float]) -> str | None:
@@ -140,6 +143,6 @@ def _times(role: ReplicaConfig, replicas: int) -> Room:
     return Room(role.cpus * replicas, role.gpus * replicas)
 
 
-def _mend(config: ServeConfig) -> str:
+def _hint(config: ServeConfig) -> str:
     parts = (f"{name}.cpus={role.cpus:g} x {max(1, role.min_replicas)}" for name, role in deployments(config).items())
     return f"lower {', '.join(parts)}"

@@ -29,12 +29,10 @@ def _check_least(section: Any, name: str, least: dict[str, float]) -> None:
 
 @dataclass(frozen=True)
 class HttpConfig:
-    """Where the endpoint listens. One setting chooses Serve's proxy: serve/README.md says what each costs."""
+    """Where the endpoint listens."""
 
     host: str = "127.0.0.1"
     port: int = 8000
-    proxy: Literal["default", "haproxy"] = "default"
-    """haproxy: many times the requests a second, but its statistics listen on all interfaces."""
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
@@ -121,7 +119,6 @@ class SecurityConfig:
     keys_file: str | None = None
     """Names and SHA-256 of keys, one a line (`agggen serve-key NAME` makes one); it is on every node of an ingress.
     Required as soon as the endpoint can be reached from other machines."""
-    cors_origins: tuple[str, ...] = ()  # off
     hosts: tuple[str, ...] = ()  # names of this machine besides localhost that Host may have, without keys
 
 
@@ -151,14 +148,10 @@ class ServeConfig:
     """A folder, s3://..., models:/NAME@ALIAS or models:/NAME/VERSION."""
     critic: str | None = "included"
     """The critic of ``POST /v1/check``: ``included``, or an address like `bundle`'s. null: the check by words alone."""
-    run_archives: bool = False
-    """Whether texts that come without facts may be cut by the AllenNLP archive that the bundle names, if it names one.
-    An archive can hold code of its author."""
     fingerprint: str | None = None
     """The bundle's; another bundle at the address is refused. None takes what lies there at deployment."""
     shown_as: str | None = None
     """What `GET /v1/model` calls the bundle's address. None: `bundle`, an alias resolved to the version."""
-    name: str = "agggen"  # of Serve's application
     update: Literal["beside", "replace"] = "beside"
     """beside: new replicas start first, which needs room for one more of each; replace: old ones stop first, and with
     one replica requests fail meanwhile."""

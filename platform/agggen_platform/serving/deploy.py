@@ -30,14 +30,16 @@ from agggen_platform.ray_private import (
 from agggen_platform.serving.capacity import check_fits, local_cpus, one_of_each, sized, update_room
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.serving.errors import CapacityError, DeployError, PortError
-from agggen_platform.serving.proxies import check_proxy, choose_proxy, ports
+from agggen_platform.serving.keys import check_keys_required
 from agggen_platform.serving.target import Target
 
 IMPORT_PATH = "serve.app:app"
 """Of the application; this package does not import it."""
+APPLICATION = "agggen"
+"""Its name. It answers at ``/``, so a cluster has one."""
 _POLL_SECONDS = 0.25
 _SECONDS_BETWEEN_NOTES = 15.0
-_SECONDS_BETWEEN_LOOKS = 2.0
+_SECONDS_BETWEEN_CHECKS = 2.0
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 Say = Callable[[str], None]
@@ -65,7 +67,7 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
     At the end new requests are refused, active ones are finished, and what was started here is stopped.
 
     Raises:
-        ConfigError: the endpoint could be reached by others without keys; or `http.proxy` cannot be chosen any more.
+        ConfigError: the endpoint could be reached by others without keys.
         PortError: a port is taken.
         CapacityError: the cluster is too small.
         ClusterError: there is no cluster at the address, or none starts.
@@ -78,14 +80,12 @@ def endpoint(config: ServeConfig, address: str | None = None, say: Say = print) 
         os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "1")
         os.environ.setdefault("RAY_SERVE_CONTROL_LOOP_INTERVAL_S", "0.5")  # 0.1 doubles the idle controller's CPU time
         os.environ.setdefault("RAY_worker_niceness", "0")  # by default all else goes before replicas
-    choose_proxy(config.http)
     with connected(address, cpus=local_cpus(config) if local else None) as cluster:
         check_fits(config, nodes())
         if cluster.local:  # its CPUs are offered twice, so an update needs none of the machine's
             cpus = (os.cpu_count() or 1) + one_of_each(config).cpus
             config = sized(config, [{"CPU": cpus, "GPU": cluster.gpus}])
         else:
-            check_proxy(config.http)
             config = sized(config, cluster_nodes())
         endpoint = Endpoint(config, cluster.local, say)
         try:
@@ -103,10 +103,10 @@ class Endpoint:
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         self.config, self.target = config, None
         self._say = say
-        self._begun = False  # a deployment
-        self._last, self._look_again = "", 0.0  # for `watch`
-        self._own = serve_address() is None
-        if self._own:
+        self._deployed = False
+        self._last_status, self._next_check = "", 0.0  # for `watch`
+        self._started_serve = serve_address() is None
+        if self._started_serve:
             # No request timeout: a stream may take as long as it has records. Each record has its deadline.
             http = {"host": config.http.host, "port": config.http.port}
             serve.start(http_options=http, proxy_location="HeadOnly" if local else "EveryNode")
@@ -128,8 +128,10 @@ class Endpoint:
             CapacityError: another application answers at this address.
             Stopped: `stop` returned True.
         """
+        import ray
+
         before = self.target
-        if before is not None and (waits := update_room(self.config, self._free())):
+        if before is not None and (waits := update_room(self.config, ray.available_resources())):
             self._say(waits)
         self._apply(target)
         try:
@@ -145,7 +147,7 @@ class Endpoint:
         """The present state of the application."""
         from ray import serve
 
-        application = serve.status().applications.get(self.config.name)
+        application = serve.status().applications.get(APPLICATION)
         if application is None:
             return State("NOT_STARTED", "")
         messages = [
@@ -164,10 +166,10 @@ class Endpoint:
             return
         if self.target is not None:
             self._drain(self.target)
-        if self._own and not self._others():
+        if self._started_serve and not self._others():
             serve.shutdown()
-        elif self._begun:
-            serve.delete(self.config.name)
+        elif self._deployed:
+            serve.delete(APPLICATION)
 
     def _drain(self, target: Target) -> None:
         """Finishes the ingress's requests while planners and generators run; Serve would stop all at once."""
@@ -179,16 +181,16 @@ class Endpoint:
     def watch(self) -> None:
         """Reports when the application stops or resumes running; to be called repeatedly."""
         now = time.monotonic()
-        if now < self._look_again:
+        if now < self._next_check:
             return
-        self._look_again = now + _SECONDS_BETWEEN_LOOKS
+        self._next_check = now + _SECONDS_BETWEEN_CHECKS
         state = self.state()
-        if state.status != self._last:
+        if state.status != self._last_status:
             if state.status != "RUNNING":
                 self._say(f"the endpoint is {state.status}" + (f": {state.reason}" if state.reason else ""))
-            elif self._last:
+            elif self._last_status:
                 self._say("the endpoint is RUNNING again")
-        self._last = state.status
+        self._last_status = state.status
 
     # --- deploying --------------------------------------------------------------------------------------------------
 
@@ -201,14 +203,14 @@ class Endpoint:
                 )
         application = application_of(target.fixed(self.config)) | {"deployments": list(overridden)}
         deploy_applications([*(deployed for _, deployed in others.values() if deployed is not None), application])
-        self._begun = True
+        self._deployed = True
 
     def _others(self) -> dict[str, tuple[str | None, dict[str, Any] | None]]:
         """Other applications: the route of each, and its configuration if it was deployed by one."""
         return {
             name: (details["route_prefix"], details.get("deployed_app_config"))
             for name, details in deployed_applications().items()
-            if name != self.config.name
+            if name != APPLICATION
         }
 
     def _wait(self, stop: Stop) -> None:
@@ -227,31 +229,26 @@ class Endpoint:
     def _waiting_for(self) -> str:
         from ray import serve
 
-        application = serve.status().applications.get(self.config.name)
+        application = serve.status().applications.get(APPLICATION)
         if application is None or not application.deployments:
-            return "the bundle is tested"
+            return "testing the bundle"
         states = (
             f"{name}: " + ", ".join(f"{count} {state.lower()}" for state, count in deployment.replica_states.items())
             for name, deployment in application.deployments.items()
         )
         return "; ".join(states)
 
-    def _free(self) -> dict[str, float]:
-        import ray
-
-        return dict(ray.available_resources())
-
     def _check_listening(self, host: str, port: int) -> None:
         """Checks keys for the address at which a running Serve listens."""
         asked = self.config.http
         if (host, port) != (asked.host, asked.port):
             self._say(f"Serve runs on this cluster already and listens at {self.url}; http.host and http.port stay so")
-        _check_keys(replace(self.config, http=replace(asked, host=host)))
+        check_keys_required(replace(self.config, http=replace(asked, host=host)))
 
 
 def application_of(config: ServeConfig) -> dict[str, Any]:
     """The application's part of a ``serve deploy`` file; `config` names the bundle by its place."""
-    return {"name": config.name, "route_prefix": "/", "import_path": IMPORT_PATH, "args": resolved(config)}
+    return {"name": APPLICATION, "route_prefix": "/", "import_path": IMPORT_PATH, "args": resolved(config)}
 
 
 def deploy_file(config: ServeConfig, target: Target) -> str:
@@ -268,19 +265,11 @@ def deploy_file(config: ServeConfig, target: Target) -> str:
 
 
 def _checked(config: ServeConfig) -> ServeConfig:
-    _check_keys(config)
+    check_keys_required(config)
     keys = config.security.keys_file
     if keys is None:
         return config
     return replace(config, security=replace(config.security, keys_file=str(Path(keys).absolute())))
-
-
-def _check_keys(config: ServeConfig) -> None:
-    if not config.http.is_loopback and config.security.keys_file is None:
-        raise ConfigError(
-            f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
-            "of keys: agggen serve-key NAME --file FILE makes one"
-        )
 
 
 def _check_local(config: ServeConfig) -> None:
@@ -289,13 +278,13 @@ def _check_local(config: ServeConfig) -> None:
     if keys is not None and not Path(keys).is_file():
         raise ConfigError(f"there is no keys file {keys}: agggen serve-key NAME --file {keys} makes one")
     local_cpus(config)
-    for what, host, port in ports(config.http):
-        try:
-            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-                probe.bind((host, port))
-        except OSError as error:
-            raise PortError(f"{what} {host}:{port} cannot be listened at ({error.strerror})") from error
+    host, port = config.http.host.strip("[]"), config.http.port
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+            probe.bind((host, port))
+    except OSError as error:
+        raise PortError(f"http.port {host}:{port} cannot be listened at ({error.strerror})") from error
 
 
 def _url(host: str, port: int) -> str:

@@ -25,33 +25,33 @@ class Follower:
         self._address = check_followed(config)
         self._config, self._endpoint, self._say = config, endpoint, say
         self._refused: str | None = None  # a version that failed
-        self._said = ""
+        self._reported = ""
 
-    def look(self, stop: Stop = lambda: False) -> bool:
+    def check(self, stop: Stop = lambda: False) -> bool:
         """Deploys the alias's bundle if it changed; returns whether it did.
 
         A failure is reported once while it lasts, and the previous bundle stays in service.
         """
-        trouble = ""
+        failure = ""
         try:
             address = f"{SCHEME}{Registry().version(self._address)}"
             served = self._endpoint.target
             if address == self._refused or (served is not None and address == served.shown):
                 return False
             try:
-                return self._roll(address, stop)
+                return self._deploy(address, stop)
             except (BundleError, DeployError):  # other errors may be transient
                 self._refused = address
                 raise
         except AggGenError as error:
-            trouble = f"{error}; what was served before is served"
+            failure = f"{error}; the previous bundle stays in service"
             return False
         finally:
-            if trouble and trouble != self._said:
-                self._say(trouble)
-            self._said = trouble
+            if failure and failure != self._reported:
+                self._say(failure)
+            self._reported = failure
 
-    def _roll(self, address: str, stop: Stop) -> bool:
+    def _deploy(self, address: str, stop: Stop) -> bool:
         target = find_target(replace(self._config, bundle=address))
         check_target(target)  # here first, before anything changes on the cluster
         self._say(f"{self._config.bundle} is {address} now")

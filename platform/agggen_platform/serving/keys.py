@@ -1,7 +1,7 @@
-"""The file of the endpoint's API keys: a key a line, ``NAME sha256:HEX [LAST-DAY]``.
+"""The file of the endpoint's API keys: a key a line, ``NAME sha256:HEX``.
 
-``#`` starts a comment, LAST-DAY is like 2027-01-31 (UTC). A name may have several keys, for rotation. Hashes of random
-keys reveal nothing, but whoever can write the file can add a key: a file that group or others may write to is refused.
+``#`` starts a comment. A name may have several keys, for rotation. Hashes of random keys reveal nothing, but whoever
+can write the file can add a key: a file that group or others may write to is refused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 import secrets
 import stat
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from agggen.errors import ConfigError
+from agggen_platform.serving.config import ServeConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
@@ -28,19 +28,17 @@ class Key:
 
     name: str
     sha256: bytes
-    last_day: date | None = None
 
     def __str__(self) -> str:
-        line = f"{self.name} sha256:{self.sha256.hex()}"
-        return line if self.last_day is None else f"{line} {self.last_day.isoformat()}"
+        return f"{self.name} sha256:{self.sha256.hex()}"
 
 
-def new_key(name: str, last_day: date | None = None) -> tuple[str, Key]:
+def new_key(name: str) -> tuple[str, Key]:
     """A random key of 256 bits, and its line for the file; raises ConfigError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"a key's name is of letters, digits, '.', '_' and '-' (at most 64), not {name!r}")
     key = f"agk_{secrets.token_urlsafe(32)}"
-    return key, Key(name, hashlib.sha256(key.encode()).digest(), last_day)
+    return key, Key(name, hashlib.sha256(key.encode()).digest())
 
 
 def parse_keys(text: str, source: str) -> tuple[Key, ...]:
@@ -51,18 +49,14 @@ def parse_keys(text: str, source: str) -> tuple[Key, ...]:
         if not words:
             continue
         where = f"{source}, line {number}"
-        if len(words) not in (2, 3):
-            raise ConfigError(f"{where}: expected NAME sha256:HEX [LAST-DAY]")
+        if len(words) != 2:
+            raise ConfigError(f"{where}: expected NAME sha256:HEX")
         if not _NAME.fullmatch(words[0]):
             raise ConfigError(f"{where}: a name is of letters, digits, '.', '_' and '-' (at most 64)")
         match = _HASH.fullmatch(words[1])
         if not match:  # the word itself may be a key that was written here by mistake: it is not quoted
             raise ConfigError(f"{where}: expected sha256: and 64 lower-case hexadecimal digits after the name")
-        try:
-            last_day = date.fromisoformat(words[2]) if len(words) == 3 else None
-        except ValueError:
-            raise ConfigError(f"{where}: the last day must be like 2027-01-31") from None
-        key = Key(words[0], bytes.fromhex(match[1]), last_day)
+        key = Key(words[0], bytes.fromhex(match[1]))
         if key.sha256 in keys:
             raise ConfigError(f"{where}: this key is already that of {keys[key.sha256].name!r}")
         keys[key.sha256] = key
@@ -76,6 +70,15 @@ def read_keys(path: Path) -> tuple[Key, ...]:
             return _read(file.fileno(), path)
     except OSError as error:
         raise ConfigError(f"the keys file {path} cannot be read: {error.strerror}") from None
+
+
+def check_keys_required(config: ServeConfig) -> None:
+    """Raises ConfigError where other machines could ask without a key."""
+    if not config.http.is_loopback and config.security.keys_file is None:
+        raise ConfigError(
+            f"http.host={config.http.host} can be reached from other machines, so security.keys_file must name a file "
+            "of keys: agggen serve-key NAME --file FILE makes one"
+        )
 
 
 def add_key(path: Path, key: Key) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agggen.bundle import SHIPPED, fingerprint, load_bundle, place_of
+from agggen.bundle import SHIPPED, load_bundle, place_of
 from agggen.errors import BundleError
 from agggen_platform.registry import Registry, is_model_address, parse_address
 from agggen_platform.registry.address import SCHEME
-from agggen_platform.registry.admission import smoke
+from agggen_platform.registry.admission import fetch, smoke
 from agggen_platform.serving.config import ServeConfig
 from agggen_platform.storage.bundles import get_bundle
 from agggen_platform.storage.critics import open_critic, place_of_critic
@@ -51,9 +51,7 @@ def find_target(config: ServeConfig) -> Target:
         expected = expected or version.fingerprint or None
     shown = shown or (source if source in SHIPPED else None)
     source = Folder(place_of(source)).address
-    actual = fingerprint(get_bundle(source))
-    if expected is not None and actual != expected:
-        raise BundleError(f"{source} is another bundle than it should be: its fingerprint is {actual}, not {expected}")
+    _, actual = fetch(source, expected)
     critic = None if config.critic is None else place_of_critic(config.critic)
     return Target(source, shown or source, actual, critic)
 

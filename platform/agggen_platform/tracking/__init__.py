@@ -1,7 +1,7 @@
-"""The run log: JSON lines that are the truth, and MLflow beside them for looking at. `Tracker` is one run.
+"""The run log: JSON lines, which are authoritative, and a copy in MLflow for viewing. `Tracker` is one run.
 
-`journal` is the file, `cursor` how far MLflow has it, `sender` the thread that carries it there, `store` MLflow itself,
-`runs` the runs of a folder; `origin` says where a run comes from, `system` what it takes, `plots` what it learned.
+`journal` is the file, `cursor` how much of it MLflow has, `sender` the thread that sends it, `store` MLflow itself,
+`runs` the runs of a folder; `origin` is code, command and machine, `system` their load, `plots` figures of the model.
 """
 
 from agggen_platform.tracking.tracker import Tracker

@@ -1,5 +1,5 @@
-"""How far MLflow has a run log: a small file beside it, with MLflow's id of the run, so that the same name continues
-the same run. One process at a time sends a run log; the kernel drops its lock however it ends.
+"""How much of a run log MLflow has: a small file beside it, with MLflow's id of the run, so that the same name
+continues the same run. One process at a time sends a run log; the kernel drops its lock however it ends.
 """
 
 from __future__ import annotations

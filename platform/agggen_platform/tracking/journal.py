@@ -1,4 +1,4 @@
-"""The run log's file: one JSON line per event. It is the truth; MLflow gets these events, in this order.
+"""The run log's file: one JSON line per event. It is authoritative; MLflow gets the same events, in this order.
 
 A line is appended whole in one write, so two processes may log to one file. A writer that was killed may leave half a
 line at the end: it is skipped, and the next event begins on a line of its own.

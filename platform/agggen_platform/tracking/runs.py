@@ -116,9 +116,9 @@ def sync(
         remaining = sender.close(patience)
         sent[run.name] = before - remaining
         if remaining:
-            why = "another process is sending it" if sender.busy else sender.trouble or "it did not answer"
+            why = "another process is sending it" if sender.busy else sender.failure or "it did not answer"
             unsent[run.name] = f"{remaining} entries: {why}"
-            if sender.trouble and not sender.answered:
+            if sender.failure and not sender.answered:
                 down[to] = why  # the other runs would wait as long for nothing
     if unsent:
         which = "; ".join(f"{name} ({why})" for name, why in unsent.items())

@@ -53,7 +53,7 @@ class Sender:
         self.folder, self.parent = folder, parent
         self._uri, self._experiment, self._say_to, self._cut_off = uri, experiment, say, cut_off
         self.cursor = self._load()
-        self.trouble = ""
+        self.failure = ""
         """Why nothing can be sent at present; empty if sending works."""
         self.answered = False
         """Whether MLflow answered and has the run."""
@@ -62,7 +62,7 @@ class Sender:
         self._store: Store | None = None
         self._failures = 0
         self._points = _Points()
-        self._closing, self._given_up = threading.Event(), threading.Event()
+        self._closing, self._abandoned = threading.Event(), threading.Event()
         self._metrics = JobMetrics(run=folder.name)
         self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
 
@@ -77,7 +77,7 @@ class Sender:
         """Waits at most `patience` seconds for all entries to be sent; returns the number of unsent ones."""
         self._closing.set()
         self._thread.join(patience)
-        self._given_up.set()
+        self._abandoned.set()
         self._metrics.close()
         return self.unsent()
 
@@ -89,33 +89,33 @@ class Sender:
 
     def _run(self) -> None:
         try:
-            with self._turn() as locked:
+            with self._lock() as locked:
                 if locked:
                     self._send_until_closed()
         except Exception as error:  # whatever happens to the folder of runs, the run goes on
-            self._in_trouble(error)
+            self._report_failure(error)
 
     @contextmanager
-    def _turn(self) -> Iterator[bool]:
-        """Waits while another process sends this run log, including the entries of this process."""
+    def _lock(self) -> Iterator[bool]:
+        """Holds the run log's lock; waits while another process sends this log, including this process's entries."""
         while True:
             with cursors.locked(cursors.lock_of(self.folder), wait=False) as got:
                 self.cursor = self._load()
                 self.busy = not got
-                if got or self._given_up.is_set() or (self._closing.is_set() and not self.unsent()):
+                if got or self._abandoned.is_set() or (self._closing.is_set() and not self.unsent()):
                     yield got
                     return
-            self._given_up.wait(_PAUSE / 2)
+            self._abandoned.wait(_PAUSE / 2)
 
     def _send_until_closed(self) -> None:
-        while not self._given_up.is_set():
+        while not self._abandoned.is_set():
             closing = self._closing.is_set()  # looked at first, so that what was logged before the end is read after
             pause = _PAUSE
             try:
                 self._send_new()
             except Exception as error:  # MLflow may raise anything
                 self._failures += 1
-                self._in_trouble(error)
+                self._report_failure(error)
                 if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
                     self._store = None  # the server came back with another database
                 if isinstance(error, GoneError):
@@ -125,7 +125,7 @@ class Sender:
                 pause = min(_LONGEST_PAUSE, 0.5 * 2 ** min(self._failures, 10))
             else:
                 self._failures = 0
-                self._all_well()
+                self._report_recovery()
                 if closing and not self._parent_may_come():
                     return
             with suppress(OSError):
@@ -141,7 +141,7 @@ class Sender:
             self._store = self._opened()
             self.answered = True
         store = self._store
-        while not self._given_up.is_set() and (batch := self._batch()):
+        while not self._abandoned.is_set() and (batch := self._batch()):
             self._send_batch(store, batch)
         if self.parent is not None and not self.cursor.parented and (run_id := store.find(self.parent)):
             store.set_parent(run_id)
@@ -154,7 +154,7 @@ class Sender:
         self._send_files(store)
 
     def _batch(self) -> list[Entry]:
-        """The next entries to send in one go: metrics, or one entry of another kind. Files are passed over."""
+        """The next entries to send in one go: metrics, or one entry of another kind. Files are skipped."""
         batch: list[Entry] = []
         room = max(1, METRICS_PER_BATCH >> self._failures)  # a slow server may have the time for fewer
         for entry in journal.entries(self.path, self.cursor.sent):
@@ -170,25 +170,25 @@ class Sender:
     def _send_batch(self, store: Store, batch: list[Entry]) -> None:
         events = [entry.event for entry in batch if entry.event is not None and not entry.is_file]
         if events and events[0]["event"] == "metrics":
-            store.metrics([self._points.fresh(event) for event in events])
+            store.metrics([self._points.without_repeats(event) for event in events])
         elif events:
-            store.send(self._points.counted(events[0]))
+            store.send(self._points.with_part(events[0]))
         for event in events:
-            self._points.passed(event)
+            self._points.sent(event)
         self._failures = 0
         self.cursor.sent = batch[-1].end
         self._save()
 
     def _send_files(self, store: Store) -> None:
         for event, end in journal.entries(self.path, self.cursor.files):
-            if self._given_up.is_set():
+            if self._abandoned.is_set():
                 return
             if event is not None and event["event"] == "artifact":
                 try:
                     store.send(event | {"path": str(self.folder / event["path"])})  # of the run's own files, relative
                 except Exception as error:
                     store.check()
-                    self._in_trouble(error, "no files")  # only the artifact store fails
+                    self._report_failure(error, "no files")  # only the artifact store fails
                     raise
             self.cursor.files = end
             self._save()
@@ -214,7 +214,7 @@ class Sender:
             if end > self.cursor.sent:
                 break
             if event is not None:
-                self._points.passed(event)
+                self._points.sent(event)
         return store
 
     def _parent_may_come(self) -> bool:
@@ -227,10 +227,10 @@ class Sender:
     def _save(self) -> None:
         cursors.save(self.folder, self.cursor)
 
-    # --- what the user is told --------------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------------
 
     def _say(self, message: str) -> None:
-        if not self._given_up.is_set():  # the run has ended, and said what is unsent
+        if not self._abandoned.is_set():  # the run has ended, and said what is unsent
             self._say_to(self._hidden(message))
 
     def _hidden(self, text: str) -> str:
@@ -246,18 +246,18 @@ class Sender:
             more = "; further ones are only counted" if self.cursor.rejected == _REJECTIONS_SAID else ""
             self._say(f"warning: MLflow refuses {what.rstrip('.')}; the rest is sent, and {self.path} has it{more}")
 
-    def _in_trouble(self, error: Exception, what: str = "nothing") -> None:
-        if not self.trouble:
+    def _report_failure(self, error: Exception, what: str = "nothing") -> None:
+        if not self.failure:
             self._say(
                 f"warning: MLflow ({without_credentials(self._uri)}) takes {what}: {reason(error)}. The run goes on; "
                 f"{self.path} has all of it, and MLflow gets it when it can"
             )
-        self.trouble = self._hidden(reason(error))
+        self.failure = self._hidden(reason(error))
 
-    def _all_well(self) -> None:
-        if self.trouble:
+    def _report_recovery(self) -> None:
+        if self.failure:
             self._say(f"MLflow ({without_credentials(self._uri)}) has all of run {self.folder.name} again")
-        self.trouble = ""
+        self.failure = ""
 
 
 class _Points:
@@ -275,8 +275,8 @@ class _Points:
         self._reached: dict[str, int] = {}  # the largest step of each metric
         self._at_zero: dict[str, float] = {}  # the last value at step 0
 
-    def fresh(self, event: Event) -> Event:
-        """A ``metrics`` event without the points that an earlier part of the run has."""
+    def without_repeats(self, event: Event) -> Event:
+        """A ``metrics`` event without the steps that an earlier part of the run logged."""
         step = event["step"]
 
         def is_new(name: str, value: float) -> bool:
@@ -284,14 +284,14 @@ class _Points:
 
         return event | {"values": {name: value for name, value in numbers(event).items() if is_new(name, value)}}
 
-    def counted(self, event: Event) -> Event:
-        """A ``start`` event with tags that say which part of the run it begins; others as they are."""
+    def with_part(self, event: Event) -> Event:
+        """A ``start`` event with the number of the part that it begins as a tag; others unchanged."""
         if event["event"] != "start" or not self.starts:
             return event
         return event | {"tags": event["tags"] | {"continued": str(self.starts), ENDED_TAG: "not yet"}}
 
-    def passed(self, event: Event) -> None:
-        """The event was sent."""
+    def sent(self, event: Event) -> None:
+        """Notes that the event was sent."""
         self.last, step = event["time"], event.get("step", 0)
         match event["event"]:
             case "start":

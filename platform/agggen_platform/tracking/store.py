@@ -51,7 +51,6 @@ _PERMANENT = (
 )
 
 
-_STEPS = range(-(1 << 63), 1 << 63)  # that MLflow's protocol and databases can hold
 _OF_SQL, _OF_DATA = "sqlalche.me/e/", re.compile(r"sqlalche\.me/e/\w+/9h9h")  # how SQLAlchemy's errors end
 
 
@@ -170,9 +169,6 @@ class Store:
 
         points: list[Any] = []
         for event in events:
-            if event["step"] not in _STEPS:  # MLflow calls this an internal error, which would be tried for ever
-                self._rejected(f"{', '.join(event['values'])}: the step {event['step']} does not fit into 64 bits")
-                continue
             at = _milliseconds(event), event["step"]
             points += [Metric(_key(name), value, *at) for name, value in numbers(event).items()]
         self._log("metrics", points, METRICS_PER_BATCH)

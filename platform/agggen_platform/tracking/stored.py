@@ -1,6 +1,4 @@
-"""The run log in the run's store: a run that goes on on another machine goes on in the same log, and in the same run
-of MLflow.
-"""
+"""The run log in the run's store: a run that continues on another machine continues the same log and MLflow run."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from agggen_platform.storage.folder import Folder
 from agggen_platform.tracking import journal
 
 SECONDS = 30.0
-"""Between two copies; so much of the log is lost at most with the machine."""
+"""Between two copies: what of the log a lost machine may cost."""
 
 
 @contextmanager
@@ -24,10 +22,10 @@ def stored_log(
 ) -> Iterator[None]:
     """Fetches the log, samples and figures of a run into `folder`, and copies them to `store` while the block lasts.
 
-    A log in `folder` stays if it goes on where the stored one ends. What the store refuses is said, and no error.
+    A log in `folder` that begins with the stored one is kept. A copy that the store refuses is reported, not raised.
 
     Args:
-        others: the files and folders of the run that are no log.
+        others: the files and folders of the run that do not belong to the log.
         claimed: raises if the store's claim is lost; called before each copy.
 
     Raises:
@@ -62,14 +60,14 @@ def stored_log(
                 say(f"warning: the run log in {folder} is not copied to {store} for now: {error}")
             failed = True
 
-    def copy_on() -> None:
+    def copy_repeatedly() -> None:
         try:
             while not ended.wait(SECONDS):
                 copy()
         except AggGenError:  # the claim is lost: the run itself finds out
             return
 
-    thread = threading.Thread(target=copy_on, name="run log", daemon=True)
+    thread = threading.Thread(target=copy_repeatedly, name="run log", daemon=True)
     thread.start()
     try:
         yield

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class SystemMetrics:
-    """Logs ``system/...`` every so many seconds, on a thread, until stopped; never where that is 0."""
+    """Logs ``system/...`` every `seconds` seconds on a thread, until stopped; 0: never."""
 
     def __init__(self, seconds: float, log: Callable[[Mapping[str, float]], None]) -> None:
         self._seconds, self._log = seconds, log

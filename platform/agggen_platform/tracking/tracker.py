@@ -98,7 +98,7 @@ class Tracker:
         self.experiment, self.run_name, self.parent = experiment, run_name, parent
         self._tags = dict(tags or {})
         self._report, self._patience = report, patience
-        self._complained = False
+        self._warned = False
         self._journal = Journal(self.path)
         self._sender: Sender | None = None
         self._mlflow = installed("mlflow")
@@ -140,7 +140,7 @@ class Tracker:
         self._journal.close()
         if self._sender and (unsent := self._sender.close(self._patience)):
             silent = f"it did not answer within {self._patience:g} s"
-            why = "another process is sending this run" if self._sender.busy else self._sender.trouble or silent
+            why = "another process is sending this run" if self._sender.busy else self._sender.failure or silent
             self._report(
                 f"warning: {unsent} entries of run {self.run_name} are not in MLflow "
                 f"({without_credentials(self.uri)}) yet: {why}. All are in {self.path}; this sends them: "
@@ -158,7 +158,7 @@ class Tracker:
             try:
                 values[name] = float(value)
             except (TypeError, ValueError):
-                self._complain(f"the metric {name} is not a number: {value!r:.80}")
+                self._warn(f"the metric {name} is not a number: {value!r:.80}")
         self._record("metrics", {"step": int(step), "values": values})
         self._system.start()  # not before: MLflow's pages compare runs by the metric that was logged first
 
@@ -232,7 +232,7 @@ class Tracker:
             path.parent.mkdir(parents=True, exist_ok=True)
             make(path)
         except Exception as error:  # the run goes on without this text or figure
-            self._complain(f"cannot make {folder / name}: {reason(error)}")
+            self._warn(f"cannot make {folder / name}: {reason(error)}")
         else:
             inside = path.relative_to(folder)
             about = {"path": inside.as_posix(), "folder": "" if inside.parent == Path() else inside.parent.as_posix()}
@@ -247,13 +247,13 @@ class Tracker:
         try:
             self._journal.append({"event": kind, **about, "time": round(time.time(), 3)})
         except OSError as error:
-            self._complain(f"cannot write {self.path}: {error.strerror}")
+            self._warn(f"cannot write {self.path}: {error.strerror}")
             return False
         return True
 
-    def _complain(self, why: str) -> None:
-        if not self._complained:
-            self._complained = True
+    def _warn(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
             self._report(
                 masked(f"warning: the run log misses parts of this run: {why}. The run goes on; see {self.path}")
             )

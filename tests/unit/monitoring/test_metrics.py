@@ -1,10 +1,9 @@
-"""What jobs say of themselves: which numbers, when, for how long, and that nothing of it can hurt them."""
+"""Metrics of jobs: values and lifetime; errors of Ray do not reach the job."""
 
 from __future__ import annotations
 
 import logging
 import math
-import re
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from agggen.training.events import TrainingEvent
 from agggen_platform import metrics
 from agggen_platform.bulk.rows import Counts
 from agggen_platform.job_config import ClusterConfig
-from agggen_platform.metrics import METRICS, JobMetrics, Metric, ShardsMeter, TrainingMeter
+from agggen_platform.metrics import JobMetrics, Metric, ShardsMeter, TrainingMeter
 from agggen_platform.sharded.shards import Shard
 from agggen_platform.sharded.worker import Done
 from tests.unit.training.toy import config_of
@@ -29,18 +28,18 @@ CONFIG = config_of(Path("nowhere"))
 
 
 class Ray:
-    """In Ray's place: keeps what it is told, and minds labels as Ray does."""
+    """In Ray's place: keeps the values, and checks labels as Ray does."""
 
     def __init__(self) -> None:
         self.connected = True
         self.values: dict[tuple[str, ...], float] = {}
-        self.told = 0
+        self.calls = 0
 
     def instrument(self, metric: Metric) -> Any:
         def record(value: float, tags: dict[str, str]) -> None:
             assert set(tags) == set(metric.labels), "Ray refuses other labels"
             key = (metric.name, *(tags[label] for label in metric.labels))
-            self.told += 1
+            self.calls += 1
             self.values[key] = value + (self.values.get(key, 0.0) if metric.kind == "counter" else 0.0)
 
         return SimpleNamespace(set=record, inc=record)
@@ -51,48 +50,32 @@ class Ray:
 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ray]:
-    it = Ray()
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: it.connected))
-    monkeypatch.setattr(metrics, "_instrument", it.instrument)
-    yield it
+    stand_in = Ray()
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: stand_in.connected))
+    monkeypatch.setattr(metrics, "_instrument", stand_in.instrument)
+    yield stand_in
 
 
 def threads() -> int:
     return sum(thread.name == "metrics" for thread in threading.enumerate())
 
 
-# --- names --------------------------------------------------------------------------------------------------------
+# --- a job's metrics ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_names_are_as_prometheus_wants_them(metric: Metric) -> None:
-    assert re.fullmatch(r"agggen_[a-z_]+[a-z]", metric.name)
-    assert not metric.name.endswith("_total"), "Ray adds it"
-    assert metric.exported == f"ray_{metric.name}" + ("_total" if metric.kind == "counter" else "")
-    assert metric.about.endswith(".")
-    assert not set(metric.labels) & {"job", "instance", "le"}, "Prometheus has its own"
-    assert "run" in metric.labels
-
-
-# --- the board ----------------------------------------------------------------------------------------------------
-
-
-def test_without_ray_nothing_is_counted_and_nothing_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "ray", raising=False)
-    monkeypatch.setattr(metrics, "_instrument", lambda metric: pytest.fail("Ray is asked"))
-    with JobMetrics(run="r") as job_metrics:
-        job_metrics.set("tracking_unsent_bytes", 1)
-        job_metrics.add("training_restarts", 1)
-        assert threads() == 0
-
-
-def test_a_ray_that_is_not_connected_counts_nothing(ray: Ray) -> None:
+def test_without_a_connected_ray_nothing_is_counted_and_nothing_started(
+    ray: Ray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ray.connected = False
     with JobMetrics(run="r") as job_metrics:
         job_metrics.set("tracking_unsent_bytes", 1)
-        assert (ray.told, threads()) == (0, 0)
+        job_metrics.add("training_restarts", 1)
+        assert (ray.calls, threads()) == (0, 0)
         ray.connected = True
         job_metrics.set("tracking_unsent_bytes", 2)
+        assert ray["agggen_tracking_unsent_bytes", "r"] == 2
+        monkeypatch.delitem(sys.modules, "ray")
+        job_metrics.set("tracking_unsent_bytes", 3)
         assert ray["agggen_tracking_unsent_bytes", "r"] == 2
 
 
@@ -103,10 +86,10 @@ def test_gauges_are_set_anew_until_the_end(ray: Ray, monkeypatch: pytest.MonkeyP
         job_metrics.set("tracking_unsent_bytes", 7)
         job_metrics.set("tracking_unsent_bytes", 7)
         end = time.monotonic() + 60
-        while ray.told < 5:
+        while ray.calls < 5:
             assert time.monotonic() < end, "it is set once"
             time.sleep(0.01)
-        (thread,) = (one for one in threading.enumerate() if one.name == "metrics")
+        (thread,) = (thread for thread in threading.enumerate() if thread.name == "metrics")
         assert thread.daemon
     thread.join(60)
     assert not thread.is_alive()
@@ -141,8 +124,8 @@ def test_a_failing_ray_is_reported_once_and_does_no_harm(
 # --- training -----------------------------------------------------------------------------------------------------
 
 
-def news(kind: Any, step: int, stage: Any = "joint", **said: float) -> TrainingEvent:
-    return TrainingEvent(kind, stage, step, 100, step // 50, math.inf, said)
+def event(kind: Any, step: int, stage: Any = "joint", **values: float) -> TrainingEvent:
+    return TrainingEvent(kind, stage, step, 100, step // 50, math.inf, values)
 
 
 def test_training_reports_its_progress(ray: Ray) -> None:
@@ -152,9 +135,9 @@ def test_training_reports_its_progress(ray: Ray) -> None:
         assert before <= (ray["agggen_training_checkpoint_timestamp_seconds", "r"] or 0) <= time.time()
         assert ray["agggen_training_checkpoint_interval_seconds", "r"] == CONFIG.storage.checkpoint_seconds
         assert ray["agggen_training_workers_wanted", "r"] is None, "it trains in its own process"
-        meter.event(news("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
-        meter.event(news("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
-        meter.event(news("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
+        meter.event(event("log", 10, train_loss=3.5, gradient_norm=0.5, learning_rate=1e-3, texts_per_second=40.0))
+        meter.event(event("log", 20, train_loss=3.0, gradient_norm=0.4, learning_rate=2e-3, texts_per_second=50.0))
+        meter.event(event("evaluation", 25, dev_loss=2.5, dev_seconds=1.0))
         at = ("r", "joint")
         assert ray["agggen_training_updates", *at] == 15
         assert ray["agggen_training_progress_ratio", *at] == 0.25
@@ -170,9 +153,9 @@ def test_training_reports_its_progress(ray: Ray) -> None:
 def test_updates_that_are_made_again_count_again_and_a_jump_back_does_not(ray: Ray) -> None:
     with TrainingMeter("r", CONFIG) as meter:
         for step in (10, 20, 30, 20, 30, 40):  # after 30 it went back to a checkpoint at 10
-            meter.event(news("log", step, train_loss=1.0))
-        meter.event(news("log", 10, stage="baseline", train_loss=1.0))
-        meter.event(news("end", 40))
+            meter.event(event("log", step, train_loss=1.0))
+        meter.event(event("log", 10, stage="baseline", train_loss=1.0))
+        meter.event(event("end", 40))
     assert ray["agggen_training_updates", "r", "joint"] == 40
     assert ray["agggen_training_updates", "r", "baseline"] is None
     assert ray["agggen_training_progress_ratio", "r", "joint"] == 1, "a stage may end early"

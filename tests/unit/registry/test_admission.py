@@ -1,4 +1,4 @@
-"""What the registry takes for a bundle, and that nothing of what it refuses is ever run."""
+"""Admission of bundles: complete, unchanged, without other files; no code of a refused bundle is run."""
 
 import hashlib
 import json
@@ -51,7 +51,7 @@ def test_a_pickle_is_refused_and_never_run(own: Path, tmp_path: Path, name: str,
 
 
 def test_another_bundle_than_the_one_that_was_registered_is_refused(trained: list[Path]) -> None:
-    with pytest.raises(BundleError, match="is another bundle than was registered"):
+    with pytest.raises(BundleError, match="is another bundle than expected"):
         admit(str(trained[0]), fingerprint(trained[1]))
 
 

@@ -1,4 +1,4 @@
-"""Reports as evaluations of versions, and what the metric gate makes of them."""
+"""Reports as evaluations of versions, and the metric gate."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,8 +59,9 @@ ONE = Evaluation(
 )
 
 
-def version(number: int, *found: Evaluation) -> Version:
-    return Version("agggen", str(number), "s3://x/y", {each.key: each.to_json() for each in found}, 0.0)
+def version(number: int, *evaluations: Evaluation) -> Version:
+    tags = {evaluation.key: evaluation.to_json() for evaluation in evaluations}
+    return Version("agggen", str(number), "s3://x/y", tags, 0.0)
 
 
 def scored(bleu: float = 50.0, ter: float = 40.0, **changes: Any) -> Evaluation:
@@ -101,8 +102,8 @@ def test_a_candidate_must_not_be_worse(gate: Gate, candidate: Evaluation, passed
 )
 def test_more_values_and_fewer_inventions_pass_whatever_was_found(metric: str, value: float, passed: bool) -> None:
     name = f"faithfulness/{metric}"
-    ours, theirs = (replace(ONE, scores={name: (v, f"m|said:literal {v:g}")}) for v in (value, 98.0))
-    assert Gate(name).judge(version(2, ours), version(1, theirs)).passed is passed
+    candidate, champion = (replace(ONE, scores={name: (v, f"m|said:literal {v:g}")}) for v in (value, 98.0))
+    assert Gate(name).judge(version(2, candidate), version(1, champion)).passed is passed
 
 
 @pytest.mark.parametrize(

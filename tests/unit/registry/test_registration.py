@@ -1,4 +1,4 @@
-"""Bundles become versions: once each, with what they were made from, and addresses find them again."""
+"""Bundles as versions: registered once, with their origin, and found by their addresses."""
 
 import shutil
 import time
@@ -9,9 +9,8 @@ import pytest
 from agggen.bundle import fingerprint
 from agggen.config import config_hash
 from agggen.errors import ConfigError
-from agggen_platform.registry import Registry, evaluations_of, record, register, resolve, version_of
+from agggen_platform.registry import Registry, evaluations_of, record, register, resolve
 from agggen_platform.registry.address import ModelAddress, RegistryError, is_model_address, parse_address
-from agggen_platform.registry.store import Version
 from agggen_platform.storage.bundles import get_bundle
 from tests.processes import free_ports
 from tests.unit.registry.examples import write_report
@@ -55,20 +54,6 @@ def test_a_bundle_that_was_moved_is_a_new_version(trained: list[Path], tmp_path:
     assert (again.number, again.source) == ("2", str(tmp_path / "new"))
 
 
-def test_of_two_that_register_a_bundle_at_once_the_first_stays(
-    trained: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = Registry.add_version
-
-    def somebody_else_was_faster(self: Registry, name: str, source: str, tags: dict[str, str]) -> Version:
-        real(self, name, source, tags)
-        return real(self, name, source, tags)
-
-    monkeypatch.setattr(Registry, "add_version", somebody_else_was_faster)
-    assert register(str(trained[0])).number == "1"
-    assert [version.number for version in Registry().versions("agggen")] == ["1"]
-
-
 # --- evaluations ---
 
 
@@ -78,8 +63,8 @@ def test_evaluations_are_kept_with_their_version(trained: list[Path], tmp_path: 
     assert [result.scores["plain/bleu"][0] for result in evaluations_of(version)] == [50.0]
     record("models:/agggen@candidate", write_report(tmp_path / "test", trained[0], 48.0, split="test"))
     record("agggen/1", write_report(tmp_path / "again", trained[0], 51.0))
-    result = {each.split: each.scores["plain/bleu"][0] for each in evaluations_of(version_of("agggen/1"))}
-    assert result == {"dev": 51.0, "test": 48.0}
+    evaluations = evaluations_of(Registry().version(parse_address("agggen/1")))
+    assert {e.split: e.scores["plain/bleu"][0] for e in evaluations} == {"dev": 51.0, "test": 48.0}
 
 
 def test_an_evaluation_of_another_bundle_is_refused_before_anything_is_registered(

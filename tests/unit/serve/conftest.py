@@ -1,4 +1,4 @@
-"""What tests of the endpoint share: a tiny bundle over the corpus `elements`, and an engine in this process."""
+"""Fixtures of the endpoint's tests: a tiny bundle over the corpus `elements`, and an engine in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serve.local import LocalHandle, running
 from serve.planner import PlannerReplica
 from tests.processes import free_ports
 from tests.tiny_models import save_tiny_bundle
-from tests.unit.serve.http_calls import CONFIG, Ask, Clock, asking
+from tests.unit.serve.http_calls import CONFIG, Ask, asking
 from tests.unit.serve.stub_engine import StubEngine
 
 
@@ -56,12 +56,12 @@ def serve_config(bundle_path: Path) -> ServeConfig:
 
 @pytest.fixture(scope="session")
 def _planner(serve_config: ServeConfig) -> PlannerReplica:
-    return PlannerReplica(serve_config, serve_config.bundle)
+    return PlannerReplica(serve_config)
 
 
 @pytest.fixture(scope="session")
 def _generator(serve_config: ServeConfig) -> GeneratorReplica:
-    return GeneratorReplica(serve_config, serve_config.bundle)
+    return GeneratorReplica(serve_config)
 
 
 @pytest.fixture
@@ -92,9 +92,3 @@ def stub() -> StubEngine:
 @pytest.fixture
 def ask_stub(stub: StubEngine) -> Ask:
     return asking(api(stub, CONFIG))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """A clock that the test moves."""
-    return Clock()

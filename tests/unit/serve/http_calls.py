@@ -1,4 +1,4 @@
-"""Asking applications in this process, as a client or as their server; records to ask about; a clock."""
+"""HTTP and ASGI calls of applications in this process, and example records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from agggen_platform.serving.config import ServeConfig
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 SILICON = {"id": "Si", "triples": [["Silicon", "symbol", "Si"], ["Silicon", "category", "metalloid"]]}
-CSV = b"id,subject,predicate,object\nSi,Silicon,symbol,Si\nSi,Silicon,category,metalloid\n"
 CONFIG = ServeConfig(bundle="toy")
 
 Ask = Callable[..., httpx.Response]
@@ -42,16 +41,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def read(receive: Receive) -> bytes:
@@ -127,6 +116,6 @@ def part(body: bytes, more: bool = True) -> Message:
 def problem(response: httpx.Response) -> dict[str, Any]:
     """The members of a problem+json answer."""
     assert response.headers["content-type"] == "application/problem+json"
-    found: dict[str, Any] = response.json()
-    assert found["status"] == response.status_code
-    return found
+    members: dict[str, Any] = response.json()
+    assert members["status"] == response.status_code
+    return members

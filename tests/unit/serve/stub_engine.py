@@ -1,4 +1,4 @@
-"""An engine that does as it is told, for what a real one does seldom: failing, waiting, dying."""
+"""A stub engine that fails, waits or dies on demand."""
 
 from __future__ import annotations
 

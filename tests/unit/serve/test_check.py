@@ -17,7 +17,7 @@ from serve.generator import GeneratorReplica
 from serve.handles import HandleEngine
 from serve.local import LocalHandle
 from serve.planner import PlannerReplica
-from tests.command import Run, command
+from tests.command import Run
 from tests.unit.serve.http_calls import SILICON, Ask, asking
 
 TEXTS = [
@@ -28,11 +28,6 @@ TEXTS = [
 RECORDS = [SILICON | {"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return command(capsys)
-
-
 def test_library_command_and_endpoint_say_the_same(ask: Ask, library: Generator, run: Run, tmp_path: Path) -> None:
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     assert run("check", tmp_path / "texts.jsonl", "--json", tmp_path / "checks.jsonl")[0] == 0
@@ -41,11 +36,11 @@ def test_library_command_and_endpoint_say_the_same(ask: Ask, library: Generator,
     checks = check([Record(record["id"], triples) for record in RECORDS], TEXTS, checker=library.checker)
     answers = ask("POST", "/v1/check", json={"records": RECORDS}).json()["answers"]
     for answer, line, checked in zip(answers, lines, checks, strict=True):
-        for other in (line, checked.as_dict()):
-            assert answer["scores"] == pytest.approx(other["scores"], abs=2e-4)
-            assert answer["risk"] == pytest.approx(other["risk"], abs=2e-4)
-            assert answer["invented_spans"] == other["invented"]
-            rounded = [row | {"said": pytest.approx(row["said"], abs=2e-4)} for row in other["triples"]]
+        for expected in (line, checked.as_dict()):
+            assert answer["scores"] == pytest.approx(expected["scores"], abs=2e-4)
+            assert answer["risk"] == pytest.approx(expected["risk"], abs=2e-4)
+            assert answer["invented_spans"] == expected["invented"]
+            rounded = [row | {"said": pytest.approx(row["said"], abs=2e-4)} for row in expected["triples"]]
             assert answer["triples"] == rounded
     assert min(answer["risk"] for answer in answers[1:]) > answers[0]["risk"] + 0.1
 
@@ -54,7 +49,7 @@ def test_without_a_critic_texts_are_checked_by_words_alone(
     serve_config: ServeConfig, _planner: PlannerReplica, ask: Ask
 ) -> None:
     config = replace(serve_config, critic=None)
-    generator = GeneratorReplica(config, config.bundle)
+    generator = GeneratorReplica(config)
     words = asking(api(HandleEngine(LocalHandle(_planner), LocalHandle(generator)), config))
     (own,) = words("POST", "/v1/check", json={"records": RECORDS[:1]}).json()["answers"]
     (both,) = ask("POST", "/v1/check", json={"records": RECORDS[:1]}).json()["answers"]

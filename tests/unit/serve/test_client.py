@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -11,10 +10,9 @@ import pytest
 from starlette.types import ASGIApp
 
 from agggen.corpora.elements import elements_records
-from agggen_platform.client import Client, EndpointError, RefusedError, Retry
-from agggen_platform.serving.config import LimitsConfig, ServeConfig
+from agggen_platform.client import Client, RefusedError
+from agggen_platform.serving.config import ServeConfig
 from serve.api import api
-from serve.engine import Failure, Job
 from serve.handles import HandleEngine
 
 RECORDS = [{"id": r.id, "triples": r.as_dict()["triples"]} for r in list(elements_records("dev"))[:9]]
@@ -35,9 +33,10 @@ class InProcess(httpx.BaseTransport):
         return asyncio.run(call())
 
 
-def client_of(engine: HandleEngine, limits: LimitsConfig | None = None, **settings: Any) -> Client:
-    config = ServeConfig("bundle", limits=limits or LimitsConfig())
-    return Client("http://127.0.0.1:8000", transport=InProcess(api(engine, config)), streams=1, **settings)
+def client_of(engine: HandleEngine, **settings: Any) -> Client:
+    return Client(
+        "http://127.0.0.1:8000", transport=InProcess(api(engine, ServeConfig("bundle"))), concurrency=1, **settings
+    )
 
 
 def rounded(text: dict[str, Any]) -> dict[str, Any]:
@@ -45,90 +44,38 @@ def rounded(text: dict[str, Any]) -> dict[str, Any]:
     return {key: pytest.approx(value, abs=1e-4) if isinstance(value, float) else value for key, value in text.items()}
 
 
-def test_a_stream_in_pieces_says_what_requests_say(engine: HandleEngine) -> None:
+def test_a_stream_in_pieces_equals_one_request(engine: HandleEngine) -> None:
     client = client_of(engine, piece_records=4)
     batch: list[Any] = client.generate(RECORDS, n_best=2, verify="off")
     stream: list[Any] = list(client.stream(RECORDS, n_best=2, verify="off"))
     assert [answer["id"] for answer in batch] == [record["id"] for record in RECORDS]
     assert all(len(answer["texts"]) == 2 for answer in batch)
-    for one, other in zip(stream, batch, strict=True):
-        assert one.pop("texts") == [rounded(text) for text in other.pop("texts")]
-        assert one == other
+    for streamed, answer in zip(stream, batch, strict=True):
+        assert streamed.pop("texts") == [rounded(text) for text in answer.pop("texts")]
+        assert streamed == answer
 
 
-def test_the_other_calls(engine: HandleEngine) -> None:
+def test_a_planned_text_is_written_and_aligned(engine: HandleEngine) -> None:
     client: Any = client_of(engine)
     (planned,) = client.plan(RECORDS[:1], k=2)
-    (written,) = client.realise([{**RECORDS[0], "plan": planned["plans"][1]["plan"]}], n_best=1)
+    (written,) = client.generate([{**RECORDS[0], "plan": planned["plans"][1]["plan"]}], n_best=1)
     text = written["texts"][0]
     facts = [fact["text"] for fact in text["facts"]]
     (aligned,) = client.align([{**RECORDS[0], "text": text["text"], "facts": facts}])
     assert written["texts"][0]["plan"] == planned["plans"][1]["plan"]
     assert "".join(fact["text"] for fact in aligned["facts"]) == written["texts"][0]["text"]
     assert len(client.model()["fingerprint"]) == 64
-    assert client.ready() is True
 
 
-def test_one_bad_record_of_many(engine: HandleEngine) -> None:
-    answers: list[Any] = list(client_of(engine, piece_records=3).stream([*RECORDS[:2], BAD, *RECORDS[2:]]))
+@pytest.mark.parametrize("piece", [3, 1])
+def test_one_bad_record_of_many(engine: HandleEngine, piece: int) -> None:
+    answers: list[Any] = list(client_of(engine, piece_records=piece).stream([*RECORDS[:2], BAD, *RECORDS[2:]]))
     assert [answer["status"] for answer in answers] == ["ok", "ok", "error", *["ok"] * 7]
     assert answers[2]["error"]["field"] == "triples"
     assert answers[2]["error"]["record"] == "bad"
 
 
-@pytest.mark.parametrize(
-    ("call", "records", "options", "field"),
-    [
-        ("generate", [BAD], {}, "triples"),
-        ("generate", [{**RECORDS[0], "plan": "[nothing]"}], {}, "plan"),
-        ("generate", RECORDS, {"n_best": 9999}, "options.n_best"),
-        ("generate", RECORDS * 99, {}, "records"),
-        ("stream", RECORDS, {"level": 99}, "options.level"),
-    ],
-)
-def test_what_is_wrong_is_named(engine: HandleEngine, call: str, records: Any, options: Any, field: str) -> None:
+def test_a_wrong_option_is_named(engine: HandleEngine) -> None:
     with pytest.raises(RefusedError) as caught:
-        list(getattr(client_of(engine), call)(records, **options))
-    assert caught.value.field == field
-    assert caught.value.request_id
-    if len(records) == 1:
-        assert caught.value.record == records[0]["id"]
-
-
-class Losing:
-    """An engine that loses some records the first time that it is asked for them."""
-
-    def __init__(self, engine: HandleEngine, lost: set[str]) -> None:
-        self._engine, self.lost, self.asked = engine, lost, list[str]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    async def generate(self, jobs: Sequence[Job], seconds: float) -> list[Any]:
-        self.asked += [job.record.id for job in jobs]
-        found: list[Any] = await self._engine.generate(jobs, seconds)
-        for place, job in enumerate(jobs):
-            if job.record.id in self.lost:
-                self.lost.discard(job.record.id)
-                found[place] = Failure("lost", "the replica died")
-        return found
-
-
-QUICK = Retry(first_wait=0.001, longest_wait=0.002)
-
-
-@pytest.mark.parametrize("name", ["generate", "stream"])
-def test_records_lost_with_a_replica_are_retried(engine: HandleEngine, name: str) -> None:
-    lost = {RECORDS[2]["id"], RECORDS[5]["id"]}
-    losing = Losing(engine, set(lost))
-
-    answers: list[Any] = list(getattr(client_of(losing, retry=QUICK), name)(RECORDS))  # type: ignore[arg-type]
-    assert [(a["index"], a["id"], a["status"]) for a in answers] == [(i, r["id"], "ok") for i, r in enumerate(RECORDS)]
-    assert {one for one in losing.asked if losing.asked.count(one) == 2} == lost
-
-
-def test_a_stream_beyond_the_endpoint_s_limits_says_so(engine: HandleEngine) -> None:
-    with pytest.raises(EndpointError, match="at most 4 records") as caught:
-        list(client_of(engine, LimitsConfig(stream_records=4)).stream(RECORDS))
-    assert caught.value.problem is not None
-    assert caught.value.problem.code == "too-large"
+        list(client_of(engine).stream(RECORDS, level=99))
+    assert caught.value.field == "options.level" and caught.value.request_id

@@ -1,10 +1,9 @@
-"""The file of keys, how it is read again, and `agggen serve-key`, which writes it."""
+"""The keys file, its reloading, and `agggen serve-key`, which writes it."""
 
 from __future__ import annotations
 
 import logging
 import os
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from agggen.errors import ConfigError
 from agggen_platform.serving.keys import add_key, new_key, parse_keys, read_keys
 from serve.security import KeyRing
 from tests.command import Run
-from tests.unit.serve.http_calls import Clock
 
 
 @pytest.fixture
@@ -23,8 +21,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "keys.txt"
 
 
-def issue(file: Path, name: str, last_day: date | None = None) -> str:
-    key, line = new_key(name, last_day)
+def issue(file: Path, name: str) -> str:
+    key, line = new_key(name)
     add_key(file, line)
     return key
 
@@ -62,33 +60,27 @@ def test_a_file_that_others_may_write_is_refused(file: Path, mode: int) -> None:
     assert [key.name for key in read_keys(file)] == ["alice"]
 
 
-def test_comments_blank_lines_and_last_days_are_read() -> None:
-    text = f"# keys\n\nalice {HASH}  # for tests\nbob sha256:{'cd' * 32} 2027-01-31\n"
-    alice, bob = parse_keys(text, "keys")
-    assert (alice.name, alice.last_day, bob.last_day) == ("alice", None, date(2027, 1, 31))
+def test_comments_and_blank_lines_are_read() -> None:
+    keys = parse_keys(f"# keys\n\nalice {HASH}  # for tests\nbob sha256:{'cd' * 32}\n", "keys")
+    assert [key.name for key in keys] == ["alice", "bob"]
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
         ("alice", "expected NAME sha256:HEX"),
-        (f"alice {HASH} 2027-01-31 more", "expected NAME sha256:HEX"),
+        ("alice agk_secret", "64 lower-case hexadecimal"),
+        (f"alice {HASH} more", "expected NAME sha256:HEX"),
         (f"al/ice {HASH}", "a name is of letters"),
         (f"alice {HASH[:-1]}", "64 lower-case hexadecimal"),
         (f"alice {HASH.upper()}", "64 lower-case hexadecimal"),
-        (f"alice {HASH} tomorrow", "2027-01-31"),
         (f"alice {HASH}\nbob {HASH}", "already that of 'alice'"),
     ],
 )
 def test_a_malformed_line_is_named(line: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^keys, line \d: .*{reason}"):
+    with pytest.raises(ConfigError, match=rf"^keys, line \d: .*{reason}") as refused:
         parse_keys(line, "keys")
-
-
-def test_a_key_written_into_the_file_by_mistake_is_not_quoted() -> None:
-    with pytest.raises(ConfigError) as error:
-        parse_keys("alice agk_secret", "keys")
-    assert "agk_secret" not in str(error.value)
+    assert "agk_secret" not in str(refused.value)  # a key that was written there by mistake
 
 
 def test_a_missing_file_and_one_that_is_not_text_are_refused(file: Path) -> None:
@@ -112,6 +104,13 @@ def test_any_text_is_keys_or_a_config_error(text: str) -> None:
 # --- the ring -----------------------------------------------------------------------------------------------------
 
 
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_each_key_is_known_by_its_name_and_nothing_else_is(file: Path) -> None:
     alice, bob, second = issue(file, "alice"), issue(file, "bob"), issue(file, "alice")
     ring = KeyRing(file)
@@ -120,16 +119,8 @@ def test_each_key_is_known_by_its_name_and_nothing_else_is(file: Path) -> None:
         assert ring.name_of(wrong) is None
 
 
-def test_a_key_is_good_through_its_last_day(file: Path) -> None:
-    key = issue(file, "alice", date(2027, 1, 31)).encode()
-    day = date(2027, 1, 31)
-    ring = KeyRing(file, today=lambda: day)
-    assert ring.name_of(key) == "alice"
-    day = date(2027, 2, 1)
-    assert ring.name_of(key) is None
-
-
-def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path, clock: Clock) -> None:
+def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path) -> None:
+    clock = Clock()
     alice = issue(file, "alice").encode()
     ring = KeyRing(file, clock)
     bob = issue(file, "bob").encode()
@@ -142,9 +133,10 @@ def test_keys_come_and_go_with_the_file_at_most_a_second_later(file: Path, clock
 
 
 @pytest.mark.parametrize("broken", ["rubbish", "missing", "writable"])
-def test_a_broken_file_keeps_the_last_good_keys_and_says_so_once(
-    file: Path, clock: Clock, caplog: pytest.LogCaptureFixture, broken: str
+def test_a_broken_file_keeps_the_last_valid_keys_and_is_logged_once(
+    file: Path, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
+    clock = Clock()
     alice = issue(file, "alice").encode()
     ring = KeyRing(file, clock)
     if broken == "rubbish":
@@ -157,8 +149,8 @@ def test_a_broken_file_keeps_the_last_good_keys_and_says_so_once(
         for _ in range(3):
             clock.now += 1.1
             assert ring.name_of(alice) == "alice"
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "last good keys" in said and "agk_secret" not in said
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "last good keys" in message and "agk_secret" not in message
     file.unlink(missing_ok=True)
     bob = issue(file, "bob").encode()
     clock.now += 1.1
@@ -168,19 +160,15 @@ def test_a_broken_file_keeps_the_last_good_keys_and_says_so_once(
 # --- the command --------------------------------------------------------------------------------------------------
 
 
-def test_it_prints_a_key_and_its_line(run: Run, file: Path) -> None:
+def test_it_prints_a_key_and_its_line_which_may_go_to_a_file(run: Run, file: Path) -> None:
     code, out, _ = run("serve-key", "alice")
     key, line = out.splitlines()
     file.write_text(line + "\n")
     file.chmod(0o600)
     assert code == 0 and KeyRing(file).name_of(key.encode()) == "alice"
-
-
-def test_it_adds_the_line_to_a_file_and_prints_the_key_alone(run: Run) -> None:
-    keys = [run("serve-key", name, "--file", "keys.txt", "--until", "2999-12-31")[1].strip() for name in ("a", "b")]
-    ring = KeyRing("keys.txt")
-    assert [ring.name_of(key.encode()) for key in keys] == ["a", "b"]
-    assert {str(key.last_day) for key in read_keys(Path("keys.txt"))} == {"2999-12-31"}
+    bob = run("serve-key", "bob", "--file", file)[1].strip()
+    assert KeyRing(file).name_of(bob.encode()) == "bob"
+    assert [key.name for key in read_keys(file)] == ["alice", "bob"]
 
 
 def test_invalid_input_is_refused_and_no_key_is_printed(run: Run) -> None:
@@ -188,7 +176,7 @@ def test_invalid_input_is_refused_and_no_key_is_printed(run: Run) -> None:
     Path("broken").chmod(0o600)
     Path("open").touch()
     Path("open").chmod(0o666)
-    for arguments in (["a b"], [""], ["a", "--file", "broken"], ["a", "--file", "open"], ["a", "--until", "soon"]):
+    for arguments in (["a b"], [""], ["a", "--file", "broken"], ["a", "--file", "open"]):
         code, out, error = run("serve-key", *arguments)
         assert code == 2 and not out and error, arguments
     code, out, _ = run("serve-key", "a", "--file", "no/such/folder")

@@ -75,7 +75,7 @@ def test_the_command_plans_and_writes_as_the_library(
 
     planned, written = answers("plan"), answers("generate")
     library = generator.planner.plan(RECORDS, 5)
-    assert plans_of(planned) == [[(str(one.plan), one.log_probability) for one in plans] for plans in library]
+    assert plans_of(planned) == [[(str(best.plan), best.log_probability) for best in plans] for plans in library]
     assert [answer["search"] for answer in planned] == [plans[0].search for plans in library]
     assert written == [text.as_dict() for text in texts]
 
@@ -95,13 +95,13 @@ def test_the_endpoint_plans_and_writes_as_the_library(
     bundle: Path, generator: Generator, texts: list[Generation]
 ) -> None:
     config = ServeConfig(str(bundle), batch=BatchConfig(wait_ms=0))
-    planner, writer = PlannerReplica(config, str(bundle)), GeneratorReplica(config, str(bundle))
+    planner, writer = PlannerReplica(config), GeneratorReplica(config)
 
     async def ask() -> Any:
         jobs = [Job(record) for record in RECORDS]
         candidates = await planner.candidates(jobs, 60.0)
         written = await writer.write(jobs, candidates.answers, candidates.model, 60.0)
-        return (await planner.plan(jobs, 5, 60.0)).answers, [found[0] for found in written.answers]
+        return (await planner.plan(jobs, 5, 60.0)).answers, [texts[0] for texts in written.answers]
 
     planned, written = asyncio.run(ask())
     assert planned == generator.planner.plan(RECORDS, 5)
@@ -121,4 +121,4 @@ def test_sampled_plans_are_different_and_repeatable(bundle_path: Path) -> None:
     drawn = [planner.plan(RECORDS, 4, InferenceConfig(planner="sample", seed=seed, top_p=1.0)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     for plans in drawn[0]:
-        assert len({one.plan for one in plans}) == len(plans)
+        assert len({planned.plan for planned in plans}) == len(plans)

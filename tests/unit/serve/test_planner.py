@@ -1,4 +1,4 @@
-"""The planner replica: what the library plans, for each record by itself; and whether it is fit to answer."""
+"""The planner replica: the library's plans, whatever else is in the batch; self-test and health checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LARGE = Record("large", tuple(Triple("Neon", f"p{n}", "1") for n in range(MAX_TR
 
 @pytest.fixture(scope="module")
 def planner(serve_config: ServeConfig) -> PlannerReplica:
-    return PlannerReplica(serve_config, serve_config.bundle)
+    return PlannerReplica(serve_config)
 
 
 def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, library: Generator) -> None:
@@ -51,15 +51,17 @@ def test_each_job_is_planned_by_its_own_settings(planner: PlannerReplica, librar
         *library.planner.candidates([record]),
         *library.planner.candidates([record], [jobs[2].plan], complete=True),
     ]
-    for found, alone in zip(candidates.answers, expected, strict=True):
-        assert [plan.states for plan in found.plans] == [plan.states for plan in alone.plans]
+    for batched, alone in zip(candidates.answers, expected, strict=True):
+        assert [plan.states for plan in batched.plans] == [plan.states for plan in alone.plans]
         scores = [plan.score for plan in alone.plans]
-        assert [plan.score for plan in found.plans] == pytest.approx(scores, abs=1e-6)  # other batches round otherwise
+        assert [plan.score for plan in batched.plans] == pytest.approx(
+            scores, abs=1e-6
+        )  # other batches round otherwise
     best_alone = [*library.planner.plan([record], 5, flat), *library.planner.plan([record], 5)]
-    for best, theirs in zip(plans.answers, best_alone, strict=True):
-        assert [one.plan for one in best] == [one.plan for one in theirs]
-        logs = [one.log_probability for one in theirs]
-        assert [one.log_probability for one in best] == pytest.approx(logs, abs=1e-6)
+    for best, alone in zip(plans.answers, best_alone, strict=True):
+        assert [planned.plan for planned in best] == [planned.plan for planned in alone]
+        logs = [planned.log_probability for planned in alone]
+        assert [planned.log_probability for planned in best] == pytest.approx(logs, abs=1e-6)
 
 
 def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerReplica, library: Generator) -> None:
@@ -80,11 +82,11 @@ def test_jobs_that_cannot_be_planned_name_the_reason_and_field(planner: PlannerR
         ("plan", "plan"),
         ("plan", "plan"),
     ]
-    for failure, said in zip(failures, ("at most 24", "largest group of 3", "'colour'", "omits"), strict=True):
-        assert said in failure.message
-    assert [answers[i].plans for i in (0, 5)] == [found.plans for found in library.planner.candidates(RECORDS[:2])]
+    for failure, reason in zip(failures, ("at most 24", "largest group of 3", "'colour'", "omits"), strict=True):
+        assert reason in failure.message
+    assert [answers[i].plans for i in (0, 5)] == [alone.plans for alone in library.planner.candidates(RECORDS[:2])]
     plans: list[Any] = run(planner.plan(jobs[:3], 2, LONG)).answers
-    assert [one.plan for one in plans[0]] == [one.plan for one in library.planner.plan([record], 2)[0]]
+    assert [best.plan for best in plans[0]] == [best.plan for best in library.planner.plan([record], 2)[0]]
     assert [(f.code, f.field) for f in plans[1:] if isinstance(f, Failure)] == [
         ("record", "triples"),
         ("plan", "level"),
@@ -107,7 +109,7 @@ def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch
     try:
         for cpus, threads in ((2.0, 2), (0.25, 1)):
             config = replace(serve_config, planner=replace(serve_config.planner, cpus=cpus))
-            PlannerReplica(config, config.bundle)
+            PlannerReplica(config)
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -118,9 +120,9 @@ def test_torch_gets_a_thread_for_each_cpu(serve_config: ServeConfig, monkeypatch
 
 def test_another_bundle_than_was_asked_for_is_refused(serve_config: ServeConfig) -> None:
     with pytest.raises(BundleError, match=r"its fingerprint is [0-9a-f]{64}, not ab12"):
-        PlannerReplica(serve_config, serve_config.bundle, "ab12")
+        PlannerReplica(replace(serve_config, fingerprint="ab12"))
     with pytest.raises(BundleError, match="there is no bundle at"):
-        PlannerReplica(serve_config, "/nowhere/bundle")
+        PlannerReplica(replace(serve_config, bundle="/nowhere/bundle"))
 
 
 def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle_path: Path, tmp_path: Path) -> None:
@@ -129,14 +131,14 @@ def test_a_bundle_that_cannot_write_is_refused(serve_config: ServeConfig, bundle
         broken.model.output_bias.fill_(float("nan"))
     save_bundle(tmp_path / "broken", broken)
     with pytest.raises(BundleError, match=r"does not pass its self-test: writing about record .* failed|gave"):
-        PlannerReplica(serve_config, str(tmp_path / "broken"))
+        PlannerReplica(replace(serve_config, bundle=str(tmp_path / "broken")))
 
 
 def test_a_replica_is_replaced_when_it_fails_its_test_too(
     serve_config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bad luck with some records is no reason; and no test is run as long as nothing fails."""
-    planner = PlannerReplica(serve_config, serve_config.bundle)
+    planner = PlannerReplica(serve_config)
     run(planner.check_health())
     inner, broken = planner._planner.distributions, [True]
 

@@ -1,4 +1,4 @@
-"""What a body may look like, and what is said of one that may not."""
+"""Strict JSON, and the messages about invalid bodies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 
 from serve.errors import DETAIL_CHARS, Problem, printable
-from serve.reading import parse_csv, parse_json, parsed
+from serve.reading import parse_json, parsed
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ from serve.reading import parse_csv, parse_json, parsed
     ],
 )
 def test_json_is_read_strictly(data: bytes, says: str) -> None:
-    with pytest.raises(Problem) as found:
+    with pytest.raises(Problem) as refused:
         parse_json(data)
-    assert says in found.value.detail
-    assert found.value.kind.status == 400
+    assert says in refused.value.detail
+    assert refused.value.kind.status == 400
 
 
 def test_json_of_too_many_parts_is_refused_before_it_is_parsed() -> None:
@@ -49,32 +49,6 @@ def test_json_is_read_in_a_thread_where_it_is_large() -> None:
     assert asyncio.run(parsed(json.dumps(large).encode())) == large
     with pytest.raises(Problem, match="the line is not JSON"):
         asyncio.run(parsed(b"[" + b" " * 50_000, "the line"))
-
-
-def test_one_bad_row_of_a_csv_costs_its_record() -> None:
-    rows = b"id,subject,predicate,object\n1,a,b,c\n2,a,b,\n2,a,c,d\n3,a,b\n4,a,b,c\n"
-    found = parse_csv(rows)
-    good = [record["id"] for record in found if not isinstance(record, Problem)]
-    bad = [(problem.record, problem.detail) for problem in found if isinstance(problem, Problem)]
-    assert good == ["1", "4"]
-    assert bad == [
-        ("2", "line 3: the triple's object is empty"),
-        (None, "line 5: 3 fields where the header has 4"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("data", "status", "says"),
-    [
-        (b"a,b\n1,2\n", 400, "no column subject"),
-        (b"subject,predicate,object\n", 422, "no records"),
-        (b"subject,predicate,object\n\xff,b,c\n", 400, "byte 0xff"),
-    ],
-)
-def test_a_table_without_records_is_refused(data: bytes, status: int, says: str) -> None:
-    with pytest.raises(Problem, match=says) as found:
-        parse_csv(data)
-    assert found.value.kind.status == status
 
 
 def test_details_quote_no_more_than_a_screen_and_nothing_that_cannot_be_printed() -> None:

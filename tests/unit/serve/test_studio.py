@@ -1,4 +1,4 @@
-"""The plan studio's page, and the addresses of the HTTP interface that it was the first to need."""
+"""The plan studio's page, checks and examples, and the endpoint in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces of requests: what their spans hold, and that nothing of them stops a request."""
+"""Traces of requests: the content of spans, and that tracing fails no request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Spans = Callable[..., tuple[httpx.Response, dict[str, ReadableSpan]]]
 def generator(serve_config: ServeConfig) -> GeneratorReplica:
     """A generator of an endpoint whose requests are traced."""
     config = replace(serve_config, tracing=TracingConfig("requests"), critic=None)
-    return GeneratorReplica(config, config.bundle)
+    return GeneratorReplica(config)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: 
     """Posts a request to a traced endpoint in this process; the answer, and the spans by name."""
     exporter = InMemorySpanExporter()
     traces = Traces(exporter)
-    engine = HandleEngine(traces.handle(LocalHandle(_planner)), traces.handle(LocalHandle(generator)))
+    engine = HandleEngine(LocalHandle(_planner), LocalHandle(generator), span=traces.span)
     ask = asking(api(engine, serve_config, traces=traces))
 
     def post(address: str, **request: object) -> tuple[httpx.Response, dict[str, ReadableSpan]]:
@@ -52,7 +52,7 @@ def traced(_planner: PlannerReplica, generator: GeneratorReplica, serve_config: 
     return post
 
 
-def held(span: ReadableSpan) -> dict[str, object]:
+def attributes(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
@@ -66,25 +66,25 @@ def test_a_request_is_one_trace_of_sizes_without_content(traced: Spans) -> None:
     write, verify = spans["write"], spans["verify"]
     assert verify.parent is not None and verify.parent.span_id == write.context.span_id
     assert write.start_time < verify.start_time < verify.end_time <= write.end_time
-    texts = [found["texts"][0] for found in answer.json()["answers"]]
-    assert held(spans["read"])["bytes"] == len(answer.request.content)
-    assert int(str(held(spans["plan"])["plans"])) >= 2
-    assert held(spans["write"])["tokens"] == sum(len(text["text"].split()) for text in texts)
-    assert held(spans["write"])["fallback"] == sum(fact.get("fallback", 0) for t in texts for fact in t["facts"])
-    bad = [found["id"] for found in answer.json()["answers"] if not found["texts"][0]["fulfilled"]]
-    assert held(root)["mlflow.traceTag.fulfilled"] == ("no" if bad else "yes")
-    assert json.loads(str(held(root)["mlflow.spanOutputs"]))["unfulfilled_ids"] == bad
-    assert (held(root)["mlflow.traceTag.request"], held(root)["mlflow.traceTag.status"]) == ("r1", "200")
+    texts = [item["texts"][0] for item in answer.json()["answers"]]
+    assert attributes(spans["read"])["bytes"] == len(answer.request.content)
+    assert int(str(attributes(spans["plan"])["plans"])) >= 2
+    assert attributes(spans["write"])["tokens"] == sum(len(text["text"].split()) for text in texts)
+    assert attributes(spans["write"])["fallback"] == sum(fact.get("fallback", 0) for t in texts for fact in t["facts"])
+    bad = [item["id"] for item in answer.json()["answers"] if not item["texts"][0]["fulfilled"]]
+    assert attributes(root)["mlflow.traceTag.fulfilled"] == ("no" if bad else "yes")
+    assert json.loads(str(attributes(root)["mlflow.spanOutputs"]))["unfulfilled_ids"] == bad
+    assert (attributes(root)["mlflow.traceTag.request"], attributes(root)["mlflow.traceTag.status"]) == ("r1", "200")
     assert root.status.is_ok
-    said = json.dumps([held(span) for span in spans.values()])
-    assert not any(word in said for word in ("Silicon", "metalloid", texts[0]["text"]))
+    exported = json.dumps([attributes(span) for span in spans.values()])
+    assert not any(word in exported for word in ("Silicon", "metalloid", texts[0]["text"]))
 
 
 def test_a_text_that_breaks_the_check_is_counted_and_named(traced: Spans) -> None:
     body = {"records": records("a"), "options": {"verify": "off"}}
     answer, spans = traced("/v1/generate", json=body)
     assert not answer.json()["answers"][0]["texts"][0]["fulfilled"]  # the weights are random
-    root = held(spans["POST /v1/generate"])
+    root = attributes(spans["POST /v1/generate"])
     assert (root["unfulfilled"], root["mlflow.traceTag.fulfilled"]) == (1, "no")
     assert json.loads(str(root["mlflow.spanOutputs"]))["unfulfilled_ids"] == ["a"]
 
@@ -95,10 +95,10 @@ def test_the_other_routes_and_a_failed_request(traced: Spans) -> None:
     for name in ("align", "check"):
         body = {"records": [records("a")[0] | {"text": "The symbol of silicon is Si."}]}
         answer, spans = traced(f"/v1/{name}", json=body)
-        assert (answer.status_code, held(spans[name])["records"]) == (200, 1)
+        assert (answer.status_code, attributes(spans[name])["records"]) == (200, 1)
     answer, spans = traced("/v1/generate:stream", content=json.dumps(records("a")[0]).encode(), headers=NDJSON)
     assert spans["POST /v1/generate:stream"].status.is_ok
-    assert held(spans["write"])["texts"] == 1
+    assert attributes(spans["write"])["texts"] == 1
 
 
 def test_requests_that_were_not_admitted_leave_no_trace(traced: Spans) -> None:
@@ -113,12 +113,12 @@ def test_the_access_log_names_the_trace(traced: Spans, caplog: pytest.LogCapture
     assert line.fields["trace_id"] == format(spans["POST /v1/plan"].context.trace_id, "032x")  # type: ignore[attr-defined]
 
 
-def test_a_server_that_is_away_costs_spans_and_no_request(
+def test_an_unreachable_mlflow_loses_spans_and_no_request(
     _planner: PlannerReplica, _generator: GeneratorReplica, serve_config: ServeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = MlflowExporter("requests", f"http://user:hunter2@127.0.0.1:{free_ports(1)[0]}")
     traces = Traces(exporter)
-    engine = HandleEngine(traces.handle(LocalHandle(_planner)), traces.handle(LocalHandle(_generator)))
+    engine = HandleEngine(LocalHandle(_planner), LocalHandle(_generator), span=traces.span)
     answer = asking(api(engine, serve_config, traces=traces))("POST", "/v1/plan", json={"records": records("a")})
     traces.flush()
     assert (answer.status_code, exporter.lost) == (200, 3)
@@ -132,7 +132,7 @@ def test_without_a_server_the_setting_is_refused(monkeypatch: pytest.MonkeyPatch
         MlflowExporter("requests")
 
 
-def test_off_imports_nothing() -> None:
+def test_without_tracing_its_module_is_not_imported() -> None:
     code = "import sys, serve.app; print('serve.tracing' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.split() == ["False"]

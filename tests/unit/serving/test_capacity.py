@@ -18,13 +18,13 @@ def config(*settings: str) -> ServeConfig:
     return load_config(ServeConfig, None, ["bundle=b", *settings])
 
 
-def test_what_is_booked() -> None:
+def test_the_smallest_and_the_largest_endpoint() -> None:
     chosen = config("generator.max_replicas=3", "generator.cpus=2", "generator.gpus=0.5")
     assert (least(chosen).cpus, least(chosen).gpus) == (3.0, 0.5)
     assert (most(chosen).cpus, most(chosen).gpus) == (7.0, 1.5)
 
 
-def test_a_setting_of_some_replicas_leaves_their_other_settings() -> None:
+def test_one_setting_of_a_role_keeps_its_other_defaults() -> None:
     """`ingress.max_replicas=4` once gave back what ingress and planner have of their own."""
     chosen, usual = config("ingress.max_replicas=4", "planner.min_replicas=2", "planner.max_replicas=4"), config()
     assert chosen.ingress == replace(usual.ingress, max_replicas=4)
@@ -54,7 +54,7 @@ def test_a_deployment_that_may_have_no_replica_still_needs_room_for_one() -> Non
          "the cluster has 9 CPUs and 1 GPUs"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said(
+def test_an_endpoint_that_does_not_fit_is_refused(
     settings: tuple[str, ...], nodes: list[dict[str, float]], reason: str | None
 ) -> None:
     if reason is None:
@@ -82,7 +82,7 @@ NODE = {"CPU": 8.0}
         (("generator.max_replicas=20",), [NODE] * 9, (3, 3, 20)),
     ],
 )
-def test_what_is_left_open_is_what_the_cluster_has_room_for(
+def test_unset_maxima_are_what_the_cluster_has_room_for(
     settings: tuple[str, ...], nodes: list[dict[str, float]], replicas: tuple[int, int, int]
 ) -> None:
     chosen = sized(config(*settings), nodes)

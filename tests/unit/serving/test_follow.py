@@ -1,4 +1,4 @@
-"""An alias that is followed: what is tried again, and what is not."""
+"""A followed alias: which failures are retried."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeConfig:
     return ServeConfig("models:/agggen@champion")
 
 
-def looked(config: ServeConfig, endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool], list[str]]:
-    """Whether each of three looks deployed, and all notes; the bundle passes its self-test."""
+def checked(config: ServeConfig, endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[list[bool], list[str]]:
+    """Whether each of three checks deployed, and all notes; the bundle passes its self-test."""
     monkeypatch.setattr(follow, "check_target", lambda target: None)
     notes: list[str] = []
     follower = follow.Follower(config, endpoint, notes.append)
-    return [follower.look() for _ in range(3)], notes
+    return [follower.check() for _ in range(3)], notes
 
 
 def test_a_store_that_does_not_answer_does_not_keep_a_bundle_out(
     config: ServeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = Endpoint(StorageError("no answer"), StorageError("no answer"))
-    deployed, notes = looked(config, endpoint, monkeypatch)
+    deployed, notes = checked(config, endpoint, monkeypatch)
     assert deployed == [False, False, True]
     assert sum("no answer" in text for text in notes) == 1
     assert endpoint.target.shown == "models:/agggen/1"
@@ -63,6 +63,6 @@ def test_a_bundle_that_does_not_work_is_tried_once(
     config: ServeConfig, monkeypatch: pytest.MonkeyPatch, error: AggGenError
 ) -> None:
     endpoint = Endpoint(error)
-    deployed, notes = looked(config, endpoint, monkeypatch)
+    deployed, notes = checked(config, endpoint, monkeypatch)
     assert (deployed, endpoint.tried) == ([False] * 3, 1)
-    assert "what was served before is served" in notes[-1]
+    assert "the previous bundle stays in service" in notes[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,11 @@ from agggen.bundle import fingerprint
 from agggen.config import load_config
 from agggen.errors import BundleError, ConfigError
 from agggen_platform.registry import Registry, register
-from agggen_platform.serving.config import ServeConfig
+from agggen_platform.serving.config import SecurityConfig, ServeConfig
 from agggen_platform.serving.deploy import application_of, deploy_file
 from agggen_platform.serving.follow import check_followed
 from agggen_platform.serving.target import check_target, find_target, settings_of
 from tests.unit.serve.conftest import save_tiny_model
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("served") / "bundle")
 
 
 def test_a_folder_is_fixed_to_its_place_and_fingerprint(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,16 +39,16 @@ def test_an_alias_is_fixed_to_its_version(bundle: Path, tmp_path: Path, monkeypa
 
 def test_another_bundle_than_was_asked_for_is_refused(bundle: Path, tmp_path: Path) -> None:
     other = fingerprint(save_tiny_model(tmp_path / "other", 9))
-    with pytest.raises(BundleError, match="is another bundle than it should be"):
+    with pytest.raises(BundleError, match="is another bundle than expected"):
         find_target(ServeConfig(str(bundle), fingerprint=other))
 
 
 def test_arguments_are_the_same_flat_and_nested() -> None:
-    flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.cors_origins": "[http://a.example]"}
+    flat = {"bundle": "s3://models/a", "generator.max_replicas": "4", "security.hosts": "[a.example]"}
     nested = {
         "bundle": "s3://models/a",
         "generator": {"max_replicas": 4},
-        "security": {"cors_origins": ["http://a.example"]},
+        "security": {"hosts": ["a.example"]},
     }
     assert load_config(ServeConfig, None, settings_of(flat)) == load_config(ServeConfig, None, settings_of(nested))
     with pytest.raises(ConfigError, match="did you mean"):
@@ -62,8 +56,7 @@ def test_arguments_are_the_same_flat_and_nested() -> None:
 
 
 def test_an_application_holds_its_whole_configuration(bundle: Path) -> None:
-    config = ServeConfig(str(bundle), name="mine")
-    config = replace(config, security=replace(config.security, cors_origins=("http://a.example",)))
+    config = ServeConfig(str(bundle), security=SecurityConfig(hosts=("a.example",)))
     target = find_target(config)
     (application,) = yaml.safe_load(deploy_file(config, target))["applications"]
     assert application == application_of(target.fixed(config))

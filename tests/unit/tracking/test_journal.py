@@ -1,4 +1,4 @@
-"""The run log's file survives killed writers, two writers, and numbers that JSON has not."""
+"""The run log's file: killed writers, two writers, NaN and infinities."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Secrets do not leave by a command line, an address or a setting; what is no secret stays readable."""
+"""Secrets in command lines, addresses and settings are masked; everything else stays readable."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Plots show what is in the numbers, under the names that belong there, for few predicates and for many."""
+"""Plots: values, labels and their order, for few predicates and for many."""
 
 from itertools import pairwise
 from typing import Any
@@ -54,7 +54,7 @@ def rows_and_columns(axes: Any) -> tuple[list[str], list[str]]:
 
 def overlapping(labels: list[Any]) -> int:
     boxes = [label.get_window_extent() for label in labels]
-    return sum(one.overlaps(other) for one, other in pairwise(boxes))
+    return sum(box.overlaps(following) for box, following in pairwise(boxes))
 
 
 @pytest.mark.parametrize("number", [5, 60])

@@ -1,4 +1,4 @@
-"""An MLflow, or its artifact store, that is absent, silent or broken costs a line and a bounded wait, and no entry."""
+"""An absent, silent or broken MLflow or artifact store: a message, a bounded wait, and no lost entry."""
 
 import socket
 import threading

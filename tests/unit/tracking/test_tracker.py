@@ -1,4 +1,4 @@
-"""What a run logs is in its file and in a real SQLite MLflow, and what cannot be logged costs nothing else."""
+"""A run is in its file and in a real SQLite MLflow; a refused value loses nothing else."""
 
 import json
 import math
@@ -134,15 +134,12 @@ def test_a_person_is_told_how_to_open_the_runs(finished: tuple[Tracker, list[str
 def test_what_mlflow_refuses_loses_only_itself(track: Track, run_of: RunOf, said: list[str]) -> None:
     with track() as tracker:
         tracker.log_artifact(tracker.runs_dir / "missing.txt")
-        tracker.log_metrics({f"m{number}": 1.0 for number in range(7)}, step=1 << 70)  # more than a database can hold
         tracker.log_metrics({"fine": 1.0, "none": None})  # type: ignore[dict-item]
     run = run_of(tracker)
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"fine": 1.0})
     assert "missing.txt" in "".join(said)
-    assert "m0, m1" in "".join(said)
     assert "the metric none is not a number" in "".join(said)
-    assert len(said) == 3
-    assert len(events(tracker)[2]["values"]) == 7
+    assert len(said) == 2
 
 
 def test_a_parameter_keeps_its_first_value_and_the_user_is_told(track: Track, run_of: RunOf, said: list[str]) -> None:
