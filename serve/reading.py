@@ -1,7 +1,7 @@
 """Parses bodies of requests into raw records (JSON objects), which are validated later.
 
 JSON is parsed strictly: UTF-8, no NaN or Infinity, no number beyond a double, no duplicate key in an object. CSV is
-that of `agggen.corpora.delimited`, a triple a row.
+read by `agggen.corpora.tables`, one triple a row.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from starlette.requests import Request
 
-from agggen.corpora.delimited import read_csv
-from agggen.corpora.rejects import Reject
+from agggen.corpora.delimited import NEEDED, read_rows
+from agggen.corpora.tables import read_table
 from agggen.errors import AggGenError
 from serve.errors import Problem, printable
 
@@ -125,13 +126,14 @@ def parse_csv(data: bytes) -> list[Mapping[str, Any] | Problem]:
     records: list[Mapping[str, Any] | Problem] = []
     rejected: set[str] = set()
     try:
-        for item in read_csv(io.BytesIO(data), "the body"):
-            if not isinstance(item, Reject):
-                records.append({"id": item.id, "triples": [[t.subject, t.predicate, t.object] for t in item.triples]})
-            elif item.id is None or item.id not in rejected:  # each row of a record may be rejected; it is one record
-                rejected |= set() if item.id is None else {item.id}
-                where = "" if item.line is None else f"line {item.line}: "
-                records.append(Problem("record", where + item.reason, record=item.id))
+        table = read_table(read_rows(io.BytesIO(data), "the body", NEEDED), "the body")
+        for reject in table.rejects:
+            if reject.id is None or reject.id not in rejected:  # each row of a record may be rejected; it is one record
+                rejected |= set() if reject.id is None else {reject.id}
+                where = "" if reject.line is None else f"line {reject.line}: "
+                records.append(Problem("record", where + reject.reason, record=reject.id))
+        for record in chain(*table.records.values()):
+            records.append({"id": record.id, "triples": [[t.subject, t.predicate, t.object] for t in record.triples]})
     except AggGenError as error:
         raise Problem("malformed", str(error)) from None
     if not records:

@@ -12,10 +12,10 @@ import pytest
 
 from agggen.alignment import align
 from agggen.corpora.catalogue import load
-from agggen.corpora.delimited import read_csv
 from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.prepared import read_records, write_records
 from agggen.corpora.rejects import Reject
+from agggen.datasets import load_records
 from agggen.errors import RecordError
 from agggen.generation.truth import sentence
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
@@ -47,8 +47,8 @@ def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -
     assert list(read_jsonl(io.BytesIO(line))) == [PUB]
     write_records(tmp_path / "dev.parquet", [PUB], "mine", "dev")
     assert read_records(tmp_path / "dev.parquet") == [PUB]
-    (row,) = read_csv(io.BytesIO(b"id,subject,predicate,object\npub,,eatType,pub\n"))
-    assert row == Record("pub", PUB.triples[:1])
+    (tmp_path / "pub.csv").write_text("id,subject,predicate,object\npub,,eatType,pub\n")
+    assert load_records(tmp_path / "pub.csv") == [Record("pub", PUB.triples[:1])]
     assert Triple.of({"subject": "", "predicate": "eatType", "object": "pub"}) == PUB.triples[0]
 
 
