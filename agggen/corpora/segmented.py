@@ -1,21 +1,16 @@
-"""The segmentation and rule-based alignment published with the AggGen paper.
-
-`attach_release_facts` transfers the fact boundaries to the raw reference texts of a corpus, so that the facts
-concatenate exactly to the raw text. The release states no licence, so users must copy it themselves.
-"""
+"""Carries the facts of tokenised texts, as the AggGen paper's release has them, over to raw texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from itertools import pairwise
 from pathlib import Path
 
 from agggen.corpora.lines import open_source, read_lines
 from agggen.corpora.rejects import Reject
 from agggen.errors import CorpusError, RecordError
-from agggen.records import Fact, Record, Reference
+from agggen.records import Fact, Reference
 
 _MARKS = {
     '"': "\u201c\u201d\u201e",
@@ -25,69 +20,6 @@ _MARKS = {
 _SIMILAR = 0.85  # minimum similarity of texts from which the segmenter dropped or moved words
 _SAME = str.maketrans({mark: plain for plain, marks in _MARKS.items() for mark in marks})
 _CLOSERS = ",.;:!?)]}%"
-_FILES = {
-    ("webnlg", "train"): ("webnlg/webnlg_train_tgt.jsonl",),
-    ("webnlg", "dev"): ("webnlg/webnlg_dev_tgt.jsonl",),
-    ("webnlg", "test-seen"): tuple(f"webnlg/webnlg_test-seen_{number}_tgt.jsonl" for number in range(3)),
-    # Cleaning changed meaning representations, not texts; the cleaned set has most of the original training texts.
-    ("e2e", "train"): ("e2e_cleaned/e2e_train_tgt.facts_only.jsonl",),
-    ("e2e", "dev"): ("e2e/e2e_dev_tgt.jsonl",),
-    ("e2e-cleaned", "train"): ("e2e_cleaned/e2e_train_tgt.facts_only.jsonl",),
-    ("e2e-cleaned", "dev"): ("e2e_cleaned/e2e_dev_tgt.jsonl",),
-}
-
-
-def has_release_facts(corpus: str, split: str) -> bool:
-    """Whether the release has facts for this split."""
-    return (corpus, split) in _FILES
-
-
-def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[str, ...]]:
-    """The released facts (tokenised) of each text of `split`; empty texts are skipped.
-
-    Raises:
-        CorpusError: the release has no facts for this split, or its file is missing.
-    """
-    if (corpus, split) not in _FILES:
-        have = ", ".join(f"{name} {part}" for name, part in _FILES)
-        raise CorpusError(f"the release has no facts for {corpus} {split}; it has {have}")
-    folder = Path(data_home) / "agggen_release" / "aligned"
-    facts: list[tuple[str, ...]] = []
-    for name in _FILES[corpus, split]:
-        if not (folder / name).exists():
-            raise CorpusError(f"{folder / name} is missing; released facts cannot be downloaded: copy data-alg there")
-        for _, columns in tab_separated(folder / name):
-            texts = tuple(text.strip() for text in (columns if "facts_only" in name else columns[2:]) if text.strip())
-            if texts:
-                facts.append(texts)
-    return facts
-
-
-def attach_release_facts(records: Sequence[Record], facts: Sequence[Sequence[str]]) -> tuple[list[Record], int]:
-    """`records` with the facts of the release, and the number of references without any.
-
-    Texts are matched by their letters and digits, since tokenisers change whitespace, quotes and dashes; the few texts
-    from which the segmenter dropped words are matched by similarity. References without a match are not changed.
-    """
-    by_letters = {letters("".join(item)): tuple(item) for item in facts}
-    needed = {letters(reference.text) for record in records for reference in record.references}
-    unused = [key for key in by_letters if key not in needed]
-    missing = 0
-    result: list[Record] = []
-    for record in records:
-        references: list[Reference] = []
-        for reference in record.references:
-            key = letters(reference.text)
-            if key not in by_letters and (close := get_close_matches(key, unused, 1, _SIMILAR)):
-                key = close[0]
-            texts = attach_facts(reference.text, by_letters[key]) if key in by_letters else None
-            if texts is None:
-                missing += 1
-                references.append(reference)
-            else:
-                references.append(replace(reference, facts=tuple(Fact(text) for text in texts)))
-        result.append(replace(record, references=tuple(references)))
-    return result, missing
 
 
 def attach_facts(text: str, facts: Sequence[str]) -> tuple[str, ...] | None:
