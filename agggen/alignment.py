@@ -20,20 +20,13 @@ from typing import Literal
 
 from agggen.errors import AggGenError
 from agggen.records import Record
+from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
 
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_NUMBERS = (
-    *("zero", "one", "two", "three", "four", "five", "six"),
-    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
-)
 _SAME_WORD = {
-    **{month[:3]: month for month in _MONTHS},
-    **{name: str(number) for number, name in enumerate(_NUMBERS)},
+    **{month[:3]: month for month in MONTHS},
+    **{name: str(number) for number, name in enumerate(SMALL_NUMBERS[:13])},
     **dict.fromkeys(("child", "children", "kid", "kids", "families"), "family"),  # E2E's familyFriendly
     **{"sept": "september", "center": "centre"},
 }
@@ -56,14 +49,14 @@ _WORD = re.compile(r"\d+\.\d+|[^\W_]+")
 
 def _year_month_day(match: re.Match[str]) -> str:
     year, month, day = (int(part) for part in match.groups())
-    return f" {year} {_MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
+    return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
 
 def _day_month_year(match: re.Match[str]) -> str:
     day, month, year = (int(part) for part in match.groups())
     if month > 12 >= day:  # the American order
         day, month = month, day
-    return f" {year} {_MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
+    return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
 
 def _normal(word: str) -> str:
@@ -117,8 +110,6 @@ def align(
     """Aligns each triple of `record` to the fact with the largest overlap with its predicate and object.
 
     Args:
-        record: J triples.
-        facts: the T segments of one text, in text order.
         rule: "normal" compares ``words`` and weighs predicate and object equally; ties are resolved by the overlap with
             the subject, then by the first fact. "surface" is the rule behind the paper's numbers: lower-cased words
             between spaces, all with equal weight; the first fact of ties.
@@ -213,9 +204,6 @@ def hard_constraints(
     overlap stay required (the others are allowed).
 
     Args:
-        record: J triples.
-        facts: the T segments of one text, in text order.
-        mode: as above.
         threshold: fraction of words, in (0, 1].
         max_size: the largest number of triples in a state.
 

@@ -77,9 +77,7 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
     """The plan and the text as HTML, each fact in the colour of its group.
 
     Args:
-        head: shown after the plan.
         facts: group and segment of each fact; the segments are the whole text.
-        remarks: shown below.
     """
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))

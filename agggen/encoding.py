@@ -65,7 +65,6 @@ class Encoder:
         """The record with a text.
 
         Args:
-            record: of the text.
             facts: the segments of the text, which concatenate to it; those in which no word starts are dropped.
             constraints: how the hard alignment prunes states.
 
@@ -100,11 +99,8 @@ def segmented(
     """The records with facts in every reference, from the segmenter or (segmenter None) from the corpus.
 
     Args:
-        records: of a corpus or split.
-        segmenter: of the texts.
         rejects: list to which references are added that cannot be segmented; they are dropped, and records without any
             other reference with them. If None, they raise an error.
-        corpus: name of the corpus or split, for `rejects`.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
@@ -153,11 +149,8 @@ def training_examples(
     """One example per reference; a text without known facts is a single fact.
 
     Args:
-        records: of a corpus or split.
-        encoder: of the examples.
         constraints: how the hard alignment prunes states.
         rejects: list to which references without words are added; if None, they raise an error.
-        corpus: name of the corpus or split, for `rejects`.
 
     Raises:
         RecordError: a text contains no words, and `rejects` is None.

@@ -47,8 +47,8 @@ def read_rows(
         line: the number of the stream's first line, where it is a part of a file.
 
     Raises:
-        CorpusError: the stream is empty, is not UTF-8 where that is to `raise`, lacks one of the columns `needed`, or
-            has two of one name.
+        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), lacks one of the columns
+            `needed`, or has two of one name.
     """
     pending: list[Reject] = []
     first = last = 0

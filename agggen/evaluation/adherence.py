@@ -30,9 +30,7 @@ def adherence(plans: Sequence[Plan], fact_positions: Sequence[Positions], aligne
     - ``exact``: texts whose non-empty facts are exactly the plan's groups, in its order.
 
     Args:
-        plans: one per text.
         fact_positions: the fact of each predicate, one mapping per text; other predicates than the plan's are ignored.
-        aligner: its name, for the signature.
 
     Raises:
         AggGenError: the numbers of plans and texts differ, or all plans are empty.
@@ -70,7 +68,6 @@ def text_adherence(
     """`adherence` of segmented texts to their plans, with the rule-based aligner.
 
     Args:
-        records: one per text.
         plans: one per record; may omit predicates.
         facts: the facts of each text. A triple that shares no word with any of them has no fact.
 

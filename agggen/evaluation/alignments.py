@@ -36,10 +36,6 @@ def alignment_statistics(predicted: Sequence[Positions], gold: Sequence[Position
 
     Triples without a gold fact are not counted.
 
-    Args:
-        predicted: one mapping per text.
-        gold: likewise.
-
     Raises:
         AggGenError: the numbers of texts differ, or there is no gold alignment.
     """

@@ -20,9 +20,6 @@ from agggen.records import Plan
 def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
     """The mean number of distinct plans per record; the order within a group is ignored.
 
-    Args:
-        n_best: the plans of each record.
-
     Raises:
         AggGenError: there are no records, or a record has no plan.
     """
@@ -55,9 +52,6 @@ def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
 
     100 means that all texts are equal. Records with a single text are ignored; NaN if there are no others.
-
-    Args:
-        n_best: the texts of each record.
 
     Raises:
         AggGenError: there are no records, or a record has no text.

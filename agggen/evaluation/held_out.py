@@ -46,10 +46,7 @@ def write(
     """Generates plans and texts for the records that have references.
 
     Args:
-        generator: the model.
-        records: those without references are skipped.
         config: of the generation; by default the generator's.
-        n_best: number of texts to keep per record.
         progress: called with the number of finished records.
 
     Raises:

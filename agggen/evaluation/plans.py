@@ -55,8 +55,6 @@ def plan_statistics(
     references of an input with each other; ``human_nmi_max`` uses only inputs with three references, if there are any.
 
     Args:
-        plans: one per input.
-        references: the human plans of each input.
         predicates: of each input's record; by default all predicates of its references.
 
     Raises:

@@ -86,7 +86,6 @@ def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> S
 
     Args:
         counts: numerator and denominator of each text.
-        signature: of the metric.
     """
 
     def formula(sums: np.ndarray) -> np.ndarray:

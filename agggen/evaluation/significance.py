@@ -54,10 +54,7 @@ def confidence_interval(
     """The percentile bootstrap interval of the corpus score.
 
     Args:
-        statistics: of the metric.
         level: of confidence, in (0, 1).
-        resamples: number of bootstrap samples.
-        seed: of the random generator.
 
     Raises:
         AggGenError: `level` is not between 0 and 1, or `resamples` is not positive.

@@ -40,8 +40,6 @@ def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checke
     """Applies both checks to the text of each record.
 
     Args:
-        records: one per text.
-        texts: the texts.
         checker: the model's; by default one without a lexicon, which matches values by rule only.
 
     Raises:

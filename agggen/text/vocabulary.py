@@ -132,7 +132,6 @@ class Vocabulary:
 
         Args:
             facts: the segments of the text, which concatenate to it. A token belongs to the fact in which it starts.
-            source: the record.
 
         Raises:
             RecordError: the text contains no words.

@@ -41,6 +41,7 @@ from agggen.alignment import words
 from agggen.records import Record, Triple
 from agggen.scores import Score
 from agggen.verification.e2e import known, says, slot_of
+from agggen.verification.normal import SMALL_NUMBERS
 from agggen.verification.results import check_paired
 
 THRESHOLD = 0.6
@@ -48,11 +49,8 @@ THRESHOLD = 0.6
 
 _REMARK = re.compile(r"\s*\([^)]*\)")  # "Bolt (comicsCharacter)", "75.3 (square kilometres)": optional
 _NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"), start=13
-    )  # the aligner normalises those up to twelve
-}
+    word: str(number) for number, word in enumerate((*SMALL_NUMBERS[13:], "twenty"), start=13)
+}  # the aligner normalises those up to twelve
 _NUMBER_WORD = re.compile(rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
 _INITIALS = re.compile(r"(?<![\w.])[A-Z](?:\.? ?[A-Z]\b)+\.?")
 _CODE = re.compile(r"\b([A-Za-z]{1,3})-(?=\d)")

@@ -16,7 +16,7 @@ import pytest
 
 import agggen
 from agggen.config import load_config, preset_names
-from agggen.errors import AggGenError, BundleError, ConfigError, CorpusError, PlanError, StoppedError
+from agggen.errors import AggGenError, ConfigError, CorpusError, PlanError, StoppedError
 from agggen.run import RunConfig
 from agggen.training.callbacks import Metrics, Silent
 from agggen.training.choice import config_for, preset_for
@@ -169,14 +169,6 @@ def test_what_is_left_out_is_listed_beside_the_model(tmp_path: Path) -> None:
     assert json.loads(line)["reason"].startswith("a cell has the type bytes")
 
 
-def test_a_setting_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"unknown key 'model\.widht'.*did you mean 'model\.width'"):
-        train(tmp_path, model={"widht": 8})
-    with pytest.raises(ConfigError, match="no preset is called 'smal'; did you mean 'small'"):
-        train(tmp_path, preset="smal")
-    assert not list(tmp_path.iterdir())
-
-
 # --- presets ---
 
 
@@ -317,11 +309,6 @@ def test_texts_of_any_system_are_scored() -> None:
     assert float(scores["values_whole"]) == 100
     with pytest.raises(AggGenError, match="unknown protocol 'plan'"):
         agggen.score(["a"], ["b"], protocol="plan")
-
-
-def test_a_bundle_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="there is no bundle at"):
-        agggen.load_model(tmp_path / "none")
 
 
 def test_the_five_lines_of_the_readme_run(

@@ -186,7 +186,7 @@ def test_a_missing_file_is_named(own: Path, name: str) -> None:
 def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"there is no bundle at .*none; `agggen train` writes one"):
         load_bundle(tmp_path / "none")
-    with pytest.raises(BundleError, match=r"is no bundle: it lacks manifest\.json"):
+    with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest\.json"):
         load_bundle(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(BundleError, match="there is no bundle at"):

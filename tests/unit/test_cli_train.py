@@ -109,7 +109,10 @@ def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_
         (("nowhere.yaml",), "cannot read nowhere.yaml: No such file or directory"),
         (("tiny.yaml", "model.wdith=3"), "unknown key 'model.wdith' in override 'model.wdith=3'; did you mean"),
         (("tiny.yaml", "model.width"), "override 'model.width' is not of the form key=value"),
-        (("tiny.yaml", "model.width=wide"), "'model.width' must be int, not 'wide' (override 'model.width=wide')"),
+        (
+            ("tiny.yaml", "model.width=wide"),
+            "'model.width' must be a valid integer, not 'wide' (override 'model.width=wide')",
+        ),
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
         (("tiny.yaml", "--name", "a b"), "must be letters, digits"),

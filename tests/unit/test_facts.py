@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import AggGenError
-from agggen.facts import FactSegmenter, check_facts, cut
+from agggen.facts import check_facts, cut
 from agggen.facts.config import segmenter
 
 PIECES = (
@@ -86,14 +86,6 @@ def test_sentences(text: str, sentences: list[str]) -> None:
 )
 def test_clauses(text: str, clauses: list[str]) -> None:
     assert segmenter("clauses").segment([text]) == [tuple(clauses)]
-
-
-def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None:
-    known = [segmenter(name) for name in NAMES]
-    assert all(isinstance(first, FactSegmenter) for first in known)
-    assert [first.name for first in known] == list(NAMES)
-    assert len({first.fingerprint for first in known}) == len(NAMES)
-    assert segmenter("clauses").fingerprint == segmenter("clauses").fingerprint
 
 
 @pytest.mark.parametrize(

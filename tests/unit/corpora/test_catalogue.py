@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.catalogue import data_home as find_data_home
-from agggen.corpora.catalogue import get_corpus, list_corpora, load
+from agggen.corpora.catalogue import get_corpus, load
 from agggen.corpora.rejects import split_rejects
 from agggen.errors import CorpusError
-
-
-def test_the_catalogue_names_what_it_has() -> None:
-    names = ["elements", "e2e", "e2e-cleaned", "webnlg", "webnlg-1.6"]
-    names += ["webnlg-3.0", "webnlg-2.1-constrained", "rel2text", "webnlg-plans"]
-    assert [corpus.name for corpus in list_corpora()] == names
-    assert get_corpus("webnlg").splits == ("train", "dev", "test", "test-seen", "test-unseen")
-    assert all(corpus.licence and corpus.citation and corpus.title for corpus in list_corpora())
 
 
 def test_a_wrong_name_names_the_nearest() -> None:
@@ -45,12 +37,6 @@ def test_the_data_home_is_given_or_set_or_the_cache(monkeypatch: pytest.MonkeyPa
     assert find_data_home() == Path("/data")
     monkeypatch.delenv("AGGGEN_DATA_HOME")
     assert find_data_home() == Path.home() / ".cache/agggen/data"
-
-
-def test_elements_need_no_files(tmp_path: Path) -> None:
-    records, rejects = split_rejects(load("elements", "dev", tmp_path))
-    assert records
-    assert rejects == []
 
 
 # Golden: the real corpora. Records, references, rejects; references and rejects together are the rows of the file.

@@ -85,16 +85,6 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
-def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("a", "b", "c")]
-    write_records(paths[0], RECORDS[:3], "mine", "dev")
-    write_records(paths[1], RECORDS[:3], "other", "train")
-    write_records(paths[2], RECORDS[:2], "mine", "dev")
-    first, same, second = map(fingerprint, paths)
-    assert first == same != second
-    assert len(first) == 64
-
-
 def test_a_changed_record_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS[:3], "mine", "dev")

@@ -43,12 +43,6 @@ def test_the_interval_of_a_mean_is_the_one_of_statistics() -> None:
     assert wider.low < result.low < result.high < wider.high
 
 
-def test_a_corpus_of_equal_texts_has_a_point_for_an_interval() -> None:
-    result = confidence_interval(means([3.0, 3.0, 3.0]))
-    assert (result.low, result.value, result.high) == pytest.approx((3, 3, 3))
-    assert confidence_interval(means([3.0])).low == pytest.approx(3)
-
-
 def test_the_interval_of_bleu_is_sacrebleus(references: list[list[str]]) -> None:
     texts = noisy(references, 0.3, seed=1)
     theirs = BLEU(tokenize="none", force=True).corpus_score(

@@ -223,19 +223,6 @@ def test_any_text_is_read(text: str, reading: Reading) -> None:
     assert all(error.span and normal[slice(*error.span)] == error.phrase for error in (*result.added, *result.wrong))
 
 
-def test_the_rate_is_a_share_of_all_values() -> None:
-    records = [record(("food", "Italian"), ("area", "riverside")), record(("eatType", "pub"))]
-    texts = ["Zizzi serves Italian food in a restaurant.", "Zizzi is a coffee shop."]
-    scores = {name: statistics.corpus() for name, statistics in slot_statistics(records, texts).items()}
-    assert {name: float(score) for name, score in scores.items()} == {
-        "ser.add": pytest.approx(20),
-        "ser.miss": pytest.approx(20),
-        "ser.wrong": pytest.approx(20),
-        "ser.ser": pytest.approx(60),
-    }
-    assert scores["ser.ser"].signature == "ser.ser|patterns:1|reading:published|slots:5|texts:2"
-
-
 def test_bad_input_is_refused() -> None:
     with pytest.raises(
         RecordError, match=r"record 'r1': 'birthPlace' is not a slot of E2E; its slots are name, eatType"

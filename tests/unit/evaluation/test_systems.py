@@ -34,10 +34,6 @@ def test_slot_errors_are_a_metric_of_e2e_for_its_own_predicates() -> None:
     assert foreign_predicate([*RECORDS, FOREIGN]) == "'birthPlace' of record 'b'"
 
 
-def test_metrics_come_in_the_order_wanted_and_once() -> None:
-    assert metrics_of("e2e", ["ser", "bleu", "ser"], RECORDS) == ("ser", "bleu")
-
-
 @pytest.mark.parametrize(
     ("protocol", "requested", "message"),
     [

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import AggGenError, CorpusError
-from agggen.facts import FactSegmenter
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, FrameSource, Phrase, SentenceSource, Words
+from agggen.facts.frames import Frame, Phrase, Words
 from agggen.facts.precomputed import PrecomputedFrames
 from tests.sent import sent
 from tests.unit.facts.role_notation import tags_of
@@ -46,14 +45,6 @@ class VerbsOfAList:
 class Silent(VerbsOfAList):
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
         return []
-
-
-def test_sources_keep_their_protocols(tmp_path: Path) -> None:
-    (tmp_path / "frames.jsonl").write_text("[]\n", encoding="utf-8")
-    stored = PrecomputedFrames(tmp_path / "frames.jsonl")
-    assert isinstance(VerbsOfAList(), FrameSource) and not isinstance(VerbsOfAList(), SentenceSource)
-    assert isinstance(stored, SentenceSource) and not isinstance(stored, FrameSource)
-    assert isinstance(FrameSegmenter(VerbsOfAList()), FactSegmenter)
 
 
 def test_a_fingerprint_is_not_asked_for_to_cut_texts() -> None:

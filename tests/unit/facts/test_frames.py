@@ -40,19 +40,6 @@ def test_what_is_no_tag_is_refused(tag: str) -> None:
         frame_of_tags(["B-V", tag])
 
 
-def test_a_bare_predicate_has_no_arguments() -> None:
-    assert not Frame(0, (Phrase("V", 0, 1), Phrase("C-V", 2, 3))).has_arguments
-    assert Frame(0, (Phrase("V", 0, 1), Phrase("ARGM-NEG", 2, 3))).has_arguments
-
-
-@pytest.mark.parametrize(
-    ("role", "is_core"),
-    [("ARG0", True), ("ARG5", True), ("ARGM-LOC", False), ("R-ARG0", False), ("C-ARG1", False), ("V", False)],
-)
-def test_core_roles_are_the_numbered_ones(role: str, is_core: bool) -> None:
-    assert Phrase(role, 0, 1).is_core is is_core
-
-
 @pytest.mark.parametrize(
     "phrases", [[("V", 0, 0)], [("V", 1, 2), ("ARG0", 0, 1)], [("ARG0", 0, 2), ("V", 1, 2)], [("ARG0", 1, 2)], []]
 )
