@@ -93,18 +93,17 @@ def _bits(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
 def segmented(
     records: Sequence[Record],
     segmenter: FactSegmenter | None,
-    rejects: list[Reject] | None = None,
+    rejects: list[Reject],
     corpus: str = "",
 ) -> list[Record]:
     """The records with facts in every reference, from the segmenter or (segmenter None) from the corpus.
 
     Args:
         rejects: list to which references are added that cannot be segmented; they are dropped, and records without any
-            other reference with them. If None, they raise an error.
+            other reference with them.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
-        AggGenError: the segmenter's error, if `rejects` is None.
     """
     if segmenter is None:
         for record in records:
@@ -114,16 +113,13 @@ def segmented(
                     "or cut the corpus first with agggen segment"
                 )
         return list(records)
-    texts = [reference.text for record in records for reference in record.references]
-    if rejects is None:
-        facts, errors = dict(zip(texts, segmenter.segment(texts), strict=True)), dict[str, str]()
-    else:
-        facts, errors = {}, {}
-        distinct = list(dict.fromkeys(texts))
-        for start in range(0, len(distinct), _TEXTS_PER_CALL):
-            block_facts, block_errors = segment_each(segmenter, distinct[start : start + _TEXTS_PER_CALL])
-            facts |= block_facts
-            errors |= block_errors
+    facts: dict[str, tuple[str, ...]] = {}
+    errors: dict[str, str] = {}
+    texts = list(dict.fromkeys(reference.text for record in records for reference in record.references))
+    for start in range(0, len(texts), _TEXTS_PER_CALL):
+        block_facts, block_errors = segment_each(segmenter, texts[start : start + _TEXTS_PER_CALL])
+        facts |= block_facts
+        errors |= block_errors
     result: list[Record] = []
     for record in records:
         references = []
@@ -131,7 +127,7 @@ def segmented(
             if reference.text in facts:
                 reference_facts = tuple(map(Fact, facts[reference.text]))
                 references.append(Reference(reference.text, reference_facts, reference.plan))
-            elif rejects is not None:
+            else:
                 reason = f"reference {number}: {errors[reference.text]}"
                 rejects.append(Reject(corpus, None, record.id, reason))
         if references or not record.references:
