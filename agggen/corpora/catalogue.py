@@ -12,7 +12,12 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
+from agggen.corpora.annotated import read_annotated
+from agggen.corpora.e2e import read_e2e
+from agggen.corpora.elements import elements_records
 from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.rel2text import read_rel2text
+from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
 from agggen.errors import CorpusError
 from agggen.records import Record
 
@@ -40,21 +45,7 @@ class Corpus:
         return tuple(self.files)
 
 
-def _elements(_: Path, split: str) -> Items:
-    from agggen.corpora.elements import elements_records
-
-    return elements_records(split)
-
-
-def _e2e(path: Path, split: str, corpus: str = "e2e") -> Items:
-    from agggen.corpora.e2e import read_e2e
-
-    return read_e2e(path, split, corpus)
-
-
 def _webnlg(path: Path, split: str) -> Items:
-    from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
-
     # "test" is seen + unseen; an entry has the same id in each of them.
     part = {"test-seen": True, "test-unseen": False}.get(split)
     for item in read_webnlg(path, split.split("-")[0]):
@@ -63,8 +54,6 @@ def _webnlg(path: Path, split: str) -> Items:
 
 
 def _webnlg_3(path: Path, split: str) -> Items:
-    from agggen.corpora.webnlg import read_webnlg
-
     base, _, part = split.partition("-")
     training: list[Record] = []
     if part:
@@ -83,15 +72,7 @@ def _webnlg_3(path: Path, split: str) -> Items:
         yield item
 
 
-def _rel2text(path: Path, split: str) -> Items:
-    from agggen.corpora.rel2text import read_rel2text
-
-    return read_rel2text(path, split)
-
-
 def _webnlg_plans(path: Path, split: str) -> Items:
-    from agggen.corpora.annotated import read_annotated
-
     home = path.parents[2]  # `folder` of this corpus has three levels
     return read_annotated(path, load("webnlg", "test-seen", home))
 
@@ -107,7 +88,7 @@ _CORPORA = (
         "Apache-2.0 (part of agggen)",
         "agggen",
         {"train": "", "dev": "", "test": ""},
-        _elements,
+        lambda _, split: elements_records(split),
         None,
     ),
     Corpus(
@@ -116,7 +97,7 @@ _CORPORA = (
         "CC BY-SA 4.0",
         "Novikova, Dusek, Rieser (SIGDIAL 2017), The E2E Dataset",
         {"train": "trainset.csv", "dev": "devset.csv", "test": "testset_w_refs.csv"},
-        _e2e,
+        read_e2e,
         "e2e",
     ),
     Corpus(
@@ -125,7 +106,7 @@ _CORPORA = (
         "CC BY-SA 4.0",
         "Dusek, Howcroft, Rieser (INLG 2019), Semantic Noise Matters",
         {"train": "train-fixed.no-ol.csv", "dev": "devel-fixed.no-ol.csv", "test": "test-fixed.csv"},
-        partial(_e2e, corpus="e2e-cleaned"),
+        partial(read_e2e, corpus="e2e-cleaned"),
         "e2e_cleaned",
     ),
     Corpus(
@@ -170,7 +151,7 @@ _CORPORA = (
         "Apache-2.0",
         "Kasner, Konstas, Dusek (EACL 2023), Mind the Labels",
         {"train": "train.json", "dev": "dev.json", "test": "test.json"},
-        _rel2text,
+        read_rel2text,
         "rel2text",
     ),
     Corpus(

@@ -162,7 +162,10 @@ def _clustering(measure: str, labels: Labels) -> float:
     from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
     functions = {"nmi": normalized_mutual_info_score, "ami": adjusted_mutual_info_score, "ari": adjusted_rand_score}
-    return float(functions[measure](*_clusters(labels)))
+    # An omitted predicate is a cluster of its own, with a negative number.
+    first = [-1 - index if label == -1 else label for index, (label, _) in enumerate(labels)]
+    second = [-1 - index if label == -1 else label for index, (_, label) in enumerate(labels)]
+    return float(functions[measure](first, second))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -175,10 +178,3 @@ def _tau(labels: Labels) -> float:
         return math.nan
     first, second = zip(*both, strict=True)
     return float(kendalltau(first, second).statistic)
-
-
-def _clusters(labels: Labels) -> tuple[list[int], list[int]]:
-    """The cluster of each predicate in both plans; each omitted predicate is a cluster of its own."""
-    first = [-1 - index if label == -1 else label for index, (label, _) in enumerate(labels)]
-    second = [-1 - index if label == -1 else label for index, (_, label) in enumerate(labels)]
-    return first, second

@@ -233,19 +233,17 @@ def clause(triple: Triple) -> str:
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
     """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
 
-    Words of other values appear as ``*``, the beginning of a sentence as ``^``, the end of the text as ``$``.
+    ``an`` counts as ``a``, since the choice depends on the value. Words of other values appear as ``*``, the beginning
+    of a sentence as ``^``, the end of the text as ``$``.
     """
     opened = False
     for distance in range(1, _NEIGHBOURS + 1):
         left, right = start - distance, end - 1 + distance
         opened = opened or left < 0 or tokens[left + 1].initial
-        yield f"L{distance} " + ("^" if opened else "*" if values[left] else _one_article(tokens[left].form))
+        yield f"L{distance} " + (
+            "^" if opened else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
+        )
         yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
-
-
-def _one_article(form: str) -> str:
-    """``a`` for ``an``, since the choice depends on the value."""
-    return "a" if form == "an" else form
 
 
 def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:
