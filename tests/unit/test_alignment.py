@@ -152,13 +152,6 @@ def test_bad_constraints_are_refused(facts: list[str], options: dict, message: s
         hard_constraints(FIG, facts, **options)
 
 
-def test_bad_alignments_are_refused() -> None:
-    with pytest.raises(AggGenError, match="record 'r': there are no facts"):
-        align(FIG, [])
-    with pytest.raises(AggGenError, match="unknown alignment rule 'words'"):
-        align(FIG, ["a"], rule="words")  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def annotated(data_home: Path) -> list[tuple[Record, list[str], dict[str, int]]]:
     """The 274 annotated references: record, facts, and the human position of each predicate."""

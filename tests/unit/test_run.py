@@ -223,13 +223,6 @@ def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
     assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), "it knows the words of those alone"
 
 
-def test_limit_counts_records_with_texts() -> None:
-    silent = Record("silent", TRAIN[0].triples)
-    limited = prepare(replace(CONFIG, corpus=CorpusConfig(limit=2)), [silent, *TRAIN], [silent, *DEV])
-    assert [example.id for example in limited.train] == ["person-0"] * 2 + ["person-1"] * 2
-    assert len(limited.dev) == 6
-
-
 def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
     stranger = Record(
         "s", (Triple("Mo", "hobby", "chess"),), (Reference("Mo likes chess.", (Fact("Mo likes chess."),)),)

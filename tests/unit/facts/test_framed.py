@@ -186,17 +186,6 @@ def test_a_broken_line_is_named(tmp_path: Path, content: str, message: str) -> N
         PrecomputedFrames(tmp_path / "frames.jsonl")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"none\.jsonl: cannot be read"):
-        PrecomputedFrames(tmp_path / "none.jsonl")
-
-
-def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
-    before = stored(tmp_path, BOLT)
-    assert stored(tmp_path, BOLT).fingerprint == before.fingerprint
-    assert stored(tmp_path, BOLT, BOLT).fingerprint != before.fingerprint
-
-
 def test_a_segmenter_can_be_sent_to_a_worker(tmp_path: Path) -> None:
     segmenter = FrameSegmenter(stored(tmp_path, BOLT))
     again = sent(segmenter)

@@ -13,7 +13,7 @@ from agggen.generation.results import WrittenFact
 from agggen.records import Plan, Record
 from agggen.report import Row, Section, sections
 from agggen.report.build import reference_groups, rows_of
-from agggen.report.sections import TextMetrics, protocol_of, text_scores
+from agggen.report.sections import TextMetrics, text_scores
 from agggen.report.tables import by_category
 from agggen.verification.check import Checker
 from agggen.verification.lexicon import Lexicon
@@ -169,11 +169,6 @@ def test_plain_alone_is_reported_once_and_one_record_has_no_intervals() -> None:
     assert [section.key for section in text_scores(TextMetrics(), SCORED, TEXTS).sections] == ["plain"]
     (only,) = text_scores(TextMetrics("plain", ("chrf",)), SCORED[:1], TEXTS[:1]).sections
     assert [(measure.name, measure.interval) for measure in only.measures] == [("chrf", None)]
-
-
-def test_corpora_have_the_protocols_of_their_published_scores() -> None:
-    names = ("webnlg", "webnlg-1.6", "e2e", "e2e-cleaned", "elements", "my restaurants")
-    assert [protocol_of(name) for name in names] == ["webnlg-2017"] * 2 + ["e2e"] * 2 + ["plain"] * 2
 
 
 def test_scores_of_parts_are_those_of_the_parts_alone() -> None:

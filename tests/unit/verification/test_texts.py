@@ -224,15 +224,6 @@ def test_a_record_without_a_subject_needs_none() -> None:
     assert PLAIN.check(pub, "The pub has food.").faults == ("'Thai' (food) is missing",)
 
 
-def test_a_record_without_references_is_read_like_any(checker: Checker) -> None:
-    assert RF.references == ()
-    text = (
-        "Rutherfordium, a solid with the symbol Rf, was named after Ernest Rutherford. It was found in the Soviet "
-        "Union in 1964, melts at 2400 K and belongs to period 7 and group 4."
-    )
-    assert checker.check(RF, text).faults == ()
-
-
 def test_an_empty_text_says_nothing(checker: Checker) -> None:
     result = checker.check(RF, "")
     assert result.missing == RF.triples
