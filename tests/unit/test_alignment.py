@@ -47,7 +47,7 @@ def test_words_that_mean_the_same_have_one_normal_form(first: str, second: str) 
     assert words(first) == words(second) != ()
 
 
-def test_us_the_pronoun_is_no_country() -> None:
+def test_us_the_pronoun_is_not_a_country() -> None:
     assert words("it helps us") != words("it helps US")
 
 

@@ -160,7 +160,7 @@ def test_progress_gives_the_events_to_a_function(tmp_path: Path) -> None:
     assert {event.stage for event in events if event.kind == "evaluation"} == {"baseline", "joint"}
 
 
-def test_what_is_left_out_is_listed_beside_the_model(tmp_path: Path) -> None:
+def test_rejects_are_listed_beside_the_model(tmp_path: Path) -> None:
     rows = [*ROWS, {"id": "bad", "food": b"x"}, {"id": "dots", "name": "X", "food": "Y", "text": "X Y."}]
     with pytest.raises(CorpusError, match="1 of 12 records were rejected"):
         train(tmp_path / "strict", data=rows)

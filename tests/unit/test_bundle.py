@@ -123,7 +123,7 @@ def test_a_bundle_is_json_and_safetensors_and_nothing_else(saved: Path) -> None:
     assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
 
 
-def test_others_may_read_it(saved: Path) -> None:
+def test_a_bundle_is_readable_by_others(saved: Path) -> None:
     assert saved.stat().st_mode & 0o055 == 0o055
 
 

@@ -45,7 +45,7 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
         ("toi", "dev", "no corpus 'toi'"),
     ],
 )
-def test_records_that_are_not_there(
+def test_missing_records_are_refused(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str, split: str, message: str
 ) -> None:
     monkeypatch.chdir(corpus.parent)

@@ -269,7 +269,7 @@ def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split(
     assert not prepare(CONFIG, TRAIN, DEV).rejects
 
 
-def test_what_is_left_out_of_training_counts_against_the_share() -> None:
+def test_rejected_texts_count_against_the_share() -> None:
     with pytest.raises(
         CorpusError, match=r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0% allowed\)"
     ):
@@ -280,7 +280,7 @@ def test_what_is_left_out_of_training_counts_against_the_share() -> None:
         prepare(CONFIG, TRAIN, [VAST], max_reject_share=1)
 
 
-def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
+def test_an_unavailable_device_is_refused(tmp_path: Path) -> None:
     assert device_of("cpu").type == "cpu" and device_of("auto").type in ("cpu", "cuda")
     for name in ("abacus", "cuda:77"):
         with pytest.raises(ConfigError, match=f"training.device '{name}' is not usable here"):

@@ -12,7 +12,7 @@ from agggen.corpora.rejects import split_rejects
 from agggen.errors import CorpusError
 
 
-def test_a_wrong_name_names_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(CorpusError, match=r"no corpus 'webnlp'; did you mean webnlg\? There are elements, e2e"):
         load("webnlp", "train")
     with pytest.raises(CorpusError, match="e2e has no split 'valid'; it has train, dev, test"):

@@ -38,6 +38,6 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
     assert said["texts in several splits"].count == 1
 
 
-def test_nothing_is_found_in_clean_data() -> None:
+def test_clean_data_have_no_findings() -> None:
     rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
     assert examine(load_dataset({"train": rows[:20], "dev": rows[20:]})).findings == ()

@@ -28,7 +28,7 @@ def test_lines_are_numbered_and_keep_their_ends() -> None:
     assert list(read_lines(io.BytesIO("a\nbé\r\nc".encode()), "f")) == [(1, "a\n"), (2, "bé\r\n"), (3, "c")]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_line() -> None:
     assert list(read_lines(io.BytesIO(b"\xef\xbb\xbfid\n"), "f")) == [(1, "id\n")]
 
 
@@ -49,7 +49,7 @@ def test_a_long_line_is_rejected_without_being_held(end: bytes) -> None:
     assert stream.longest <= 1 << 20
 
 
-def test_a_given_stream_stays_open() -> None:
+def test_a_passed_stream_stays_open() -> None:
     stream = io.BytesIO(b"a")
     with open_source(stream, "standard input") as (opened, name):
         assert (opened, name) == (stream, "standard input")

@@ -16,7 +16,7 @@ from agggen.evaluation.files import read_texts
         b"\xef\xbb\xbfone\n\nthr\xc3\xa9\xe2\x80\xa8e",
     ],
 )
-def test_texts_are_what_stands_between_line_feeds(tmp_path: Path, content: bytes) -> None:
+def test_texts_are_separated_by_line_feeds(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "texts.txt"
     path.write_bytes(content)
     assert read_texts(path, ["a", "b", "c"], "records.jsonl") == ["one", "", "thré\u2028e"]

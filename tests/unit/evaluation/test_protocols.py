@@ -49,7 +49,7 @@ def test_a_perfect_text_scores_best(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_empty_texts_score_what_they_score(protocol: str) -> None:
+def test_empty_texts_have_finite_scores(protocol: str) -> None:
     for texts in (["", "", ""], [TEXTS[0], "", " "]):
         result = measure(protocol, texts, RAGGED, LIGHT[protocol])
         for statistics in result.values():

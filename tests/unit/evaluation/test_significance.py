@@ -53,7 +53,7 @@ def test_the_interval_of_bleu_is_sacrebleus(references: list[list[str]]) -> None
     assert (ours.high - ours.low) / 2 == pytest.approx(theirs._ci, rel=0.15)
 
 
-def test_systems_that_differ_do_and_equal_ones_do_not(references: list[list[str]]) -> None:
+def test_only_different_systems_differ_significantly(references: list[list[str]]) -> None:
     texts = {
         "good": noisy(references, 0.1, 1),
         "as good": noisy(references, 0.1, 2),
@@ -85,7 +85,7 @@ def test_p_values_are_those_of_sacrebleu(references: list[list[str]], share: flo
     assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(theirs.p_value, abs=0.06)
 
 
-def test_a_seed_gives_the_same_and_another_one_another(references: list[list[str]]) -> None:
+def test_intervals_depend_on_the_seed(references: list[list[str]]) -> None:
     bleu = measure("plain", noisy(references, 0.3, 1), references, ["bleu"])["bleu"]
     assert confidence_interval(bleu) == confidence_interval(bleu)
     assert confidence_interval(bleu, seed=1).low != confidence_interval(bleu, seed=2).low

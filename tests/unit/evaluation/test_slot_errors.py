@@ -176,7 +176,7 @@ def test_a_denial_of_something_else() -> None:
     assert errors(slot_errors(zizzi, text, "plain")) == {}
 
 
-def test_figures_of_something_else_are_no_prices() -> None:
+def test_numbers_of_other_kinds_are_not_prices() -> None:
     text = "Zizzi opened in 2025, takes 20-25 minutes to reach and seats over 30 people."
     for reading in READINGS:
         assert errors(slot_errors(record(("name", "Zizzi")), text, reading)) == {}

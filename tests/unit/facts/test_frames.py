@@ -29,13 +29,13 @@ def test_tags_spell_phrases(tags: str, phrases: list[tuple[str, int, int]]) -> N
     assert (frame.start, frame.end) == (phrases[0][1], phrases[-1][2])
 
 
-def test_tags_without_a_predicate_are_no_frame() -> None:
+def test_tags_without_a_predicate_have_no_frame() -> None:
     assert frame_of_tags(["O", "O"]) is None
     assert frame_of_tags(["B-ARG0", "O"]) is None
 
 
 @pytest.mark.parametrize("tag", ["", "B", "B-", "X-ARG0", "ARG0", "o"])
-def test_what_is_no_tag_is_refused(tag: str) -> None:
+def test_an_invalid_tag_is_refused(tag: str) -> None:
     with pytest.raises(AggGenError, match="tag 2 is"):
         frame_of_tags(["B-V", tag])
 
@@ -43,7 +43,7 @@ def test_what_is_no_tag_is_refused(tag: str) -> None:
 @pytest.mark.parametrize(
     "phrases", [[("V", 0, 0)], [("V", 1, 2), ("ARG0", 0, 1)], [("ARG0", 0, 2), ("V", 1, 2)], [("ARG0", 1, 2)], []]
 )
-def test_phrases_that_are_no_frame_are_refused(phrases: list[tuple[str, int, int]]) -> None:
+def test_invalid_phrases_are_refused(phrases: list[tuple[str, int, int]]) -> None:
     with pytest.raises(AggGenError):
         Frame(1, tuple(Phrase(*phrase) for phrase in phrases))
 

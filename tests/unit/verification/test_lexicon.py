@@ -219,7 +219,7 @@ def test_a_lexicon_comes_back_from_json(elements: Learned, tmp_path: Path) -> No
     assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "parts may be left out"
 
 
-def test_a_lexicon_takes_in_another(elements: Learned) -> None:
+def test_lexicons_are_merged(elements: Learned) -> None:
     old = Lexicon({"US": ("American",)}, {"kids": {"yes": ("for kids",)}}, {"p": ("a",)}, {"p": "{subject}: {object}."},
                   {"p": {"L1 in": 4, "": 8}}, frozenset(("pilot", "thai")), frozenset(("city",)))  # fmt: skip
     new = Lexicon({"US": ("States", "American")}, {"kids": {"yes": ("no", "for kids")}}, {"q": ("b",)},
@@ -317,7 +317,7 @@ def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) ->
         read_templates(tmp_path / "absent.tsv")
 
 
-def test_phrases_keep_who_is_who() -> None:
+def test_phrases_do_not_exchange_subject_and_object() -> None:
     """Texts that exchange subject and object, or say more than the predicate, are not learned."""
     texts = {
         "place of birth": ("{s} was born in {o}.", "{s} was born in {o}.", "The place of birth of {s} is {o}."),

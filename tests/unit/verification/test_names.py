@@ -136,7 +136,7 @@ def test_no_name_is_whole_with_a_word_less_or_in_another_order(name: list[str], 
         ("Rf", "Rutherfordium has the symbol Rg.", False),
     ],
 )
-def test_a_symbol_is_no_ordinary_word(symbol: str, text: str, expected: bool) -> None:
+def test_a_symbol_is_not_an_ordinary_word(symbol: str, text: str, expected: bool) -> None:
     assert whole(symbol, text, predicate="symbol") is expected
 
 

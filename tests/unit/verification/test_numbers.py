@@ -159,6 +159,6 @@ def test_a_date_is_said_by_itself_only(first: date, second: date) -> None:
         ("1235 K", "It melts.", "missing", None),
     ],
 )
-def test_by_what_and_where_a_number_is_found(value: str, text: str, how: str, where: str | None) -> None:
+def test_the_kind_and_span_of_a_number(value: str, text: str, how: str, where: str | None) -> None:
     result = value_check(value, text)
     assert (result.how, result.span and text[slice(*result.span)]) == (how, where)

@@ -58,7 +58,7 @@ def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
         ("In 1964 it was found. It is a solid. The symbol is Rf.", []),
     ],
 )
-def test_numbers_and_names_from_nowhere_are_invented(checker: Checker, text: str, invented: list[str]) -> None:
+def test_numbers_and_names_that_the_record_lacks_are_invented(checker: Checker, text: str, invented: list[str]) -> None:
     assert list(checker.check(RF, text).invented) == invented
 
 

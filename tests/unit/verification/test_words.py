@@ -44,7 +44,7 @@ def without_accents(text: str) -> str:
 
 
 @given(TEXTS | st.text() | st.lists(PIECES).map(" ".join), st.booleans(), st.booleans())
-def test_words_stand_in_the_text_one_behind_the_other(text: str, initial: bool, dates: bool) -> None:
+def test_words_have_increasing_offsets(text: str, initial: bool, dates: bool) -> None:
     position = 0
     for word in words(text, initial, dates):
         assert position <= word.start < word.end <= len(text)
@@ -190,6 +190,6 @@ def test_a_date_taken_apart_has_its_day_month_and_year(day: date) -> None:
         assert {word.form for word in words(text, dates=False)} == {*numbers, str(day.month)}
 
 
-def test_what_cannot_be_a_date_is_three_numbers() -> None:
+def test_an_impossible_date_is_three_numbers() -> None:
     assert forms("1999-13-45") == ["1999", "13", "45"]
     assert forms("45.13.1999") == ["45", "13", "1999"]
