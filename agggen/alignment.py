@@ -117,14 +117,12 @@ def align(
             triples, or else to the one with the largest overlap with the subject.
 
     Raises:
-        AggGenError: there are no facts, or `rule` is unknown.
+        AggGenError: there are no facts.
     """
     if not facts:
         raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
     if rule == "surface":
         return _align_surface(record, facts, complete)
-    if rule != "normal":
-        raise AggGenError(f"unknown alignment rule {rule!r}; use 'normal' or 'surface'")
     fact_words = [frozenset(words(fact)) for fact in facts]
     overlap: list[tuple[float, ...]] = []
     fact_of: list[int | None] = []
@@ -208,14 +206,8 @@ def hard_constraints(
         max_size: the largest number of triples in a state.
 
     Raises:
-        AggGenError: there are no facts, `mode` is unknown, `max_size` is below 1 or `threshold` outside (0, 1].
+        AggGenError: there are no facts.
     """
-    if not facts:
-        raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
-    if max_size < 1:
-        raise AggGenError(f"max_size is {max_size}; it must be at least 1")
-    if not 0 < threshold <= 1:
-        raise AggGenError(f"threshold is {threshold}; it must be above 0 and at most 1")
     alignment = align(record, facts, complete=False)
     if mode == "paper":
         cap = max_size
@@ -223,13 +215,10 @@ def hard_constraints(
             fact if fact is not None and row[fact] >= threshold else None
             for fact, row in zip(alignment.fact_of, alignment.overlap, strict=True)
         )
-    elif mode == "release":
+    else:
         surplus = len(record.triples) - len(facts)
         cap = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
         fact_of = _votes(record, facts, threshold)
-    else:
-        raise AggGenError(f"unknown pruning mode {mode!r}; use 'paper' or 'release'")
-
     required: list[frozenset[int]] = []
     forbidden: list[frozenset[int]] = []
     for fact in range(len(facts)):

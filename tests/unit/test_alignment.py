@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Literal
@@ -138,18 +139,10 @@ def test_shares_are_shares_and_every_triple_is_aligned(facts: list[str]) -> None
     assert all(fact is not None and 0 <= fact < len(facts) for fact in alignment.fact_of)
 
 
-@pytest.mark.parametrize(
-    ("facts", "options", "message"),
-    [
-        ([], {}, "record 'r': there are no facts"),
-        (["a"], {"mode": "hard"}, "unknown pruning mode 'hard'; use 'paper' or 'release'"),
-        (["a"], {"max_size": 0}, "max_size is 0; it must be at least 1"),
-        (["a"], {"threshold": 50}, "threshold is 50; it must be above 0"),
-    ],
-)
-def test_bad_constraints_are_refused(facts: list[str], options: dict, message: str) -> None:
-    with pytest.raises(AggGenError, match=message):
-        hard_constraints(FIG, facts, **options)
+@pytest.mark.parametrize("align_to", [align, hard_constraints])
+def test_a_text_without_facts_is_refused(align_to: Callable[[Record, list[str]], object]) -> None:
+    with pytest.raises(AggGenError, match="record 'r': there are no facts"):
+        align_to(FIG, [])
 
 
 @pytest.fixture(scope="module")
