@@ -45,15 +45,10 @@ class SegmentStatistics:
 
         Args:
             only: indices of the part's texts.
-
-        Raises:
-            AggGenError: the part is empty.
         """
         if only is None:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
         picked = self.rows[only if isinstance(only, slice) else np.asarray(only, dtype=int)]
-        if not len(picked):
-            raise AggGenError("there are no texts to score in the requested part")
         return Score(float(self.formula(picked.sum(0))), f"{self.signature}|texts:{len(picked)}of{len(self.rows)}")
 
     def noted(self, remark: str) -> SegmentStatistics:

@@ -142,9 +142,3 @@ def test_a_text_without_words_is_refused() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     with pytest.raises(RecordError, match="contains no words"):
         vocabulary.encode_target([" \n"], vocabulary.encode_source(NEW))
-
-
-def test_an_id_of_another_record_is_refused() -> None:
-    vocabulary = Vocabulary.build(TRAIN)
-    with pytest.raises(IndexError, match=r"id 17 is beyond 16 words and 1 extras"):
-        vocabulary.decode([17], ["Zinc"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agggen.errors import AggGenError
-from agggen.facts.frames import Frame, Phrase, Sentence, Words, frame_of_tags, parse_allennlp
+from agggen.facts.frames import Frame, Phrase, frame_of_tags, parse_allennlp
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,6 @@ def test_an_invalid_tag_is_refused(tag: str) -> None:
 def test_invalid_phrases_are_refused(phrases: list[tuple[str, int, int]]) -> None:
     with pytest.raises(AggGenError):
         Frame(1, tuple(Phrase(*phrase) for phrase in phrases))
-
-
-def test_words_need_their_places_in_order() -> None:
-    with pytest.raises(AggGenError, match="2 words have 1 spans"):
-        Words(("a", "b"), ((0, 1),))
-    with pytest.raises(AggGenError, match="'b'"):
-        Words(("a", "b"), ((0, 2), (1, 3)))
-    with pytest.raises(AggGenError, match="'a'"):
-        Words(("a",), ((1, 1),))
-
-
-def test_frames_stay_within_their_sentence() -> None:
-    with pytest.raises(AggGenError, match="extends to word 2 of a sentence of 1 words"):
-        Sentence(Words(("a",), ((0, 1),)), (Frame(0, (Phrase("V", 0, 2),)),))
 
 
 def test_allennlp_is_read_as_it_is() -> None:
