@@ -8,6 +8,7 @@ from typing import Any
 
 from agggen.api import Model, load_model
 from agggen.datasets import Dataset, load_dataset, load_records
+from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
 from agggen.evaluation.values import read_values
 from agggen.records import Record
@@ -15,7 +16,6 @@ from agggen.report import Report
 from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate_task
 from agggen.report.sections import TextMetrics, protocol_of
-from agggen.scores import Score
 from agggen.training.progress import writing_lines
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from agggen.errors import AggGenError
+from agggen.evaluation import method
 from agggen.evaluation.segments import SegmentStatistics
-from agggen.scores import method
 
 RESAMPLES = 1000
 SEED = 12345

@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, words
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
+MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 
 FUNCTION_WORDS = frozenset(
     re.findall(

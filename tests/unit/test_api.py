@@ -77,7 +77,7 @@ def test_all_names_are_there_and_documented() -> None:
 
 def test_a_name_stays_a_name_when_all_modules_are_imported() -> None:
     """A module `agggen.score` would hide the function."""
-    code = "import agggen.api, agggen.scoring, agggen.evaluation, agggen.scores, agggen.training, agggen\n"
+    code = "import agggen.api, agggen.scoring, agggen.evaluation, agggen.training, agggen\n"
     code += "print([name for name in agggen.__all__ if type(getattr(agggen, name)).__name__ == 'module'])"
     assert python(code).strip() == "[]"
 
