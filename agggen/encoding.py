@@ -109,8 +109,8 @@ def segmented(
         for record in records:
             if any(reference.facts is None for reference in record.references):
                 raise RecordError(
-                    f"record {record.id!r} has a reference without facts; have them cut (facts.source=embedded), "
-                    "or cut the corpus first with agggen segment"
+                    f"record {record.id!r} has a reference without facts; set facts.source=embedded, "
+                    "or segment the corpus first with agggen segment"
                 )
         return list(records)
     facts: dict[str, tuple[str, ...]] = {}

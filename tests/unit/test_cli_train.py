@@ -137,7 +137,7 @@ def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
         ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
         ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
         ("corpus.name=runs", "error: the folder runs has no prepared corpus"),
-        ("facts.source=corpus", "has a reference without facts; have them cut (facts.source=embedded)"),
+        ("facts.source=corpus", "has a reference without facts; set facts.source=embedded"),
     ],
 )
 def test_a_corpus_that_cannot_be_trained_on_is_exit_code_2(run: Run, trained: Path, setting: str, message: str) -> None:

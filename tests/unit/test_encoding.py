@@ -185,7 +185,7 @@ def test_the_corpus_s_own_facts_are_kept() -> None:
 
 
 def test_a_corpus_without_facts_needs_a_segmenter() -> None:
-    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
+    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; set facts"):
         segmented([record(), record(None, identifier="bare")], None, [])
 
 

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, read_annotated
+from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, letters, read_annotated
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.corpora.segmented import letters
 from agggen.errors import CorpusError
 from agggen.evaluation.alignments import alignment_scores
 from agggen.evaluation.held_out import alignments

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.corpora.segmented import aligned_reference, attach_facts
+from agggen.corpora.annotated import aligned_reference, attach_facts
 from agggen.errors import RecordError
 from agggen.records import Fact
 

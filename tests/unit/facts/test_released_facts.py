@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen.corpora.segmented import attach_facts
+from agggen.corpora.annotated import attach_facts
 from agggen.facts import FactSegmenter
 from agggen.facts.config import segmenter
 from agggen.facts.framed import FrameSegmenter
