@@ -6,7 +6,7 @@ the fraction of these that are right. The usual recall is reported as ``accuracy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _f1(sums: np.ndarray) -> np.ndarray:
     return ratio(2 * precision * recall, precision + recall)
 
 
-_MEASURES = {
+_MEASURES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     "precision": (_precision, "right/aligned"),
     "recall": (_recall, "paper's recall: aligned, right or wrong/all"),
     "f1": (_f1, "of precision and the paper's recall"),

@@ -63,7 +63,7 @@ class Lexicon:
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
-        data = TypeAdapter(Lexicon).dump_python(self, mode="json")
+        data: dict[str, Any] = TypeAdapter(Lexicon).dump_python(self, mode="json")
         return data | {"value_words": sorted(self.value_words), "lower": sorted(self.lower)}
 
     @classmethod
