@@ -20,20 +20,13 @@ from typing import Literal
 
 from agggen.errors import AggGenError
 from agggen.records import Record
+from agggen.verification.normal import MONTHS, SMALL_NUMBERS
 
 STEM_LENGTH = 5
 
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_NUMBERS = (
-    *("zero", "one", "two", "three", "four", "five", "six"),
-    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
-)
 _SAME_WORD = {
-    **{month[:3]: month for month in _MONTHS},
-    **{name: str(number) for number, name in enumerate(_NUMBERS)},
+    **{month[:3]: month for month in MONTHS},
+    **{name: str(number) for number, name in enumerate(SMALL_NUMBERS[:13])},
     **dict.fromkeys(("child", "children", "kid", "kids", "families"), "family"),  # E2E's familyFriendly
     **{"sept": "september", "center": "centre"},
 }
@@ -56,14 +49,14 @@ _WORD = re.compile(r"\d+\.\d+|[^\W_]+")
 
 def _year_month_day(match: re.Match[str]) -> str:
     year, month, day = (int(part) for part in match.groups())
-    return f" {year} {_MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
+    return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
 
 def _day_month_year(match: re.Match[str]) -> str:
     day, month, year = (int(part) for part in match.groups())
     if month > 12 >= day:  # the American order
         day, month = month, day
-    return f" {year} {_MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
+    return f" {year} {MONTHS[month - 1]} {day} " if 1 <= month <= 12 and 1 <= day <= 31 else match.group()
 
 
 def _normal(word: str) -> str:
@@ -117,8 +110,6 @@ def align(
     """Aligns each triple of `record` to the fact with the largest overlap with its predicate and object.
 
     Args:
-        record: J triples.
-        facts: the T segments of one text, in text order.
         rule: "normal" compares ``words`` and weighs predicate and object equally; ties are resolved by the overlap with
             the subject, then by the first fact. "surface" is the rule behind the paper's numbers: lower-cased words
             between spaces, all with equal weight; the first fact of ties.
@@ -126,14 +117,12 @@ def align(
             triples, or else to the one with the largest overlap with the subject.
 
     Raises:
-        AggGenError: there are no facts, or `rule` is unknown.
+        AggGenError: there are no facts.
     """
     if not facts:
         raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
     if rule == "surface":
         return _align_surface(record, facts, complete)
-    if rule != "normal":
-        raise AggGenError(f"unknown alignment rule {rule!r}; use 'normal' or 'surface'")
     fact_words = [frozenset(words(fact)) for fact in facts]
     overlap: list[tuple[float, ...]] = []
     fact_of: list[int | None] = []
@@ -213,21 +202,12 @@ def hard_constraints(
     overlap stay required (the others are allowed).
 
     Args:
-        record: J triples.
-        facts: the T segments of one text, in text order.
-        mode: as above.
         threshold: fraction of words, in (0, 1].
         max_size: the largest number of triples in a state.
 
     Raises:
-        AggGenError: there are no facts, `mode` is unknown, `max_size` is below 1 or `threshold` outside (0, 1].
+        AggGenError: there are no facts.
     """
-    if not facts:
-        raise AggGenError(f"record {record.id!r}: there are no facts to align its triples to")
-    if max_size < 1:
-        raise AggGenError(f"max_size is {max_size}; it must be at least 1")
-    if not 0 < threshold <= 1:
-        raise AggGenError(f"threshold is {threshold}; it must be above 0 and at most 1")
     alignment = align(record, facts, complete=False)
     if mode == "paper":
         cap = max_size
@@ -235,13 +215,10 @@ def hard_constraints(
             fact if fact is not None and row[fact] >= threshold else None
             for fact, row in zip(alignment.fact_of, alignment.overlap, strict=True)
         )
-    elif mode == "release":
+    else:
         surplus = len(record.triples) - len(facts)
         cap = min(max_size, 1 if surplus <= 0 else 2 if surplus == 1 else max_size)
         fact_of = _votes(record, facts, threshold)
-    else:
-        raise AggGenError(f"unknown pruning mode {mode!r}; use 'paper' or 'release'")
-
     required: list[frozenset[int]] = []
     forbidden: list[frozenset[int]] = []
     for fact in range(len(facts)):

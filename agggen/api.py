@@ -111,8 +111,9 @@ class Model:
             run_archives: see `Bundle.fact_segmenter`.
         """
         many, single = _many(records)
-        pairs = _paired(many, text)
-        facts = self.bundle.fact_segmenter(run_archives).segment([item for _, item in pairs])
+        texts = [text] if isinstance(text, str) else list(text)
+        check_paired(many, texts)
+        facts = self.bundle.fact_segmenter(run_archives).segment(texts)
         aligned: list[AlignedText] = self.generator.align(many, facts)
         return aligned[0] if single else Results(aligned)
 
@@ -130,12 +131,6 @@ def _many(records: Any) -> tuple[list[Record], bool]:
     if isinstance(records, Record):
         return [records], True
     return load_records(records), isinstance(records, Mapping)
-
-
-def _paired(records: Sequence[Record], texts: Any) -> list[tuple[Record, str]]:
-    items = [texts] if isinstance(texts, str) else list(texts)
-    check_paired(records, items)
-    return list(zip(records, items, strict=True))
 
 
 def load_model(address: Path | str, device: str = "cpu") -> Model:

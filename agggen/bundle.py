@@ -149,7 +149,7 @@ def fingerprint(path: Path | str) -> str:
 
 
 def place_of(address: str) -> str:
-    """The folder of a bundle that agggen ships, for its name; other addresses, and folders of that name, stay."""
+    """The folder of an included bundle, given its name; other addresses, and names of existing folders, unchanged."""
     is_folder = (Path(address) / "manifest.json").is_file() or (Path(address) / "bundle" / "manifest.json").is_file()
     return address if address not in SHIPPED or is_folder else str(SHIPPED[address])
 
@@ -164,13 +164,13 @@ def check_bundle(path: Path | str) -> None:
     if not path.is_dir():
         raise BundleError(f"there is no bundle at {path}; `agggen train` writes one and prints its place")
     if not (path / "manifest.json").is_file():
-        raise BundleError(f"{path} is no bundle: it lacks manifest.json")
+        raise BundleError(f"{path} is not a bundle: it has no manifest.json")
     manifest = _read_json(path / "manifest.json")
     if not isinstance(manifest, dict) or _as_json(manifest).encode() != (path / "manifest.json").read_bytes():
         raise BundleError(f"{path / 'manifest.json'} was changed after the bundle was saved; it is refused")
     names = files_of(manifest)
     if unknown := sorted(set(manifest) - set(names)):
-        raise BundleError(f"{path / 'manifest.json'} was changed: no part of a bundle is called {unknown[0]!r}")
+        raise BundleError(f"{path / 'manifest.json'} was changed: {unknown[0]!r} is not a file of a bundle")
     for name in names:
         file = path / name
         if not file.is_file():
@@ -214,9 +214,9 @@ def load_bundle(path: Path | str) -> Bundle:
     config = _build(ModelConfig, described["model"], path)
     inference = dict(described["inference"])
     inference["beam"] = _build(BeamConfig, inference["beam"], path)
-    cut = dict(described["segmenter"])
-    if cut["allennlp"] is not None:
-        cut["allennlp"] = _build(AllenNLPConfig, cut["allennlp"], path)
+    segmenter_values = dict(described["segmenter"])
+    if segmenter_values["allennlp"] is not None:
+        segmenter_values["allennlp"] = _build(AllenNLPConfig, segmenter_values["allennlp"], path)
     _check_sizes(config, path)
     model = JointModel(config, len(vocabulary), vocabulary.n_output, len(encoder.predicates))
     try:
@@ -231,7 +231,7 @@ def load_bundle(path: Path | str) -> Bundle:
         described["metrics"],
         described["sources"],
         described["facts"],
-        _build(SegmenterConfig, cut, path),
+        _build(SegmenterConfig, segmenter_values, path),
         Lexicon.read(path / _LEXICON),
     )
 

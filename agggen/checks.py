@@ -18,7 +18,7 @@ from agggen.verification.lenient import verify
 from agggen.verification.results import TextCheck
 
 RISKY = 0.14
-"""Texts of a higher risk are worth a review: of 712 rated texts, people call 3.5 % of the others incorrect."""
+"""Texts of a higher risk should be reviewed: of 712 rated texts, 3.5 % of those below it were rated as incorrect."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class CheckedText(Shown):
         """``coverage``, ``correctness`` and ``fluency``, each in [0, 1].
 
         Coverage and correctness are the critic's, averaged with the share of values that are mentioned (lenient) and,
-        at half the weight, the share of subjects that are named whole: people miss these in both. Fluency is
-        correctness times the share of different pairs of adjacent words, since what repeats itself does not read well.
+        at half the weight, the share of subjects that are named whole, which human ratings of both depend on. Fluency
+        is correctness times the share of distinct word bigrams.
         """
         mentioned, named = self.shares
         shared = mentioned + named / 2
@@ -118,7 +118,9 @@ class CheckedText(Shown):
     def _repr_html_(self) -> str:
         spans = [(f"[{value.triple.predicate}]", value.span) for value in self.result.values if value.span]
         remarks = [str(value) for value in self.result.values if not value.whole]
-        remarks += [f"{one.verdict}: {one.triple}" for one in self.judgement.verdicts if one.verdict != "said"]
+        remarks += [
+            f"{judged.verdict}: {judged.triple}" for judged in self.judgement.verdicts if judged.verdict != "said"
+        ]
         return html_of_spans(self.text, spans, [*remarks, self._verdict])
 
     @property
@@ -139,12 +141,12 @@ def check_all(
     """A check of each text.
 
     Args:
-        records, texts: one text a record.
+        records, texts: one text per record.
         checker: of the check by words, with what training taught it. [default: one that knows no training texts]
         critic: [default: the included one]
 
     Raises:
-        AggGenError: not one text a record, or none.
+        AggGenError: the numbers of records and texts differ, or are zero.
     """
     checker, critic = checker or Checker(), critic or included_critic()
     judgements = critic.judge(records, texts)
@@ -159,10 +161,10 @@ def check(records: Any, text: Any, *, critic: Critic | None = None, checker: Che
 
     Args:
         records: a record, or what `load_records` takes.
-        text: a text, or a list with one a record.
+        text: a text, or a list with one per record.
         critic, checker: see `check_all`.
     """
-    many = [records] if isinstance(records, Record) else load_records(records)
+    record_list = [records] if isinstance(records, Record) else load_records(records)
     texts = [text] if isinstance(text, str) else list(text)
-    results = Results(check_all(many, texts, checker, critic))
+    results = Results(check_all(record_list, texts, checker, critic))
     return results[0] if isinstance(text, str) else results

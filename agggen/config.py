@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import enum
 import hashlib
 import json
 import types
@@ -25,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -35,21 +34,11 @@ from agggen.yaml12 import compose, construct, is_null, is_number
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
+Where = Callable[[yaml.Node], str]
+"""The source of a node, for messages."""
 
 PRESETS = "agggen.presets"
 _FILE_SUFFIXES = (".yaml", ".yml", ".json")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Setting:
-    """An assignment of a preset or an override, with its source for messages."""
-
-    key: tuple[str, ...]
-    value: Any
-    source: str
-
-
-_SECTION = object()  # the value of a setting that only creates a section
 
 
 def load_config(
@@ -68,12 +57,19 @@ def load_config(
         ConfigError: a preset or key is unknown (names the most similar one), a value has the wrong type, the YAML is
             invalid, a required value is not set, or a dataclass raises it in ``__post_init__``.
     """
-    settings = [setting for default in defaults for setting in _read_override(cls, default)]
+    settings = _Settings(cls)
+    for default in defaults:
+        settings.read_override(default)
     if preset is not None:
-        settings += _read_preset(cls, preset, presets_package, None, ())
+        settings.read_preset(preset, presets_package)
     for override in overrides:
-        settings += _read_override(cls, override)
-    return _build(cls, settings)
+        settings.read_override(override)
+    try:
+        # JSON is pydantic's strict mode that still takes a list for a tuple, a string for a path or an enum's value.
+        return TypeAdapter(cls).validate_json(json.dumps(settings.values, default=str), strict=True)
+    except ValidationError as error:
+        problems = [settings.explain(detail) for detail in error.errors(include_url=False)]
+        raise ConfigError("\n".join(dict.fromkeys(problems))) from error
 
 
 def preset_names(presets_package: str = PRESETS) -> list[str]:
@@ -108,45 +104,133 @@ def flatten(config: Any) -> dict[str, Scalar]:
     return dict(walk(resolved(config), ""))
 
 
-# --- reading -------------------------------------------------------------------------------------------------------
+class _Settings:
+    """The values of a dataclass `cls` as nested plain data, beginning with its defaults, and the source of each."""
 
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.values: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            factory = field.default_factory
+            value = field.default if factory is dataclasses.MISSING else factory()
+            if field.init and value is not dataclasses.MISSING:
+                self.values[field.name] = TypeAdapter(_fields(cls)[field.name]).dump_python(value, mode="json")
+        self.sources: dict[tuple[str, ...], str] = {}
 
-def _read_preset(
-    cls: type, preset: str | Path, package: str, beside: Traversable | Path | None, trail: tuple[str, ...]
-) -> list[_Setting]:
-    """The settings of a preset after those that it extends. `beside`: the folder for relative paths of `extends`."""
-    is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
-    if is_file:
-        path: Traversable | Path = beside.joinpath(str(preset)) if beside else Path(preset)
-        folder: Traversable | Path | None = path.parent if isinstance(path, Path) else beside
-        label = str(path)
-    else:
-        folder = resources.files(package)
-        path, label = folder.joinpath(f"{preset}.yaml"), f"preset {preset}"
-        if not path.is_file():
-            raise ConfigError(_no_such_preset(str(preset), package))
-    identity = str(path.resolve()) if isinstance(path, Path) else label
-    if identity in trail:
-        raise ConfigError(f"presets extend each other in a circle: {' -> '.join((*trail, identity))}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"cannot read {label}: {reason}") from error
-    root = compose(text, label)
-    if root is None:
-        return []
-    if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(f"{label} must hold 'key: value' lines")
-    settings: list[_Setting] = []
-    extends = [value for key, value in root.value if key.value == "extends"]
-    root.value = [(key, value) for key, value in root.value if key.value != "extends"]
-    for number, node in enumerate(extends):
-        if not isinstance(node, yaml.ScalarNode) or not node.value or number:
-            raise ConfigError(f"{label}, line {node.start_mark.line + 1}: 'extends' takes the name of one preset")
-        settings += _read_preset(cls, node.value, package, folder, (*trail, identity))
-    settings += _settings(cls, cls, root, (), lambda node: f"{label}, line {node.start_mark.line + 1}")
-    return settings
+    def read_preset(
+        self, preset: str | Path, package: str, beside: Traversable | Path | None = None, trail: tuple[str, ...] = ()
+    ) -> None:
+        """Reads a preset after those that it extends. `beside`: the folder for relative paths of `extends`."""
+        is_file = isinstance(preset, Path) or preset.endswith(_FILE_SUFFIXES)
+        if is_file:
+            path: Traversable | Path = beside.joinpath(str(preset)) if beside else Path(preset)
+            folder: Traversable | Path | None = path.parent if isinstance(path, Path) else beside
+            label = str(path)
+        else:
+            folder = resources.files(package)
+            path, label = folder.joinpath(f"{preset}.yaml"), f"preset {preset}"
+            if not path.is_file():
+                raise ConfigError(_no_such_preset(str(preset), package))
+        identity = str(path.resolve()) if isinstance(path, Path) else label
+        if identity in trail:
+            raise ConfigError(f"presets extend each other in a circle: {' -> '.join((*trail, identity))}")
+        try:
+            root = compose(path.read_text(encoding="utf-8"), label)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise ConfigError(f"cannot read {label}: {reason}") from error
+        if root is None:
+            return
+        if not isinstance(root, yaml.MappingNode):
+            raise ConfigError(f"{label} must hold 'key: value' lines")
+        extends = [value for key, value in root.value if key.value == "extends"]
+        root.value = [(key, value) for key, value in root.value if key.value != "extends"]
+        for number, node in enumerate(extends):
+            if not isinstance(node, yaml.ScalarNode) or not node.value or number:
+                raise ConfigError(f"{label}, line {node.start_mark.line + 1}: 'extends' takes the name of one preset")
+            self.read_preset(node.value, package, folder, (*trail, identity))
+        self._set((), root, self.cls, lambda node: f"{label}, line {node.start_mark.line + 1}")
+
+    def read_override(self, override: str) -> None:
+        dotted, equals, text = override.partition("=")
+        where = f"override {override!r}"
+        if not equals or not dotted.strip():
+            raise ConfigError(f"{where} is not of the form key=value, like model.width=128")
+        annotation: Any = self.cls
+        key = tuple(dotted.strip().split("."))
+        for name in key:
+            section = _section(annotation)
+            if section is None or name not in _fields(section):
+                raise self._unknown_key(key, where)
+            annotation = _fields(section)[name]
+        node = compose(text, where)
+        if node is None:
+            raise ConfigError(
+                f"{where} gives no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty text"
+            )
+        self._set(key, node, annotation, lambda _: where)
+
+    def _set(self, key: tuple[str, ...], node: yaml.Node, annotation: Any, where: Where) -> None:
+        """Sets `key`, whose type is `annotation`, to the value of `node`; the keys of a section one by one."""
+        section, source = _section(annotation), where(node)
+        self.sources[key] = source
+        if isinstance(node, yaml.MappingNode) and section:
+            self._values(key)
+            fields, seen = _fields(section), set[str]()
+            for key_node, value_node in node.value:
+                name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
+                if name not in fields:
+                    raise self._unknown_key((*key, name), where(key_node))
+                if name in seen:
+                    raise ConfigError(f"{where(key_node)}: {'.'.join((*key, name))!r} is set a second time")
+                seen.add(name)
+                self._set((*key, name), value_node, fields[name], where)
+        elif section is None or (is_null(node) and annotation is not section):
+            self._values(key[:-1])[key[-1]] = _value(node, annotation, source)
+        else:
+            raise ConfigError(
+                f"{source}: {'.'.join(key)!r} is a section with the keys {', '.join(_fields(section))}; "
+                f"it cannot be set to {getattr(node, 'value', None)!r:.60}"
+            )
+
+    def _values(self, key: tuple[str, ...]) -> dict[str, Any]:
+        """The values of a section, which is created if it is absent or null."""
+        values = self.values
+        for name in key:
+            if not isinstance(values.get(name), dict):
+                values[name] = {}
+            values = values[name]
+        return values
+
+    def _unknown_key(self, key: tuple[str, ...], where: str) -> ConfigError:
+        known, dotted = list(_dotted_keys(self.cls)), ".".join(key)
+        leaf = key[-1]
+        same_leaf = [name for name in known if name.rpartition(".")[2] == leaf]
+        near = difflib.get_close_matches(dotted, same_leaf, 1, 0.0) or difflib.get_close_matches(dotted, known, 1)
+        if not near:  # the right word in another section, misspelt
+            leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
+            near = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, 1)]
+        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(self.cls))}"
+        return ConfigError(f"unknown key {dotted!r} in {where}; {hint}")
+
+    def explain(self, detail: Mapping[str, Any]) -> str:
+        """An error of pydantic as a message with the dotted key, the expected type, the value and the source."""
+        annotation: Any = self.cls
+        key: tuple[str, ...] = ()
+        for part in detail["loc"]:
+            section = _section(annotation)
+            if section is None:
+                break
+            key, annotation = (*key, str(part)), _fields(section)[str(part)]
+        dotted = ".".join(key)
+        if detail["type"] == "missing":
+            return f"{dotted!r} is required: set it in a preset, or give {dotted}=VALUE"
+        source = f" ({self.sources[key]})" if key in self.sources else ""
+        if detail["type"] == "value_error":
+            message = str(detail["ctx"]["error"])
+            return f"{dotted}: {message}{source}" if dotted else message
+        expected = detail["msg"].replace("Input should be", "must be")
+        return f"{dotted!r} {expected}, not {detail['input']!r:.60}{source}"
 
 
 def _no_such_preset(name: str, package: str) -> str:
@@ -156,59 +240,11 @@ def _no_such_preset(name: str, package: str) -> str:
     return f"no preset is called {name!r}; {hint} {', '.join(known) or 'none'} (or give the path of a .yaml file)"
 
 
-def _read_override(cls: type, override: str) -> Iterator[_Setting]:
-    dotted, equals, text = override.partition("=")
-    where = f"override {override!r}"
-    if not equals or not dotted.strip():
-        raise ConfigError(f"{where} is not of the form key=value, like model.width=128")
-    annotation: Any = cls
-    key: tuple[str, ...] = ()
-    for name in dotted.strip().split("."):
-        section, key = _section(annotation), (*key, name)
-        if section is None or name not in _fields(section):
-            raise _unknown_key(cls, ".".join(dotted.strip().split(".")), where)
-        annotation = _fields(section)[name]
-    node = compose(text, where)
-    if node is None:
-        raise ConfigError(f"{where} gives no value; write {dotted}=null for none, or {dotted}='\"\"' for an empty text")
-    yield from _settings(cls, annotation, node, key, lambda _: where)
-
-
-def _settings(
-    root: type, annotation: Any, node: yaml.Node, key: tuple[str, ...], where: Callable[[yaml.Node], str]
-) -> Iterator[_Setting]:
-    """The assignments below `node`, the value of `key`, whose type is `annotation`."""
-    section = _section(annotation)
-    if section is None:
-        yield _Setting(key, _value(node, annotation, where(node)), where(node))
-    elif isinstance(node, yaml.MappingNode):
-        yield _Setting(key, _SECTION, where(node))
-        fields, seen = _fields(section), set[str]()
-        for key_node, value_node in node.value:
-            name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
-            if name not in fields:
-                raise _unknown_key(root, ".".join((*key, name)), where(key_node))
-            if name in seen:
-                raise ConfigError(f"{where(key_node)}: {'.'.join((*key, name))!r} is set a second time")
-            seen.add(name)
-            yield from _settings(root, fields[name], value_node, (*key, name), where)
-    elif is_null(node) and annotation is not section:
-        yield _Setting(key, None, where(node))
-    else:
-        raise ConfigError(
-            f"{where(node)}: {'.'.join(key)!r} is a section with the keys {', '.join(_fields(section))}; "
-            f"it cannot be set to {getattr(node, 'value', None)!r:.60}"
-        )
-
-
 def _value(node: yaml.Node, annotation: Any, where: str) -> Any:
     wants_text = annotation is str or (_is_union(annotation) and set(get_args(annotation)) == {str, types.NoneType})
     if wants_text and is_number(node):
         return node.value  # run=007 is a name, not a number
     return construct(node, where)
-
-
-# --- the dataclasses' shape ----------------------------------------------------------------------------------------
 
 
 def _is_union(annotation: Any) -> bool:
@@ -233,105 +269,6 @@ def _dotted_keys(section: type, prefix: str = "") -> Iterator[str]:
         yield prefix + name
         if inner := _section(annotation):
             yield from _dotted_keys(inner, f"{prefix}{name}.")
-
-
-def _unknown_key(cls: type, key: str, where: str) -> ConfigError:
-    known = list(_dotted_keys(cls))
-    leaf = key.rpartition(".")[2]
-    same_leaf = [name for name in known if name.rpartition(".")[2] == leaf]
-    near = difflib.get_close_matches(key, same_leaf, n=1, cutoff=0.0) or difflib.get_close_matches(key, known, n=1)
-    if not near:  # the right word in another section, misspelt
-        leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
-        near = [leaves[name] for name in difflib.get_close_matches(leaf, leaves, n=1)]
-    hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_fields(cls))}"
-    return ConfigError(f"unknown key {key!r} in {where}; {hint}")
-
-
-def _type_name(annotation: Any) -> str:
-    if annotation is types.NoneType:
-        return "null"
-    if annotation is bool:
-        return "true or false"
-    if get_origin(annotation) is Literal:
-        return "one of " + ", ".join(repr(choice) for choice in get_args(annotation))
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return "one of " + ", ".join(repr(choice.value) for choice in annotation)
-    if _is_union(annotation):
-        return " or ".join(_type_name(argument) for argument in get_args(annotation))
-    if get_args(annotation):
-        inner = ", ".join("..." if a is ... else _type_name(a) for a in get_args(annotation))
-        return f"{getattr(get_origin(annotation), '__name__', annotation)}[{inner}]"
-    return str(getattr(annotation, "__name__", annotation))
-
-
-# --- building ------------------------------------------------------------------------------------------------------
-
-
-def _build(cls: type[T], settings: Sequence[_Setting]) -> T:
-    tree: dict[str, Any] = {}
-    sources: dict[tuple[str, ...], str] = {}
-    for setting in settings:
-        if not setting.key:
-            continue
-        section = tree
-        for name in setting.key[:-1]:
-            if not isinstance(section.get(name), dict):
-                section[name] = {}  # also where an earlier setting said null
-            section = section[name]
-        name = setting.key[-1]
-        if setting.value is not _SECTION:
-            section[name] = setting.value
-        elif not isinstance(section.get(name), dict):
-            section[name] = {}
-        sources[setting.key] = setting.source
-    _fill_defaults(cls, tree, None)
-    try:
-        # JSON is pydantic's strict mode that still takes a list for a tuple, a string for a path or an enum's value.
-        return TypeAdapter(cls).validate_json(json.dumps(tree, default=str), strict=True)
-    except ValidationError as error:
-        problems = [_explain(cls, detail, sources) for detail in error.errors(include_url=False)]
-        raise ConfigError("\n".join(dict.fromkeys(problems))) from error
-
-
-def _fill_defaults(section: type, values: dict[str, Any], default: Any) -> None:
-    """Sets the missing keys of a section from its parent's default for the section, or None without one.
-
-    A parent's default may differ from the defaults of the section's class.
-    """
-    hints = _fields(section)
-    for field in dataclasses.fields(section):
-        if not field.init:
-            continue
-        if default is not None:
-            value = getattr(default, field.name)
-        elif field.default_factory is not dataclasses.MISSING:
-            value = field.default_factory()
-        else:
-            value = None if field.default is dataclasses.MISSING else field.default
-        inner = _section(hints[field.name])
-        if inner is not None and isinstance(values.get(field.name), dict):
-            _fill_defaults(inner, values[field.name], value)
-        elif default is not None and field.name not in values:
-            values[field.name] = TypeAdapter(hints[field.name]).dump_python(value, mode="json")
-
-
-def _explain(cls: type, detail: Mapping[str, Any], sources: Mapping[tuple[str, ...], str]) -> str:
-    """An error of pydantic as a message with the dotted key, the value, the expected type and the source."""
-    annotation: Any = cls
-    key: tuple[str, ...] = ()
-    for part in detail["loc"]:
-        section = _section(annotation)
-        if section is None:
-            break
-        key, annotation = (*key, str(part)), _fields(section)[str(part)]
-    dotted = ".".join(key)
-    if detail["type"] == "missing":
-        return f"{dotted!r} is required: set it in a preset, or give {dotted}=VALUE"
-    source = f" ({sources[key]})" if key in sources else ""
-    if detail["type"] == "value_error":
-        message = str(detail["ctx"]["error"])
-        return f"{dotted}: {message}{source}" if dotted else message
-    return f"{dotted!r} must be {_type_name(annotation)}, not {detail['input']!r:.60}{source}"
 
 
 def overrides_of(config: Any) -> list[str]:

@@ -168,9 +168,18 @@ def load_dataset(
     if str(source) not in _catalogue():
         raise CorpusError(_unknown_source(path))
     names = splits or [split for split in _STANDARD if split in _catalogue()[str(source)]]
-    read = {split: split_rejects(load(str(source), split)) for split in names}
+    return catalogue_dataset(str(source), names, label)
+
+
+def catalogue_dataset(name: str, splits: Sequence[str], label: str = "") -> Dataset:
+    """Splits of a corpus of the catalogue; `label` is the dataset's name if it is not the corpus's.
+
+    Raises:
+        CorpusError: the corpus or a split is unknown, or its files are missing.
+    """
+    read = {split: split_rejects(load(name, split)) for split in splits}
     rejects = {split: split_rejects for split, (_, split_rejects) in read.items() if split_rejects}
-    return Dataset(label, {split: records for split, (records, _) in read.items()}, rejects)
+    return Dataset(label or name, {split: records for split, (records, _) in read.items()}, rejects)
 
 
 def _catalogue() -> dict[str, tuple[str, ...]]:

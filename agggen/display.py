@@ -77,23 +77,30 @@ def html(head: str, facts: Sequence[tuple[str, str]], remarks: Sequence[str]) ->
     """The plan and the text as HTML, each fact in the colour of its group.
 
     Args:
-        head: shown after the plan.
         facts: group and segment of each fact; the segments are the whole text.
-        remarks: shown below.
     """
     plan = " ".join(_coloured(number, group) for number, (group, _) in enumerate(facts))
     text = " ".join(_coloured(number, piece.strip(), group) for number, (group, piece) in enumerate(facts))
     return f"<div><div><code>{plan}</code> <small>{escape(head)}</small></div><p>{text}</p>{_below(remarks)}</div>"
 
 
+def split_at_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
+    """The text in pieces, each with the number of its span, from 1, or 0; spans that overlap others are omitted."""
+    pieces, position = [], 0
+    for number, (start, end) in sorted(enumerate(spans, start=1), key=lambda item: (item[1][0], -item[1][1])):
+        if start >= position and end > start:
+            pieces += [(0, text[position:start]), (number, text[start:end])]
+            position = end
+    return [*pieces, (0, text[position:])]
+
+
 def html_of_spans(text: str, spans: Sequence[tuple[str, tuple[int, int]]], remarks: Sequence[str]) -> str:
     """The text as HTML with coloured character spans and their titles; overlapping spans are omitted."""
-    parts, position = [], 0
-    for number, (title, (start, end)) in enumerate(sorted(spans, key=lambda span: (span[1][0], -span[1][1]))):
-        if start >= position:
-            parts += [escape(text[position:start]), _coloured(number, text[start:end], title)]
-            position = end
-    return f"<div><p>{''.join(parts)}{escape(text[position:])}</p>{_below(remarks)}</div>"
+    parts = [
+        _coloured(number - 1, piece, spans[number - 1][0]) if number else escape(piece)
+        for number, piece in split_at_spans(text, [span for _, span in spans])
+    ]
+    return f"<div><p>{''.join(parts)}</p>{_below(remarks)}</div>"
 
 
 def _coloured(number: int, text: str, title: str = "") -> str:

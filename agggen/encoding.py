@@ -65,7 +65,6 @@ class Encoder:
         """The record with a text.
 
         Args:
-            record: of the text.
             facts: the segments of the text, which concatenate to it; those in which no word starts are dropped.
             constraints: how the hard alignment prunes states.
 
@@ -94,40 +93,33 @@ def _bits(groups: Sequence[frozenset[int]]) -> tuple[int, ...]:
 def segmented(
     records: Sequence[Record],
     segmenter: FactSegmenter | None,
-    rejects: list[Reject] | None = None,
+    rejects: list[Reject],
     corpus: str = "",
 ) -> list[Record]:
     """The records with facts in every reference, from the segmenter or (segmenter None) from the corpus.
 
     Args:
-        records: of a corpus or split.
-        segmenter: of the texts.
         rejects: list to which references are added that cannot be segmented; they are dropped, and records without any
-            other reference with them. If None, they raise an error.
-        corpus: name of the corpus or split, for `rejects`.
+            other reference with them.
 
     Raises:
         RecordError: there is no segmenter and a reference has no facts.
-        AggGenError: the segmenter's error, if `rejects` is None.
     """
     if segmenter is None:
         for record in records:
             if any(reference.facts is None for reference in record.references):
                 raise RecordError(
-                    f"record {record.id!r} has a reference without facts; have them cut (facts.source=embedded), "
-                    "or cut the corpus first with agggen segment"
+                    f"record {record.id!r} has a reference without facts; set facts.source=embedded, "
+                    "or segment the corpus first with agggen segment"
                 )
         return list(records)
-    texts = [reference.text for record in records for reference in record.references]
-    if rejects is None:
-        facts, errors = dict(zip(texts, segmenter.segment(texts), strict=True)), dict[str, str]()
-    else:
-        facts, errors = {}, {}
-        distinct = list(dict.fromkeys(texts))
-        for start in range(0, len(distinct), _TEXTS_PER_CALL):
-            block_facts, block_errors = segment_each(segmenter, distinct[start : start + _TEXTS_PER_CALL])
-            facts |= block_facts
-            errors |= block_errors
+    facts: dict[str, tuple[str, ...]] = {}
+    errors: dict[str, str] = {}
+    texts = list(dict.fromkeys(reference.text for record in records for reference in record.references))
+    for start in range(0, len(texts), _TEXTS_PER_CALL):
+        block_facts, block_errors = segment_each(segmenter, texts[start : start + _TEXTS_PER_CALL])
+        facts |= block_facts
+        errors |= block_errors
     result: list[Record] = []
     for record in records:
         references = []
@@ -135,7 +127,7 @@ def segmented(
             if reference.text in facts:
                 reference_facts = tuple(map(Fact, facts[reference.text]))
                 references.append(Reference(reference.text, reference_facts, reference.plan))
-            elif rejects is not None:
+            else:
                 reason = f"reference {number}: {errors[reference.text]}"
                 rejects.append(Reject(corpus, None, record.id, reason))
         if references or not record.references:
@@ -153,11 +145,8 @@ def training_examples(
     """One example per reference; a text without known facts is a single fact.
 
     Args:
-        records: of a corpus or split.
-        encoder: of the examples.
         constraints: how the hard alignment prunes states.
         rejects: list to which references without words are added; if None, they raise an error.
-        corpus: name of the corpus or split, for `rejects`.
 
     Raises:
         RecordError: a text contains no words, and `rejects` is None.

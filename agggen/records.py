@@ -122,7 +122,6 @@ def parse_groups(text: str, empty: bool = False, repeats: bool = False) -> tuple
     """Reads the groups of a plan in its text form; a predicate with spaces, brackets or quotes is a JSON string.
 
     Args:
-        text: ``[a] [b c]``.
         empty: whether groups may be empty.
         repeats: whether a predicate may be in several groups.
 

@@ -177,7 +177,6 @@ def prepare(
     of these, and the lexicon, grow by what the training records have (`agggen.training.growth`).
 
     Args:
-        config: of the run.
         train: training records; those without references are skipped.
         dev: development records, likewise.
         max_reject_share: the fraction of a split's references that may be rejected.
@@ -198,11 +197,11 @@ def prepare(
         raise TrainingError(
             f"{len(train)} training and {len(dev)} development records have reference texts; both need at least one"
         )
-    cut = segmenter(config.facts.segmenter) if config.facts.segmenter else None
+    fact_segmenter = segmenter(config.facts.segmenter) if config.facts.segmenter else None
     splits = [f"{config.corpus.name}/{split}" for split in (config.corpus.train, config.corpus.dev)]
     rejects: list[list[Reject]] = [[], []]
     train, dev = (
-        _cut(records, cut, split, split_rejects, max_reject_share)
+        _with_facts(records, fact_segmenter, split, split_rejects, max_reject_share)
         for records, split, split_rejects in zip((train, dev), splits, rejects, strict=True)
     )
     lexicon = learn(train)
@@ -225,7 +224,7 @@ def prepare(
         encoder,
         examples[0],
         examples[1],
-        cut.fingerprint if cut else "corpus",
+        fact_segmenter.fingerprint if fact_segmenter else "corpus",
         rejects_by_split,
         lexicon,
         weights,
@@ -259,8 +258,8 @@ def weights_of(start: Bundle, config: RunConfig) -> dict[str, Tensor]:
     }
 
 
-def _cut(
-    records: Sequence[Record], cut: FactSegmenter | None, split: str, rejects: list[Reject], limit: float
+def _with_facts(
+    records: Sequence[Record], fact_segmenter: FactSegmenter | None, split: str, rejects: list[Reject], limit: float
 ) -> list[Record]:
     """The records that are small enough to be planned, with facts in all references."""
     plannable: list[Record] = []
@@ -272,7 +271,7 @@ def _cut(
             rejects += [Reject(split, None, record.id, f"has {reason}") for _ in record.references]
         else:
             plannable.append(record)
-    with_facts = segmented(plannable, cut, rejects, split)
+    with_facts = segmented(plannable, fact_segmenter, rejects, split)
     _check_share(sum(len(record.references) for record in with_facts), rejects, split, limit)
     return with_facts
 
@@ -298,8 +297,6 @@ def fit(
     All workers of `group` must call it with the same configuration, data and checkpoints; they get the same model.
 
     Args:
-        config: of the run.
-        data: from `prepare`.
         keeper: saves a checkpoint every `checkpoint_seconds`, after each epoch, and when training stops.
         listen: makes this worker's callbacks for a stage.
         group: the workers that share each batch (None: this process only).

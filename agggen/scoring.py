@@ -8,6 +8,7 @@ from typing import Any
 
 from agggen.api import Model, load_model
 from agggen.datasets import Dataset, load_dataset, load_records
+from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
 from agggen.evaluation.values import read_values
 from agggen.records import Record
@@ -15,7 +16,6 @@ from agggen.report import Report
 from agggen.report.evaluate import Task
 from agggen.report.evaluate import evaluate as evaluate_task
 from agggen.report.sections import TextMetrics, protocol_of
-from agggen.scores import Score
 from agggen.training.progress import writing_lines
 
 
@@ -27,7 +27,6 @@ def evaluate(
     limit: int = 0,
     protocol: str | None = None,
     metrics: Sequence[str] | None = None,
-    meteor: bool = True,
     run_archives: bool = False,
     **settings: Any,
 ) -> Report:
@@ -40,7 +39,6 @@ def evaluate(
         limit: number of records to evaluate, from the first; 0: all.
         protocol: one of `agggen.evaluation.protocols`. [default: that of the corpus's published scores]
         metrics: names of metrics of the protocol. [default: all]
-        meteor: whether to compute METEOR, which needs Java, if the protocol has it.
         run_archives: see `Bundle.fact_segmenter`.
         settings: of inference, see `Model.settings`.
 
@@ -61,7 +59,7 @@ def evaluate(
         records=records[: limit or None],
         whole=len(records),
         config=loaded.settings(**settings),
-        metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics), meteor),
+        metrics=TextMetrics(protocol or protocol_of(dataset.name), None if metrics is None else tuple(metrics)),
         command="agggen.evaluate",
         segmenter=loaded.bundle.fact_segmenter(run_archives),
         device=str(loaded.generator.device),

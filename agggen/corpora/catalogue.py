@@ -1,19 +1,23 @@
-"""The catalogue of corpora: descriptions, files, readers, and preparation as Parquet.
+"""The catalogue of corpora: descriptions, files and readers.
 
 Files are below the data home (``AGGGEN_DATA_HOME``, by default ``~/.cache/agggen/data``), one folder per corpus.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
+from agggen.corpora.annotated import read_annotated
+from agggen.corpora.e2e import read_e2e
+from agggen.corpora.elements import elements_records
+from agggen.corpora.rejects import Reject, split_rejects
+from agggen.corpora.rel2text import read_rel2text
+from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
 from agggen.errors import CorpusError
 from agggen.records import Record
 
@@ -41,41 +45,7 @@ class Corpus:
         return tuple(self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class SplitCounts:
-    """Counts of one prepared split; `without_facts` counts references without released facts, if requested."""
-
-    records: int
-    references: int
-    rejects: int
-    fingerprint: str
-    without_facts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareReport:
-    """The result of `prepare`, which writes ``OUT/{split}.parquet``, ``OUT/rejects.jsonl`` and ``OUT/corpus.json``."""
-
-    corpus: str
-    out: Path
-    splits: dict[str, SplitCounts] = field(default_factory=dict)
-
-
-def _elements(_: Path, split: str) -> Items:
-    from agggen.corpora.elements import elements_records
-
-    return elements_records(split)
-
-
-def _e2e(path: Path, split: str, corpus: str = "e2e") -> Items:
-    from agggen.corpora.e2e import read_e2e
-
-    return read_e2e(path, split, corpus)
-
-
 def _webnlg(path: Path, split: str) -> Items:
-    from agggen.corpora.webnlg import SEEN_CATEGORIES, read_webnlg
-
     # "test" is seen + unseen; an entry has the same id in each of them.
     part = {"test-seen": True, "test-unseen": False}.get(split)
     for item in read_webnlg(path, split.split("-")[0]):
@@ -84,8 +54,6 @@ def _webnlg(path: Path, split: str) -> Items:
 
 
 def _webnlg_3(path: Path, split: str) -> Items:
-    from agggen.corpora.webnlg import read_webnlg
-
     base, _, part = split.partition("-")
     training: list[Record] = []
     if part:
@@ -104,15 +72,7 @@ def _webnlg_3(path: Path, split: str) -> Items:
         yield item
 
 
-def _rel2text(path: Path, split: str) -> Items:
-    from agggen.corpora.rel2text import read_rel2text
-
-    return read_rel2text(path, split)
-
-
 def _webnlg_plans(path: Path, split: str) -> Items:
-    from agggen.corpora.annotated import read_annotated
-
     home = path.parents[2]  # `folder` of this corpus has three levels
     return read_annotated(path, load("webnlg", "test-seen", home))
 
@@ -128,7 +88,7 @@ _CORPORA = (
         "Apache-2.0 (part of agggen)",
         "agggen",
         {"train": "", "dev": "", "test": ""},
-        _elements,
+        lambda _, split: elements_records(split),
         None,
     ),
     Corpus(
@@ -137,7 +97,7 @@ _CORPORA = (
         "CC BY-SA 4.0",
         "Novikova, Dusek, Rieser (SIGDIAL 2017), The E2E Dataset",
         {"train": "trainset.csv", "dev": "devset.csv", "test": "testset_w_refs.csv"},
-        _e2e,
+        read_e2e,
         "e2e",
     ),
     Corpus(
@@ -146,7 +106,7 @@ _CORPORA = (
         "CC BY-SA 4.0",
         "Dusek, Howcroft, Rieser (INLG 2019), Semantic Noise Matters",
         {"train": "train-fixed.no-ol.csv", "dev": "devel-fixed.no-ol.csv", "test": "test-fixed.csv"},
-        partial(_e2e, corpus="e2e-cleaned"),
+        partial(read_e2e, corpus="e2e-cleaned"),
         "e2e_cleaned",
     ),
     Corpus(
@@ -191,7 +151,7 @@ _CORPORA = (
         "Apache-2.0",
         "Kasner, Konstas, Dusek (EACL 2023), Mind the Labels",
         {"train": "train.json", "dev": "dev.json", "test": "test.json"},
-        _rel2text,
+        read_rel2text,
         "rel2text",
     ),
     Corpus(
@@ -253,61 +213,3 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
             "AGGGEN_DATA_HOME to the folder that contains it"
         )
     return corpus.read(path, split)
-
-
-def prepare(
-    name: str,
-    out: Path | str,
-    splits: Sequence[str] | None = None,
-    home: Path | str | None = None,
-    facts: str | None = None,
-    max_reject_share: float = 1.0,
-) -> PrepareReport:
-    """Reads a corpus and writes it as Parquet, with its rejects and counts.
-
-    Args:
-        name: of the corpus.
-        out: the output folder.
-        splits: by default all.
-        home: the data home.
-        facts: ``release`` attaches the segmentation published with the AggGen paper to the splits that have one.
-        max_reject_share: the fraction of a split's records that may be rejected, in [0, 1].
-
-    Raises:
-        CorpusError: as `load`; too many records are rejected; or none of the splits has released facts.
-    """
-    from agggen.corpora.prepared import fingerprint, write_records
-    from agggen.corpora.segmented import attach_release_facts, has_release_facts, release_facts
-
-    corpus = get_corpus(name)
-    chosen = tuple(splits or corpus.splits)
-    if facts not in (None, "release"):
-        raise CorpusError(f"unknown facts {facts!r}; use 'release'")
-    if facts and not any(has_release_facts(name, split) for split in chosen):
-        raise CorpusError(f"the release has no facts for {name} {', '.join(chosen)}")
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    report = PrepareReport(name, out)
-    all_rejects: list[Reject] = []
-    for split in chosen:
-        records, rejects = split_rejects(load(name, split, home))
-        check_reject_share(len(records), rejects, max_reject_share, f"{name} {split}")
-        without = None
-        if facts and has_release_facts(name, split):
-            records, without = attach_release_facts(records, release_facts(data_home(home), name, split))
-        path = out / f"{split}.parquet"
-        write_records(path, records, name, split)
-        references = sum(len(record.references) for record in records)
-        report.splits[split] = SplitCounts(len(records), references, len(rejects), fingerprint(path), without)
-        all_rejects += rejects
-    write_rejects(out / "rejects.jsonl", all_rejects)
-    summary = {
-        "corpus": name,
-        "licence": corpus.licence,
-        "citation": corpus.citation,
-        "splits": {split: asdict(counts) for split, counts in report.splits.items()},
-    }
-    temporary = out / f"corpus.json.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(out / "corpus.json")
-    return report

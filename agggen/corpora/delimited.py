@@ -1,29 +1,18 @@
-"""CSV files: rows with their line numbers, and users' records with one triple per row.
-
-A user's file has the columns ``subject``, ``predicate`` and ``object``; optional are ``id``, which groups rows into
-records (by default, rows with the same subject), ``text`` for reference texts, and ``category``. An empty subject means
-that there is none; then an id is required::
-
-    id,subject,predicate,object,text
-    1,Aromi,eatType,restaurant,Aromi is an English restaurant.
-    1,Aromi,food,English,
-"""
+"""Reads the rows of CSV files, with their line numbers."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from agggen.corpora.lines import Source, Undecodable, open_source, read_lines
+from agggen.corpora.lines import Undecodable, open_source, read_lines
 from agggen.corpora.rejects import Reject
-from agggen.errors import AggGenError, CorpusError, RecordError
-from agggen.records import Record, Reference, Triple
+from agggen.errors import CorpusError
 
 NEEDED = ("subject", "predicate", "object")
-"""The required columns of a user's file."""
+"""The required columns of a file with one triple per row."""
 
 Row = tuple[int, dict[str, str]]
 """The number of a row's first line, and its fields by column."""
@@ -58,8 +47,8 @@ def read_rows(
         line: the number of the stream's first line, where it is a part of a file.
 
     Raises:
-        CorpusError: the stream is empty, is not UTF-8 where that is to `raise`, lacks one of the columns `needed`, or
-            has two of one name.
+        CorpusError: the stream is empty, is not UTF-8 (if `undecodable` is ``raise``), lacks one of the columns
+            `needed`, or has two of one name.
     """
     pending: list[Reject] = []
     first = last = 0
@@ -111,77 +100,3 @@ def read_rows(
 def identifier_of(row: Mapping[str, str]) -> str:
     """The id of a row's record: its id, or its subject if the file has no ids; may be empty."""
     return (row["id"] if "id" in row else row["subject"]).strip()
-
-
-@dataclass(slots=True)
-class RowGroup:
-    """Accumulates the rows of one record."""
-
-    identifier: str
-    line: int = 0
-    """Of the first valid row."""
-    triples: list[Triple] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    category: str | None = None
-    plan: str | None = None
-    bad: bool = False
-    """Whether a row is invalid."""
-
-    def take(self, line: int, row: Mapping[str, str]) -> None:
-        """Adds a row.
-
-        Raises:
-            RecordError: the row has no valid triple or no id.
-        """
-        try:
-            if not self.identifier:
-                raise RecordError("the id is empty")
-            triple = Triple(row["subject"], row["predicate"], row["object"])
-        except RecordError:
-            self.bad = True
-            raise
-        self.line = self.line or line
-        if triple not in self.triples:  # a row may repeat a triple to add a text
-            self.triples.append(triple)
-        if (text := row.get("text", "").strip()) and text not in self.texts:
-            self.texts.append(text)
-        self.category = self.category or row.get("category", "").strip() or None
-        self.plan = self.plan or row.get("plan", "").strip() or None
-
-    def record(self) -> Record:
-        """The record of all rows. An invalid row invalidates the record, which would otherwise lack a triple.
-
-        Raises:
-            AggGenError: a row or the record is invalid.
-        """
-        if self.bad:
-            raise RecordError("another row of this record was rejected")
-        references = tuple(Reference(text) for text in self.texts)
-        return Record(self.identifier, tuple(self.triples), references, self.category)
-
-
-def read_csv(source: Source, name: str | None = None, delimiter: str = ",") -> Iterator[Record | Reject]:
-    """Reads users' records. Rows of a record need not be contiguous; records are in the order of their first rows.
-
-    A record with an invalid row is rejected.
-
-    Raises:
-        CorpusError: the file is missing, empty, not UTF-8, or lacks subject, predicate or object.
-    """
-    groups: dict[str, RowGroup] = {}
-    with open_source(source, name) as (stream, label):
-        for item in read_rows(stream, label, NEEDED, delimiter):
-            if isinstance(item, Reject):
-                yield item
-                continue
-            line, row = item
-            identifier = identifier_of(row)
-            try:
-                groups.setdefault(identifier, RowGroup(identifier)).take(line, row)
-            except RecordError as error:
-                yield Reject(label, line, identifier or None, str(error))
-    for group in sorted((group for group in groups.values() if group.triples), key=lambda group: group.line):
-        try:
-            yield group.record()
-        except AggGenError as error:
-            yield Reject(label, group.line, group.identifier, str(error))

@@ -36,9 +36,6 @@ def elements_records(split: str) -> Iterator[Record]:
     """
     if split not in SPLITS:
         raise CorpusError(f"corpus elements has no split {split!r}; its splits are {', '.join(SPLITS)}")
-    return (Record.of(json.loads(line)) for line in _lines() if line.startswith(f'{{"id": "elements-{split}-'))
-
-
-def _lines() -> list[str]:
     packed = resources.files("agggen.corpora").joinpath("elements.jsonl.gz").read_bytes()
-    return gzip.decompress(packed).decode().splitlines()
+    lines = gzip.decompress(packed).decode().splitlines()
+    return (Record.of(json.loads(line)) for line in lines if line.startswith(f'{{"id": "elements-{split}-'))

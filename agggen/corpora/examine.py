@@ -96,7 +96,7 @@ def _findings(data: Dataset, uses: dict[str, PredicateUse], hallucinated: Sequen
     examples_of = [
         ("rows that could not be read", rejects),
         ("records without a text", [record.id for _, record in records if not record.references]),
-        ("values of which a text has no word", missing),
+        ("values without a word in a text", missing),
         ("numbers and names in texts that the record lacks", hallucinated),
         (f"predicates with fewer than {FEW} training texts", rare[: sum(use.texts < FEW for use in uses.values())]),
         ("predicates that are not in training", new),

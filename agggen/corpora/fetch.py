@@ -85,9 +85,6 @@ def fetch_files(
     """Downloads the files of `manifest` below `folder`.
 
     Args:
-        manifest: the files.
-        folder: of the corpus.
-        progress: called during each download.
         attempts: number of requests per file.
         timeout: seconds without data after which a request fails.
         pause: seconds before the second attempt; doubled for each further one.

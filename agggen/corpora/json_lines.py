@@ -54,7 +54,7 @@ def read_values(
         first: the number of the stream's first line, where the stream is a part of a file.
 
     Raises:
-        CorpusError: the stream is empty, or not UTF-8 where that is to `raise`.
+        CorpusError: the stream is empty, or not UTF-8 (if `undecodable` is ``raise``).
     """
     for item in read_lines(stream, name, undecodable=undecodable, first=first):
         if isinstance(item, Reject):

@@ -14,7 +14,7 @@ MAX_LINE_BYTES = 10_000_000
 """Longer lines are rejected without being loaded into memory."""
 
 Undecodable = Literal["raise", "reject", "keep"]
-"""What becomes of a line that is not UTF-8; kept bytes are halves of surrogate pairs (``surrogateescape``)."""
+"""How a line that is not UTF-8 is treated; ``keep`` decodes its bytes as lone surrogates (``surrogateescape``)."""
 Source = Path | str | BinaryIO
 """A path, or an open binary stream (standard input)."""
 
@@ -46,7 +46,7 @@ def read_lines(
         first: the number of the stream's first line, where the stream is a part of a file.
 
     Raises:
-        CorpusError: the stream is empty, or a line is not UTF-8 (names the line) where that is to `raise`.
+        CorpusError: the stream is empty, or a line is not UTF-8 (names the line; only if `undecodable` is ``raise``).
     """
     number = first - 1
     while line := stream.readline(max_bytes + 1):

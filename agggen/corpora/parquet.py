@@ -18,10 +18,6 @@ from agggen.errors import CorpusError
 def check_plain(columns: pa.Schema, where: str) -> None:
     """Checks that no column contains an extension type.
 
-    Args:
-        columns: the columns to be read.
-        where: the file, for the message.
-
     Raises:
         CorpusError: names the type.
     """

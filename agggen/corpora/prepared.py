@@ -136,20 +136,20 @@ def listed_parts(manifest: Path) -> dict[str, list[dict[str, Any]]]:
     """The files of each split, in the order of the records, by the ``manifest.json`` of `agggen segment`.
 
     Returns:
-        ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} where there is no such manifest.
+        ``name`` (relative to the manifest's folder) and ``bytes`` of each file; {} without such a manifest.
     """
     try:
         splits = json.loads(manifest.read_bytes())["splits"]
         return {split: about["parts"] for split, about in splits.items() if isinstance(about["parts"], list)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # another program's file, or that of a version of agggen which wrote one file a split
+        return {}  # of another program, or of an older version, which wrote one file per split
 
 
 def _whole_parts(split: Path) -> list[Path]:
     folder = split.parent
     parts = listed_parts(folder / MANIFEST).get(split.name)
     if parts is None:
-        raise CorpusError(f"{split} is no split of a segmented corpus: {folder / MANIFEST} lists none of this name")
+        raise CorpusError(f"{split} is not a split of a segmented corpus: {folder / MANIFEST} does not list it")
     for part in parts:
         path = folder / part["name"]
         if not path.is_file() or path.stat().st_size != part["bytes"]:
@@ -167,7 +167,7 @@ def fingerprint(path: Path | str) -> str:
 
 
 def is_prepared(path: Path | str) -> bool:
-    """Whether the file is no other Parquet: a prepared split, or one that cannot be read."""
+    """Whether the file is a prepared split; also True if it cannot be read, so that `read_records` says why."""
     try:
         return _FORMAT_KEY in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):

@@ -64,10 +64,6 @@ def check_reject_share(records: int, rejects: list[Reject], limit: float, source
 
     Args:
         records: the number of valid items.
-        rejects: the others.
-        limit: in [0, 1].
-        source: of the items, for the message.
-        noun: what the items are.
 
     Raises:
         CorpusError: the limit is exceeded; names the numbers and the first reject.

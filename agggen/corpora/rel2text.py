@@ -48,11 +48,11 @@ def read_rel2text(path: Path | str, split: str) -> Iterator[Record | Reject]:
 
 
 def read_corrupted(path: Path | str, without: Set[str]) -> list[tuple[Triple, str]]:
-    """The texts whose state in the raw annotation is ``corrupted``: people wrote them of a triple and got it wrong.
+    """The texts that the raw annotation marks as ``corrupted``: they state their triple incorrectly.
 
     Args:
         path: ``rel2text_raw_annotated.tsv``.
-        without: relations that are left out, as those of development and test.
+        without: relations to omit, such as those of the development and test splits.
 
     Raises:
         CorpusError: the file is missing or lacks a column.

@@ -33,6 +33,8 @@ Items = Iterable[tuple[int, Mapping[str, Any] | Record] | Reject]
 _TEXT = re.compile(r"(?:text|reference)s?(?:[ _]?\d+)?", re.IGNORECASE)
 _UNDECODED = re.compile("[\ud800-\udfff]")
 """Bytes that are not UTF-8 (``surrogateescape``), and lone surrogates in JSON."""
+REJECTED_ROW = "another row of this record was rejected"
+"""The reason of the reject of a record in the long form, beside the reject of its row."""
 _SPLITS = {"training": "train", "valid": "dev", "validation": "dev", "val": "dev", "development": "dev"}
 
 
@@ -151,7 +153,7 @@ def read_table(items: Items, label: str, columns: Columns = Columns()) -> Table:
     for (split, *_), group in groups.items():
         try:
             if not group.complete and group.identifier in rejected_ids:
-                raise RecordError("another row of this record was rejected")
+                raise RecordError(REJECTED_ROW)
             record = Record(group.identifier, tuple(group.triples), tuple(group.references), group.category)
             records.setdefault(split, []).append(record)
         except AggGenError as error:

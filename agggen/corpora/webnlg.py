@@ -19,18 +19,10 @@ from agggen.errors import AggGenError, CorpusError
 from agggen.records import Plan, Record, Reference, Triple
 
 SEEN_CATEGORIES = frozenset(
-    {
-        "Airport",
-        "Astronaut",
-        "Building",
-        "City",
-        "ComicsCharacter",
-        "Food",
-        "Monument",
-        "SportsTeam",
-        "University",
-        "WrittenWork",
-    }
+    (
+        *("Airport", "Astronaut", "Building", "City", "ComicsCharacter", "Food", "Monument", "SportsTeam"),
+        *("University", "WrittenWork"),
+    )
 )
 """The ten categories of the training set; test texts of other categories are "unseen"."""
 
@@ -100,7 +92,7 @@ def _entry(entry: Element, line: int, file: str, split: str, entries: Counter[st
         identifier += f"-{number}"
     texts = [element.text or "" for element in entry.iterfind("modifiedtripleset/mtriple")]
     try:
-        triples = tuple(_triple(text) for text in texts)
+        triples = tuple(Triple.of(text.split(" | ")) for text in texts)
         references: list[Reference] = []
         for lex in entry.iterfind("lex"):
             enriched = lex.find("text")
@@ -113,10 +105,6 @@ def _entry(entry: Element, line: int, file: str, split: str, entries: Counter[st
         yield Record(identifier, triples, tuple(references), category)
     except AggGenError as error:
         yield Reject(file, line, identifier, str(error))
-
-
-def _triple(text: str) -> Triple:
-    return Triple.of(text.split(" | "))
 
 
 def _plan(lex: Element, texts: list[str], triples: tuple[Triple, ...]) -> Plan | None:

@@ -2,4 +2,24 @@
 
 from __future__ import annotations
 
-from agggen.scores import Score as Score
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A number and what exactly was computed; ``str(score)`` shows both."""
+
+    value: float
+    signature: str
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.signature})"
+
+
+def method(signature: str) -> str:
+    """The part of a signature that two scores must share to be comparable: all but the counts ``|said:...``."""
+    return re.sub(r"\|said:[^|]*", "", signature)

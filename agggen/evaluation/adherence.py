@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from agggen.alignment import align
-from agggen.errors import AggGenError, PlanError
 from agggen.evaluation.alignments import Positions
 from agggen.evaluation.segments import SegmentStatistics, share_statistics
 from agggen.records import Plan, Record
@@ -30,17 +29,8 @@ def adherence(plans: Sequence[Plan], fact_positions: Sequence[Positions], aligne
     - ``exact``: texts whose non-empty facts are exactly the plan's groups, in its order.
 
     Args:
-        plans: one per text.
         fact_positions: the fact of each predicate, one mapping per text; other predicates than the plan's are ignored.
-        aligner: its name, for the signature.
-
-    Raises:
-        AggGenError: the numbers of plans and texts differ, or all plans are empty.
     """
-    if len(plans) != len(fact_positions):
-        raise AggGenError(f"{len(plans)} plans but {len(fact_positions)} aligned texts; the numbers must be equal")
-    if not plans or not any(plan.predicates for plan in plans):
-        raise AggGenError("there are no plans that texts could follow; at least one must have a predicate")
     counts: dict[str, list[tuple[float, float]]] = {name: [] for name in ("said", "group", "order", "exact")}
     for plan, positions in zip(plans, fact_positions, strict=True):
         fact_of = {predicate: positions.get(predicate) for predicate in plan.predicates}
@@ -70,21 +60,14 @@ def text_adherence(
     """`adherence` of segmented texts to their plans, with the rule-based aligner.
 
     Args:
-        records: one per text.
         plans: one per record; may omit predicates.
         facts: the facts of each text. A triple that shares no word with any of them has no fact.
 
     Raises:
-        AggGenError: the numbers of records, plans and texts differ or are zero, or a text has no facts.
-        PlanError: a plan has a predicate that is not in its record.
+        AggGenError: a text has no facts.
     """
-    if not len(records) == len(plans) == len(facts):
-        numbers = f"{len(records)} records, {len(plans)} plans, the facts of {len(facts)} texts"
-        raise AggGenError(f"{numbers}; the numbers must be equal")
     fact_positions = []
-    for record, plan, text_facts in zip(records, plans, facts, strict=True):
-        if unknown := sorted(set(plan.predicates) - set(record.predicates)):
-            raise PlanError(f"record {record.id!r}: the plan has {unknown[0]!r}, which is not one of its predicates")
+    for record, text_facts in zip(records, facts, strict=True):
         alignment = align(record, text_facts, complete=False)
         fact_positions.append(dict(zip(record.predicates, alignment.fact_of, strict=True)))
     return adherence(plans, fact_positions, "rules")

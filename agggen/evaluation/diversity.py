@@ -11,22 +11,13 @@ from collections.abc import Sequence
 from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from agggen.errors import AggGenError
 from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, share_statistics
 from agggen.records import Plan
 
 
 def distinct_plans(n_best: Sequence[Sequence[Plan]]) -> SegmentStatistics:
-    """The mean number of distinct plans per record; the order within a group is ignored.
-
-    Args:
-        n_best: the plans of each record.
-
-    Raises:
-        AggGenError: there are no records, or a record has no plan.
-    """
-    _check(n_best, "plan")
+    """The mean number of distinct plans per record; the order within a group is ignored."""
     counts = [len({tuple(map(frozenset, plan.states)) for plan in plans}) for plans in n_best]
     max_plans = max(map(len, n_best))
     signature = f"diversity|different plans|order:of groups|n-best:{max_plans}|records:{len(counts)}"
@@ -38,12 +29,7 @@ def distinct_n(texts: Sequence[str], n: int = 2) -> Score:
 
     It decreases with the amount of text, so compare only sets of similar size. Tokens are sacreBLEU's 13a tokens,
     lower-cased. NaN if no text has n tokens.
-
-    Raises:
-        AggGenError: there are no texts.
     """
-    if not texts:
-        raise AggGenError("there are no texts to take n-grams of; at least one is needed")
     tokenise = Tokenizer13a()
     tokens = [tokenise(text.lower()).split() for text in texts]
     grams = [tuple(line[i : i + n]) for line in tokens for i in range(len(line) - n + 1)]
@@ -55,14 +41,7 @@ def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     """Self-BLEU (Zhu et al. 2018), in percent: the mean sentence BLEU of a text against the other texts of its record.
 
     100 means that all texts are equal. Records with a single text are ignored; NaN if there are no others.
-
-    Args:
-        n_best: the texts of each record.
-
-    Raises:
-        AggGenError: there are no records, or a record has no text.
     """
-    _check(n_best, "text")
     metric = BLEU(lowercase=True, effective_order=True)
     counts = []
     for texts in n_best:
@@ -74,11 +53,3 @@ def self_bleu(n_best: Sequence[Sequence[str]]) -> SegmentStatistics:
     total = sum(count for _, count in counts)
     signature = str(metric.get_signature()) if total else "BLEU"
     return share_statistics(counts, f"self-BLEU|{signature}|texts:{total}")
-
-
-def _check(n_best: Sequence[Sequence[object]], kind: str) -> None:
-    if not n_best:
-        raise AggGenError(f"there are no {kind}s to compare; at least one is needed")
-    for number, items in enumerate(n_best, start=1):
-        if not items:
-            raise AggGenError(f"record {number} has no {kind}")

@@ -10,7 +10,7 @@ from agggen.alignment import align
 from agggen.errors import CorpusError
 from agggen.evaluation.alignments import Positions, positions
 from agggen.generation.generator import Generation, Generator, InferenceConfig
-from agggen.records import Plan, Record, Reference
+from agggen.records import Plan, Record
 
 _BLOCK = 64  # records per call of the generator
 
@@ -46,10 +46,7 @@ def write(
     """Generates plans and texts for the records that have references.
 
     Args:
-        generator: the model.
-        records: those without references are skipped.
         config: of the generation; by default the generator's.
-        n_best: number of texts to keep per record.
         progress: called with the number of finished records.
 
     Raises:
@@ -72,7 +69,8 @@ def alignments(
     generator: Generator, records: Sequence[Record]
 ) -> dict[str, tuple[Sequence[Positions], Sequence[Positions]]]:
     """Predicted and gold alignments of the annotated reference texts, for ``viterbi`` and ``rule_based``."""
-    texts = [(record, reference) for record in records for reference in record.references if _has_gold(reference)]
+    texts = [(record, reference) for record in records for reference in record.references if reference.facts]
+    texts = [pair for pair in texts if all(fact.predicates is not None for fact in pair[1].facts or ())]
     if not texts:
         return {}
     facts = [[fact.text for fact in reference.facts or ()] for _, reference in texts]
@@ -83,7 +81,3 @@ def alignments(
         for (record, _), text_facts in zip(texts, facts, strict=True)
     ]
     return {"viterbi": (viterbi, gold), "rule_based": (rules, gold)}
-
-
-def _has_gold(reference: Reference) -> bool:
-    return bool(reference.facts) and all(fact.predicates is not None for fact in reference.facts or ())

@@ -35,11 +35,8 @@ def run_lines(tool: str, jar: str, options: Sequence[str], arguments: Sequence[s
     """The tool's output for each of `lines`.
 
     Args:
-        tool: its name, for messages.
         jar: its jar, relative to the package.
         options: of Java, before the jar or class.
-        arguments: of the tool.
-        lines: its input, without line ends.
 
     Raises:
         AggGenError: there is no `java` or no jar, or the process failed or printed a different number of lines.

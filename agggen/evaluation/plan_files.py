@@ -82,7 +82,6 @@ def read_plan_lines(file: Path, alignments: bool = False) -> list[PlanLine]:
     """All lines of a file.
 
     Args:
-        file: the file.
         alignments: whether each line must have as many facts as groups; a predicate may then be in several groups.
 
     Raises:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
 
-from agggen.errors import AggGenError, PlanError
+from agggen.errors import PlanError
 from agggen.evaluation import Score
 from agggen.evaluation.segments import SegmentStatistics, share_statistics
 from agggen.records import Plan, Record
@@ -55,17 +55,13 @@ def plan_statistics(
     references of an input with each other; ``human_nmi_max`` uses only inputs with three references, if there are any.
 
     Args:
-        plans: one per input.
-        references: the human plans of each input.
         predicates: of each input's record; by default all predicates of its references.
 
     Raises:
-        AggGenError: the numbers of inputs differ or are zero, or an input has no reference.
         PlanError: a plan has a predicate that is not in its record.
     """
     if predicates is None:
         predicates = [dict.fromkeys(name for plan in group for name in plan.predicates) for group in references]
-    _check(plans, references, predicates)
     inputs = list(zip(plans, references, predicates, strict=True))
     pairs = [[_labels(plan, reference, names) for reference in group] for plan, group, names in inputs]
     human_pairs = [[_labels(*pair, names) for pair in combinations(group, 2)] for _, group, names in inputs]
@@ -103,18 +99,6 @@ def with_plans(records: Iterable[Record]) -> list[tuple[int, list[Plan]]]:
         if len(record.triples) > 1
     ]
     return [(index, plans) for index, plans in planned if plans]
-
-
-def _check(plans: Sequence[Plan], references: Sequence[Sequence[Plan]], predicates: Predicates) -> None:
-    if len(plans) != len(references):
-        raise AggGenError(f"{len(plans)} plans but references for {len(references)} inputs; the numbers must be equal")
-    if not plans:
-        raise AggGenError("there are no plans to compare; at least one is needed")
-    for number, group in enumerate(references, start=1):
-        if not group:
-            raise AggGenError(f"input {number} has no reference plan")
-    if len(predicates) != len(plans):
-        raise AggGenError(f"{len(plans)} plans but predicates of {len(predicates)} inputs; the numbers must be equal")
 
 
 def _agreement(
@@ -164,7 +148,10 @@ def _clustering(measure: str, labels: Labels) -> float:
     from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
     functions = {"nmi": normalized_mutual_info_score, "ami": adjusted_mutual_info_score, "ari": adjusted_rand_score}
-    return float(functions[measure](*_clusters(labels)))
+    # An omitted predicate is a cluster of its own, with a negative number.
+    first = [-1 - index if label == -1 else label for index, (label, _) in enumerate(labels)]
+    second = [-1 - index if label == -1 else label for index, (_, label) in enumerate(labels)]
+    return float(functions[measure](first, second))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -177,10 +164,3 @@ def _tau(labels: Labels) -> float:
         return math.nan
     first, second = zip(*both, strict=True)
     return float(kendalltau(first, second).statistic)
-
-
-def _clusters(labels: Labels) -> tuple[list[int], list[int]]:
-    """The cluster of each predicate in both plans; each omitted predicate is a cluster of its own."""
-    first = [-1 - index if label == -1 else label for index, (label, _) in enumerate(labels)]
-    second = [-1 - index if label == -1 else label for index, (_, label) in enumerate(labels)]
-    return first, second

@@ -62,7 +62,6 @@ def measure(
 
     Args:
         protocol: one of ``PROTOCOLS``.
-        hypotheses: the texts.
         references: at least one per text; blank ones are ignored.
         metrics: names of metrics of the protocol; all by default.
         tokenised: texts and references are already tokenised, with spaces between tokens, and are not tokenised again

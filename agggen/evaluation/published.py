@@ -72,10 +72,7 @@ def board_for(corpus: str, split: str, inputs: int, protocol: str, trained_on: s
     """The published numbers that are comparable with an evaluation, or None and the reason.
 
     Args:
-        corpus: its name in the catalogue.
-        split: likewise.
         inputs: the number of evaluated records.
-        protocol: of the evaluation.
         trained_on: the corpus on whose complete training split the model was trained; None if unknown.
     """
     boards = [board for board in BOARDS if (board.corpus, board.split) == (corpus, split)]

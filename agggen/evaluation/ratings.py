@@ -1,4 +1,4 @@
-"""Scores of texts against people's ratings: do the scores rank texts and systems as people do?
+"""Correlation of scores with human ratings, of texts and of systems.
 
 A file of ratings has one JSON object a line: ``triples``, ``text``, ``system``, perhaps a list ``references``,
 and for each dimension a number, as ``Correctness`` and ``DataCoverage`` of the WebNLG 2020 challenge.
@@ -20,7 +20,7 @@ from agggen.records import Record
 
 DIMENSIONS = ("DataCoverage", "Correctness", "Fluency")
 INCORRECT = 70.0
-"""A text that people rate below this for Correctness is incorrect."""
+"""A text with a lower rating of Correctness counts as incorrect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ def read_ratings(path: Path) -> list[RatedText]:
         if not isinstance(data.get("text"), str) or not isinstance(data.get("system"), str) or not ratings:
             raise CorpusError(f"{path}, line {line}: needs text, system and a rating such as {', '.join(DIMENSIONS)}")
         references = data.get("references", [])
-        if not isinstance(references, list) or not all(isinstance(one, str) for one in references):
+        if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
             raise CorpusError(f"{path}, line {line}: references must be a list of texts, not {references!r}")
         rated.append(RatedText(record, data["text"], data["system"], ratings, tuple(references)))
     return rated
 
 
 def agreement(rated: Sequence[RatedText], scores: Sequence[float]) -> Agreement:
-    """How one score of each text agrees with its ratings."""
+    """The correlation of a score with the ratings."""
     values = np.asarray(scores, dtype=float)
     systems = sorted({text.system for text in rated})
     members = [np.array([text.system == system for text in rated]) for system in systems]
@@ -93,7 +93,7 @@ def reference_scores(rated: Sequence[RatedText]) -> dict[str, list[float]]:
 
 
 def passed_but_incorrect(rated: Sequence[RatedText], passes: Sequence[bool]) -> tuple[float, float]:
-    """The share of texts that pass, and among these the share that people call incorrect."""
+    """The share of texts that pass, and the share of these that were rated as incorrect."""
     chosen = [text.ratings["Correctness"] < INCORRECT for text, passed in zip(rated, passes, strict=True) if passed]
     return len(chosen) / len(rated), sum(chosen) / max(1, len(chosen))
 

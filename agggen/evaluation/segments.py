@@ -45,15 +45,10 @@ class SegmentStatistics:
 
         Args:
             only: indices of the part's texts.
-
-        Raises:
-            AggGenError: the part is empty.
         """
         if only is None:
             return Score(float(self.formula(self.rows.sum(0))), self.signature)
         picked = self.rows[only if isinstance(only, slice) else np.asarray(only, dtype=int)]
-        if not len(picked):
-            raise AggGenError("there are no texts to score in the requested part")
         return Score(float(self.formula(picked.sum(0))), f"{self.signature}|texts:{len(picked)}of{len(self.rows)}")
 
     def noted(self, remark: str) -> SegmentStatistics:
@@ -86,7 +81,6 @@ def share_statistics(counts: Sequence[tuple[float, float]], signature: str) -> S
 
     Args:
         counts: numerator and denominator of each text.
-        signature: of the metric.
     """
 
     def formula(sums: np.ndarray) -> np.ndarray:

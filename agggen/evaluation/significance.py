@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from agggen.errors import AggGenError
+from agggen.evaluation import method
 from agggen.evaluation.segments import SegmentStatistics
-from agggen.scores import method
 
 RESAMPLES = 1000
 SEED = 12345
@@ -54,15 +54,8 @@ def confidence_interval(
     """The percentile bootstrap interval of the corpus score.
 
     Args:
-        statistics: of the metric.
         level: of confidence, in (0, 1).
-        resamples: number of bootstrap samples.
-        seed: of the random generator.
-
-    Raises:
-        AggGenError: `level` is not between 0 and 1, or `resamples` is not positive.
     """
-    _check(level, resamples)
     scores = np.concatenate(
         [statistics.samples(weights) for weights in _bootstrap(len(statistics.rows), resamples, seed)]
     )
@@ -85,9 +78,8 @@ def paired_bootstrap(
     is from 0.
 
     Raises:
-        AggGenError: as ``confidence_interval``, or the statistics are of different metrics or texts.
+        AggGenError: the statistics are of different metrics or texts.
     """
-    _check(level, resamples)
     first_value, second_value = _pair(first, second)
     samples = _bootstrap(len(first.rows), resamples, seed)
     differences = np.concatenate([first.samples(weights) - second.samples(weights) for weights in samples])
@@ -95,13 +87,6 @@ def paired_bootstrap(
     low, high = _percentiles(differences, level)
     remark = f"|test:paired-bootstrap|level:{level:g}|resamples:{resamples}|seed:{seed}"
     return Comparison(first_value, second_value, p_value, first.signature + remark, low, high)
-
-
-def _check(level: float, resamples: int) -> None:
-    if not 0 < level < 1:
-        raise AggGenError(f"the confidence level must be between 0 and 1, not {level}")
-    if resamples < 1:
-        raise AggGenError(f"there must be at least one bootstrap sample, not {resamples}")
 
 
 def _pair(first: SegmentStatistics, second: SegmentStatistics) -> tuple[float, float]:

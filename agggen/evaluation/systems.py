@@ -64,13 +64,10 @@ def measure_system(
     Values are checked without a lexicon, since the model is not known.
 
     Args:
-        protocol: one of `agggen.evaluation.protocols.PROTOCOLS`.
         metrics: the result of `metrics_of`.
         records: with references.
-        texts: one per record.
         against: another system's texts, for a paired comparison.
         tokenised: see `agggen.evaluation.protocols.measure`.
-        confidence: whether to bootstrap an interval for each score.
 
     Raises:
         AggGenError: the numbers of records and texts differ, a record has no reference, or a metric's tool is missing.

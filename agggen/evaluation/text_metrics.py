@@ -29,9 +29,6 @@ def bleu_statistics(
     """sacreBLEU's BLEU; segment scores use the effective order.
 
     Args:
-        hypotheses: the texts.
-        references: at least one per text.
-        lowercase: whether to ignore case.
         tokenised: the texts are tokenised, with spaces between tokens; otherwise 13a tokenises them.
     """
     return _bleu(present_references(hypotheses, references), hypotheses, lowercase, tokenised, missing=None)
@@ -156,8 +153,8 @@ class _SacrebleuDistance(lib_ter.BeamEditDistance):
     """Distances within sacreBLEU's beam; also the path, but only for the words at the start of a search.
 
     A path with d edits deviates from the diagonal by at most (d + difference of lengths) / 2. If the beam is wider, the
-    exact distance is the beam's. Otherwise the beam can only increase it, so a shift that is no improvement for the
-    exact distance is none within the beam.
+    exact distance is the beam's. Otherwise the beam can only increase it, so a shift that does not improve the
+    exact distance does not improve it within the beam.
     """
 
     def __init__(self, reference: list[str]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agggen.evaluation.segments import SegmentStatistics, rate_statistics
 from agggen.records import Record
-from agggen.verification.check import Checker, whole_values
-from agggen.verification.lenient import THRESHOLD, Mentions, mentioned_values
-from agggen.verification.results import TextCheck
+from agggen.verification.check import Checker
+from agggen.verification.lenient import THRESHOLD, Mentions, verify
+from agggen.verification.lexicon import Lexicon
+from agggen.verification.results import TextCheck, check_paired
+from agggen.verification.values import MATCH_KINDS
 
 VALUES: Mapping[str, str] = {
     "values_whole": "percentage of triples whose value the text expresses whole (strict)",
@@ -39,30 +42,34 @@ class ReadValues:
 def read_values(records: Sequence[Record], texts: Sequence[str], checker: Checker | None = None) -> ReadValues:
     """Applies both checks to the text of each record.
 
+    The signature of ``values_whole`` has, after ``said``, the number of whole values by kind of match.
+
     Args:
-        records: one per text.
-        texts: the texts.
         checker: the model's; by default one without a lexicon, which matches values by rule only.
 
     Raises:
         AggGenError: the numbers of records and texts differ, or are zero.
     """
-    strict, checks = whole_values(checker or Checker(), records, texts)
-    lenient, mentions = mentioned_values(records, texts)
-    _, lexicon, *_ = strict.signature.split("|")
-    triples = [len(record.triples) for record in records]
-    ones = [1] * len(records)
-    missing = [len(check.missing) for check in checks]
-    unmentioned = [len(check.missing) for check in mentions]
-    complete = [total - absent for total, absent in zip(triples, missing, strict=True)]
-    mentioned = [total - absent for total, absent in zip(triples, unmentioned, strict=True)]
+    check_paired(records, texts)
+    checker = checker or Checker()
+    checks = [checker.check(record, text) for record, text in zip(records, texts, strict=True)]
+    mentions = [verify(record, text) for record, text in zip(records, texts, strict=True)]
+    triples, ones = [len(record.triples) for record in records], [1] * len(records)
+    whole = [sum(value.whole for value in check.values) for check in checks]
+    mentioned = [sum(value.mentioned for value in mention.checks) for mention in mentions]
     faultless = [not check.faults for check in checks]
     invented = [len(check.invented) for check in checks]
-    suffix = f"{lexicon}|texts:{len(texts)}"
+    counts = Counter(value.how for check in checks for value in check.values)
+    said = ",".join(f"{how} {counts[how]}" for how in MATCH_KINDS)
+    variants = sum(map(len, checker.lexicon.variants.values()))
+    lexicon = "lexicon:none" if checker.lexicon == Lexicon() else f"lexicon:{variants} variants"
+    total = f"triples:{sum(triples)}"
+    lenient = f"values mentioned (lenient: {100 * THRESHOLD:g} % of the words)|words:normal,e2e:phrases"
+    strict = f"(strict)|{lexicon}"
     statistics = {
-        "values_whole": rate_statistics(complete, triples, strict.signature),
-        "values_lenient": rate_statistics(mentioned, triples, lenient.signature),
-        "texts_without_faults": rate_statistics(faultless, ones, f"texts without faults (strict)|{suffix}"),
-        "invented": rate_statistics(invented, ones, f"invented values per 100 texts (strict)|{suffix}"),
+        "values_whole": rate_statistics(whole, triples, f"values said whole {strict}|{total}|said:{said}"),
+        "values_lenient": rate_statistics(mentioned, triples, f"{lenient}|threshold:{THRESHOLD}|{total}"),
+        "texts_without_faults": rate_statistics(faultless, ones, f"texts without faults {strict}|texts:{len(texts)}"),
+        "invented": rate_statistics(invented, ones, f"invented values per 100 texts {strict}|texts:{len(texts)}"),
     }
     return ReadValues(checks, mentions, statistics)

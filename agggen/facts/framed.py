@@ -24,7 +24,6 @@ class FrameSegmenter:
     `SentenceSource` has its own words.
 
     Args:
-        source: of the frames.
         level: see ``agggen.facts.tree`` and ``agggen.facts.grouping``.
     """
 

@@ -71,42 +71,18 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of one sentence and their characters [start, end) in the text.
-
-    Raises:
-        AggGenError: the numbers of words and spans differ, or spans are empty, overlap or are out of order.
-    """
+    """The words of one sentence and their characters [start, end) in the text, in order and without overlap."""
 
     words: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
 
-    def __post_init__(self) -> None:
-        if len(self.words) != len(self.spans):
-            raise AggGenError(f"{len(self.words)} words have {len(self.spans)} spans; each word needs one")
-        reached = 0
-        for word, (start, end) in zip(self.words, self.spans, strict=True):
-            if start < reached or end <= start:
-                raise AggGenError(
-                    f"the word {word!r} has the characters {start} to {end}; the one before ends {reached}"
-                )
-            reached = end
-
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence with its frames.
-
-    Raises:
-        AggGenError: a frame extends beyond the words.
-    """
+    """A sentence with its frames."""
 
     words: Words
     frames: tuple[Frame, ...]
-
-    def __post_init__(self) -> None:
-        for frame in self.frames:
-            if frame.end > len(self.words.words):
-                raise AggGenError(f"a frame extends to word {frame.end} of a sentence of {len(self.words.words)} words")
 
 
 @runtime_checkable

@@ -88,7 +88,6 @@ def _proper_start(child: Node, role: str) -> int | None:
     """The start of the clause `child` without its antecedent; None if the antecedent stays with the clause.
 
     Args:
-        child: the clause.
         role: of the governing frame's argument that contains the clause.
     """
     before = next(number for number, phrase in enumerate(child.phrases) if phrase.is_predicate)

@@ -81,7 +81,7 @@ def _parse(line: bytes, place: str) -> _Parsed:
     except ValueError as error:
         raise CorpusError(f"{place}: not JSON ({error}); a line is the list of a text's sentences") from error
     if not isinstance(items, list):
-        raise CorpusError(f"{place}: not a list; a line is the list of a text's sentences, even if there is one")
+        raise CorpusError(f"{place}: not a list; a line is the list of a text's sentences, even if there is only one")
     parsed: _Parsed = []
     for number, item in enumerate(items, start=1):
         try:

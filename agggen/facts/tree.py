@@ -18,11 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agggen.errors import AggGenError
 from agggen.facts.frames import Frame, Phrase, Sentence
 
 Level = Literal["paper", "full"]
-LEVELS = ("paper", "full")
 LEAST_WORDS = 3
 """The extent of a frame that states a fact."""
 CONJUNCTIONS = frozenset(("and", "or", "but", "nor", "yet", "&"))
@@ -63,13 +61,7 @@ class Node:
 
 
 def build_tree(sentence: Sentence, level: Level = "full") -> list[Node]:
-    """The roots of a sentence's frames, in text order; none without frames that state a fact.
-
-    Raises:
-        AggGenError: the level is unknown.
-    """
-    if level not in LEVELS:
-        raise AggGenError(f"unknown level {level!r} of segmentation; use {' or '.join(map(repr, LEVELS))}")
+    """The roots of a sentence's frames, in text order; none without frames that state a fact."""
     widest = sorted(
         (frame for frame in sentence.frames if frame.has_arguments and frame.end - frame.start >= LEAST_WORDS),
         key=lambda frame: (frame.start - frame.end, frame.predicate, frame.phrases),

@@ -60,8 +60,6 @@ def align_words(text: str, sentences: Sequence[Sequence[str]], name: str) -> tup
     Penn Treebank (``-LRB-``, `````, ``''``, ``\\/``).
 
     Args:
-        text: the text.
-        sentences: their words.
         name: the text's id or file and line, for messages.
 
     Raises:

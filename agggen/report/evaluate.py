@@ -84,7 +84,6 @@ class Task:
             "inference": config_hash(self.config),
             "protocol": self.metrics.protocol,
             "metrics": "all" if self.metrics.metrics is None else " ".join(self.metrics.metrics),
-            "meteor": int(self.metrics.meteor),
         }
 
     @property

@@ -7,6 +7,7 @@ import re
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from agggen.display import split_at_spans
 from agggen.generation.results import WrittenFact
 from agggen.report.content import OURS, Report, Row, shown
 
@@ -17,15 +18,15 @@ FACT_COLOURS = 6
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
+def environment() -> Environment:
+    """The templates of this package; they escape all texts."""
+    loader = PackageLoader("agggen", "report")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+
+
 def to_html(report: Report) -> str:
     """The page, with all texts escaped."""
-    pages = Environment(
-        loader=PackageLoader("agggen", "report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    pages = environment()
     pages.filters |= {"pieces": pieces, "shown": shown, "triples_of": triples_of}
     page = pages.get_template("page.html.jinja").render(
         report=report, chosen=chosen(report), worst=worst(report), ours=OURS, colours=FACT_COLOURS
@@ -49,17 +50,12 @@ def worst(report: Report) -> list[Row]:
 
 def pieces(row: Row) -> list[tuple[int, str]]:
     """The text in segments, with the number of the fact or 0; facts that overlap an earlier one are omitted."""
-    parts: list[tuple[int, str]] = []
-    position = 0
-    for number, fact in enumerate(row.facts, start=1):
+    spans = []
+    for fact in row.facts:
         piece = row.text[fact.start : fact.end]
-        if fact.start < position or not piece.strip():
-            continue
         start = fact.start + len(piece) - len(piece.lstrip())
-        end = start + len(piece.strip())
-        parts += [(0, row.text[position:start]), (number, row.text[start:end])]
-        position = end
-    return [*parts, (0, row.text[position:])]
+        spans.append((start, start + len(piece.strip())))
+    return split_at_spans(row.text, spans)
 
 
 def triples_of(row: Row, fact: WrittenFact) -> str:

@@ -31,10 +31,12 @@ def write_review(path: Path, checked: Sequence[CheckedText]) -> None:
     file = io.StringIO(newline="")
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
-    for text in checked:
-        triples = text.record.as_dict()["triples"]
+    for entry in checked:
+        triples = entry.record.as_dict()["triples"]
         cell = "[" + ",\n ".join(json.dumps(triple, ensure_ascii=False) for triple in triples) + "]"
-        verdicts = [f"{one.verdict}: {one.triple}" for one in text.judgement.verdicts if one.verdict != "said"]
-        faults = "\n".join([*text.faults, *verdicts])
-        rows.writerow((text.record.id, cell, text.text, f"{text.risk:.4f}", faults, ""))
+        verdicts = [
+            f"{judged.verdict}: {judged.triple}" for judged in entry.judgement.verdicts if judged.verdict != "said"
+        ]
+        faults = "\n".join([*entry.faults, *verdicts])
+        rows.writerow((entry.record.id, cell, entry.text, f"{entry.risk:.4f}", faults, ""))
     path.write_text(file.getvalue(), encoding="utf-8-sig", errors="backslashreplace", newline="")

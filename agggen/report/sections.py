@@ -67,7 +67,6 @@ class TextMetrics:
     protocol: str = PLAIN
     metrics: tuple[str, ...] | None = None
     """Of the protocol; None: all that can be computed on this machine."""
-    meteor: bool = True
 
     def __post_init__(self) -> None:
         """Checks the metrics before any text is generated.
@@ -76,8 +75,6 @@ class TextMetrics:
             AggGenError: the protocol or a metric is unknown, or a requested metric needs Java and there is none.
         """
         known_metrics(self.protocol, self.metrics)
-        if "meteor" in (self.metrics or ()) and not self.meteor:
-            raise ConfigError("--metrics meteor and --no-meteor exclude each other")
         for name in _WITH_JAVA.intersection(self.metrics or ()):
             package_version()
             if shutil.which("java") is None:
@@ -134,14 +131,12 @@ def _statistics(
     """The statistics of each metric, or why there are none."""
     if choice.metrics is not None:
         return dict(measure(choice.protocol, texts, references, choice.metrics))
-    names = [name for name in PROTOCOLS[choice.protocol] if choice.meteor or name != "meteor"]
-    omitted = {name: "--no-meteor was given" for name in PROTOCOLS[choice.protocol] if name not in names}
     try:
-        return dict(measure(choice.protocol, texts, references, names)) | omitted
+        return dict(measure(choice.protocol, texts, references))
     except AggGenError:
         pass  # find the metric below
-    statistics: dict[str, SegmentStatistics | str] = {**omitted}
-    for name in names:
+    statistics: dict[str, SegmentStatistics | str] = {}
+    for name in PROTOCOLS[choice.protocol]:
         try:
             statistics |= measure(choice.protocol, texts, references, [name])
         except AggGenError as error:

@@ -78,9 +78,7 @@ def group_sizes(plans: Iterable[Plan], references: Iterable[int], source: str) -
     """The group sizes of plans and references; None without plans.
 
     Args:
-        plans: of the texts.
         references: the sizes of all groups of the references.
-        source: of the references' groups, for the note.
     """
     counts = {
         "plans": Counter(len(state) for plan in plans for state in plan.states),

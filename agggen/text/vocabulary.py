@@ -132,7 +132,6 @@ class Vocabulary:
 
         Args:
             facts: the segments of the text, which concatenate to it. A token belongs to the fact in which it starts.
-            source: the record.
 
         Raises:
             RecordError: the text contains no words.
@@ -156,18 +155,11 @@ class Vocabulary:
         return EncodedTarget(ids, [renumbered[owner] for owner in owners], kept)
 
     def decode(self, ids: Iterable[int], extras: Sequence[str] = ()) -> list[str]:
-        """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens.
-
-        Raises:
-            IndexError: an id is beyond the vocabulary and the record's extras.
-        """
-        tokens: list[str] = []
-        for number in ids:
-            if not 0 <= number < len(self) + len(extras):
-                raise IndexError(f"id {number} is beyond {len(self)} words and {len(extras)} extras")
-            if number >= len(SPECIALS):
-                tokens.append(self.words[number] if number < len(self) else extras[number - len(self)])
-        return tokens
+        """Tokens for :func:`~agggen.text.tokenise.detokenise`, without special tokens."""
+        size = len(self)
+        return [
+            self.words[number] if number < size else extras[number - size] for number in ids if number >= len(SPECIALS)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as plain JSON; inverse of :meth:`from_json`."""

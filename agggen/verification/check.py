@@ -13,13 +13,11 @@ same kind are exchanged (``swapped``) and the lexicon has contexts of both predi
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
 
 from agggen.records import Record, Triple
-from agggen.scores import Score
 from agggen.text.linearise import entity_words, predicate_words
 from agggen.verification.lexicon import (
     BOOLEANS,
@@ -32,15 +30,14 @@ from agggen.verification.lexicon import (
 )
 from agggen.verification.normal import Word, words
 from agggen.verification.record_words import akin, capitals, doubled, forms, names, shape, small_number
-from agggen.verification.results import Span, TextCheck, ValueCheck, check_paired
-from agggen.verification.values import MatchKind, TextIndex, Wording, parts, to_wording, value_wordings
+from agggen.verification.results import Span, TextCheck, ValueCheck
+from agggen.verification.values import MATCH_KINDS, MatchKind, TextIndex, Wording, parts, to_wording, value_wordings
 
 MAX_NEW_WORD_RATE = 0.01
 """Highest probability (Good-Turing) of an unseen word before a predicate's values at which it counts as a fault."""
 SWAP_MARGIN = 6.0
 """Log-likelihood ratio of the exchanged over the actual order above which two values count as swapped."""
 
-_KINDS: tuple[MatchKind, ...] = ("literal", "rule", "lexicon", "phrase")
 Match = tuple[Span, MatchKind]
 
 _ITEM_ENDS = re.compile(r"(?:[,(/;]|\b(?:and|or))$")
@@ -159,7 +156,7 @@ class Checker:
     ) -> ValueCheck:
         """`starts`: the offsets at which names and values of the record begin in the text."""
         if matches:
-            span, how = min(matches, key=lambda match: _KINDS.index(match[1]))
+            span, how = min(matches, key=lambda match: MATCH_KINDS.index(match[1]))
             return ValueCheck(triple, how, span)
         literal = entity_words(triple.object)
         if not words(literal):  # punctuation only: compared literally
@@ -361,22 +358,3 @@ def _border(text: str, left: Word, right: Word, spans: Sequence[Span]) -> bool:
         and any(left.end == end for _, end in spans)
         and any(right.start == start for start, _ in spans)
     )
-
-
-def whole_values(checker: Checker, records: Sequence[Record], texts: Sequence[str]) -> tuple[Score, list[TextCheck]]:
-    """The percentage of triples whose value the text expresses whole, and the check of each text.
-
-    The signature has the size of the lexicon and, after ``said``, the number of whole values by kind of match.
-
-    Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
-    """
-    check_paired(records, texts)
-    checks = [checker.check(record, text) for record, text in zip(records, texts, strict=True)]
-    counts = Counter(value.how for check in checks for value in check.values)
-    total = sum(counts.values())
-    variants = sum(map(len, checker.lexicon.variants.values()))
-    lexicon = "none" if checker.lexicon == Lexicon() else f"{variants} variants"
-    kinds = ",".join(f"{how} {counts[how]}" for how in _KINDS)
-    signature = f"values said whole (strict)|lexicon:{lexicon}|triples:{total}|said:{kinds}"
-    return Score(100 * (total - counts["part"] - counts["missing"]) / total, signature), checks

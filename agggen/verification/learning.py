@@ -330,8 +330,8 @@ _PREPOSITION_LAST = re.compile(r"\b(?:of|in|for|to|from|at|on|by)$")
 def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
     """Sentences for predicates that training never saw, by `phrase_key`, from a corpus of single triples.
 
-    A sentence is the wording of at least two texts, or has all words of the predicate and at most one other that is no
-    function word. Sentences that exchange subject and object are left out where words show it: "Ulm is a region of
+    A sentence is the wording of at least two texts, or has all words of the predicate and at most one other content
+    word. Sentences that exchange subject and object are left out where words show it: "Ulm is a region of
     Germany" for the predicate ``region``, "Ann was written by Emma" for ``written by``.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -349,9 +349,9 @@ def learn_phrases(records: Iterable[Record]) -> dict[str, str]:
     for key, texts in counts.items():
         costs = {}
         for text, count in texts.items():
-            found = _stems(_bare(text))
-            extra = len(found - _stems(key))
-            if count > 1 or (found >= _stems(key) and extra <= 1):
+            stems = _stems(_bare(text))
+            extra = len(stems - _stems(key))
+            if count > 1 or (stems >= _stems(key) and extra <= 1):
                 costs[text] = (-count if count > 1 else 0, extra + text.lower().count("the {"), len(text), text)
         if costs:
             phrases[key] = min(costs, key=costs.__getitem__)

@@ -33,26 +33,21 @@ without these it is 1.7 % (E2E) and 1.0 % (cleaned).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from agggen.alignment import words
 from agggen.records import Record, Triple
-from agggen.scores import Score
 from agggen.verification.e2e import known, says, slot_of
-from agggen.verification.results import check_paired
+from agggen.verification.normal import SMALL_NUMBERS
 
 THRESHOLD = 0.6
 """The fraction of an object's words that a text must contain. With 0.67, WebNLG's numbers above are 96.5 and 0.7 %."""
 
 _REMARK = re.compile(r"\s*\([^)]*\)")  # "Bolt (comicsCharacter)", "75.3 (square kilometres)": optional
 _NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"), start=13
-    )  # the aligner normalises those up to twelve
-}
+    word: str(number) for number, word in enumerate((*SMALL_NUMBERS[13:], "twenty"), start=13)
+}  # the aligner normalises those up to twelve
 _NUMBER_WORD = re.compile(rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
 _INITIALS = re.compile(r"(?<![\w.])[A-Z](?:\.? ?[A-Z]\b)+\.?")
 _CODE = re.compile(r"\b([A-Za-z]{1,3})-(?=\d)")
@@ -87,11 +82,6 @@ class Mentions:
         """The triples that the text does not mention."""
         return tuple(check.triple for check in self.checks if not check.mentioned)
 
-    @property
-    def complete(self) -> bool:
-        """Whether the text mentions all triples."""
-        return all(check.mentioned for check in self.checks)
-
 
 @dataclass(frozen=True, slots=True)
 class _Target:
@@ -110,20 +100,6 @@ class _Target:
 def verify(record: Record, text: str) -> Mentions:
     """Which triples of `record` are mentioned in `text`."""
     return Mentions(tuple(_check(triple, text) for triple in record.triples))
-
-
-def mentioned_values(records: Sequence[Record], texts: Sequence[str]) -> tuple[Score, list[Mentions]]:
-    """The percentage of triples that the texts of their records mention, and the check of each text.
-
-    Raises:
-        AggGenError: the numbers of records and texts differ, or are zero.
-    """
-    check_paired(records, texts)
-    results = [verify(record, text) for record, text in zip(records, texts, strict=True)]
-    triples = sum(len(result.checks) for result in results)
-    share = 1 - sum(len(result.missing) for result in results) / triples
-    label = f"values mentioned (lenient: {THRESHOLD:.0%} of the words)".replace("%", " %")
-    return Score(100 * share, f"{label}|words:normal,e2e:phrases|threshold:{THRESHOLD}|triples:{triples}"), results
 
 
 def _check(triple: Triple, text: str) -> Check:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 from agggen.errors import BundleError, ConfigError
 from agggen.records import NO_SUBJECT, Triple
 from agggen.text.linearise import entity_words, predicate_words
@@ -40,6 +42,8 @@ _PREPOSITIONS = frozenset(
 class Lexicon:
     """Wordings learned from training texts. With the empty lexicon, values match by rule only."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Wordings by value: ``United_States``: ``("American", ...)``."""
     booleans: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -59,54 +63,24 @@ class Lexicon:
 
     def as_dict(self) -> dict[str, Any]:
         """The lexicon as plain JSON; inverse of :meth:`of`."""
-        return {
-            "variants": {value: list(wordings) for value, wordings in sorted(self.variants.items())},
-            "booleans": {
-                name: {value: list(wordings) for value, wordings in sorted(values.items())}
-                for name, values in sorted(self.booleans.items())
-            },
-            "wordings": {name: list(wordings) for name, wordings in sorted(self.wordings.items())},
-            "templates": dict(sorted(self.templates.items())),
-            "contexts": {name: dict(sorted(counts.items())) for name, counts in sorted(self.contexts.items())},
-            "value_words": sorted(self.value_words),
-            "lower": sorted(self.lower),
-            "phrases": dict(sorted(self.phrases.items())),
-        }
+        data: dict[str, Any] = TypeAdapter(Lexicon).dump_python(self, mode="json")
+        return data | {"value_words": sorted(self.value_words), "lower": sorted(self.lower)}
 
     @classmethod
     def of(cls, data: object, where: str = "a lexicon") -> Lexicon:
         """The lexicon of :meth:`as_dict`; missing parts are empty.
 
-        Args:
-            data: parsed JSON.
-            where: its source, for error messages.
-
         Raises:
             BundleError: `data` has an unknown part or a wrong type.
         """
-        if not isinstance(data, Mapping):
-            raise BundleError(f"{where} must be a JSON object, not {type(data).__name__}")
-        if unknown := sorted(set(data) - {*cls.__dataclass_fields__}):
-            raise BundleError(f"{where}: unknown part {unknown[0]!r}; it has {', '.join(cls.__dataclass_fields__)}")
         try:
-            return cls(
-                variants={value: _strings(wordings) for value, wordings in data.get("variants", {}).items()},
-                booleans={
-                    name: {value: _strings(wordings) for value, wordings in values.items()}
-                    for name, values in data.get("booleans", {}).items()
-                },
-                wordings={name: _strings(wordings) for name, wordings in data.get("wordings", {}).items()},
-                templates={name: _strings([wordings])[0] for name, wordings in data.get("templates", {}).items()},
-                contexts={
-                    name: {word: int(count) for word, count in counts.items()}
-                    for name, counts in data.get("contexts", {}).items()
-                },
-                value_words=frozenset(_strings(data.get("value_words", ()))),
-                lower=frozenset(_strings(data.get("lower", ()))),
-                phrases={key: _strings([wordings])[0] for key, wordings in data.get("phrases", {}).items()},
-            )
-        except (AttributeError, TypeError, ValueError) as error:
-            raise BundleError(f"{where} is not a valid lexicon: {error}") from error
+            return TypeAdapter(Lexicon).validate_python(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            part = ".".join(map(str, first["loc"])) or "the whole"
+            raise BundleError(
+                f"{where} is not a valid lexicon: {part}: {first['msg']}; its parts are {', '.join(_PARTS)}"
+            ) from error
 
     @classmethod
     def read(cls, path: Path) -> Lexicon:
@@ -156,18 +130,11 @@ class Lexicon:
         )
 
 
+_PARTS = tuple(Lexicon.__dataclass_fields__)
+
+
 def _united(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     return {key: tuple(dict.fromkeys((*first.get(key, ()), *second.get(key, ())))) for key in {**first, **second}}
-
-
-def _strings(items: Iterable[object]) -> tuple[str, ...]:
-    """Checks that `items` is a list of strings."""
-    if isinstance(items, str | Mapping):
-        raise TypeError(f"{items!s:.40} is not a list")
-    for item in items:
-        if not isinstance(item, str):
-            raise TypeError(f"{item!r:.40} is not a string")
-    return tuple(map(str, items))
 
 
 def read_wordings(path: Path) -> dict[str, tuple[str, ...]]:
@@ -266,19 +233,17 @@ def clause(triple: Triple) -> str:
 def neighbours(tokens: Sequence[Word], start: int, end: int, values: Sequence[bool]) -> Iterator[str]:
     """Context features of the words ``[start, end)``, nearest first, L1 before R1: ``L1 period``, ``R1 and``.
 
-    Words of other values appear as ``*``, the beginning of a sentence as ``^``, the end of the text as ``$``.
+    ``an`` counts as ``a``, since the choice depends on the value. Words of other values appear as ``*``, the beginning
+    of a sentence as ``^``, the end of the text as ``$``.
     """
     opened = False
     for distance in range(1, _NEIGHBOURS + 1):
         left, right = start - distance, end - 1 + distance
         opened = opened or left < 0 or tokens[left + 1].initial
-        yield f"L{distance} " + ("^" if opened else "*" if values[left] else _one_article(tokens[left].form))
+        yield f"L{distance} " + (
+            "^" if opened else "*" if values[left] else "a" if tokens[left].form == "an" else tokens[left].form
+        )
         yield f"R{distance} " + ("$" if right >= len(tokens) else "*" if values[right] else tokens[right].form)
-
-
-def _one_article(form: str) -> str:
-    """``a`` for ``an``, since the choice depends on the value."""
-    return "a" if form == "an" else form
 
 
 def never_precedes(contexts: Mapping[str, int], left: str, max_new_word_rate: float) -> bool:

@@ -30,18 +30,18 @@ _MONTH_OF = {
     **{name[:3]: number for number, name in enumerate(MONTHS, start=1)},
     "sept": 9,
 }
-_SMALL = (
+SMALL_NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
 )
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _NUMBER_WORDS = {
-    **{name: value for value, name in enumerate(_SMALL)},
+    **{name: value for value, name in enumerate(SMALL_NUMBERS)},
     **{name: 10 * value for value, name in enumerate(_TENS, start=2)},
     **{
         f"{ten}-{unit}": 10 * tens + units
         for tens, ten in enumerate(_TENS, start=2)
-        for units, unit in enumerate(_SMALL[1:10], start=1)
+        for units, unit in enumerate(SMALL_NUMBERS[1:10], start=1)
     },
 }
 _ORDINAL_WORDS = {
@@ -57,48 +57,21 @@ _ORDINAL_WORDS = {
 }
 _MULTIPLES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _UNIT_WORDS = {
-    **dict.fromkeys(("kelvin", "kelvins"), "K"),
-    **dict.fromkeys(("celsius", "centigrade"), "C"),
-    **dict.fromkeys(("metre", "metres", "meter", "meters"), "m"),
-    **dict.fromkeys(("kilometre", "kilometres", "kilometer", "kilometers"), "km"),
-    **dict.fromkeys(("centimetre", "centimetres", "centimeter", "centimeters"), "cm"),
-    **dict.fromkeys(("millimetre", "millimetres", "millimeter", "millimeters"), "mm"),
-    **dict.fromkeys(("gram", "grams", "gramme", "grammes"), "g"),
-    **dict.fromkeys(("kilogram", "kilograms", "kilogrammes"), "kg"),
-    **dict.fromkeys(("milligram", "milligrams"), "mg"),
-    **dict.fromkeys(("tonne", "tonnes"), "t"),
-    **dict.fromkeys(("ton", "tons"), "ton"),
-    **dict.fromkeys(("foot", "feet"), "ft"),
-    **dict.fromkeys(("inch", "inches"), '"'),
-    **dict.fromkeys(("yard", "yards"), "yd"),
-    **dict.fromkeys(("mile", "miles"), "mi"),
-    **dict.fromkeys(("hectare", "hectares"), "ha"),
-    **dict.fromkeys(("acre", "acres"), "ac"),
-    **dict.fromkeys(("percent",), "%"),
-    **dict.fromkeys(("fahrenheit",), "F"),
-    **dict.fromkeys(("minute", "minutes"), "min"),
-    **dict.fromkeys(("hour", "hours"), "h"),
-    **dict.fromkeys(("seconds",), "s"),
-    **dict.fromkeys(("day", "days"), "d"),
+    word: words.split()[0]
+    for words in (
+        *("K kelvin kelvins", "C celsius centigrade", "F fahrenheit", "% percent", "ha hectare hectares"),
+        *("m metre metres meter meters", "km kilometre kilometres kilometer kilometers", "ac acre acres"),
+        *("cm centimetre centimetres centimeter centimeters", "mm millimetre millimetres millimeter millimeters"),
+        *("g gram grams gramme grammes", "kg kilogram kilograms kilogrammes", "mg milligram milligrams"),
+        *("t tonne tonnes", "ton ton tons", "ft foot feet", '" inch inches', "yd yard yards", "mi mile miles"),
+        *("min minute minutes", "h hour hours", "s seconds", "d day days"),
+    )
+    for word in words.split()[1:]
 }
 _UNITS = frozenset(("K", "C", "m", "km", "cm", "mm", "g", "mg", "kg", "ft", "mi", "ha", "min", "s", "kJ", "kcal", "%"))
 _SPECIAL_LETTERS = str.maketrans(
-    {
-        "ø": "o",
-        "Ø": "O",
-        "ł": "l",
-        "Ł": "L",
-        "đ": "d",
-        "Đ": "D",
-        "æ": "ae",
-        "Æ": "Ae",
-        "œ": "oe",
-        "ð": "d",
-        "þ": "th",
-        "\u0131": "i",
-    }
+    dict(zip("øØłŁđĐðı", "oOlLdDdi", strict=True)) | {"æ": "ae", "Æ": "Ae", "œ": "oe", "þ": "th"}
 )
-
 _SUBSCRIPTS = str.maketrans("\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089", "0123456789")
 
 _MONTH = "|".join(sorted(_MONTH_OF, key=len, reverse=True))
@@ -304,7 +277,6 @@ def words(text: str, initial: bool = True, dates: bool = True) -> tuple[Word, ..
     """The words of `text`, in text order.
 
     Args:
-        text: any text.
         initial: whether the text begins a sentence.
         dates: whether a date is one word; otherwise day, month and year are separate words.
     """

@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from agggen.text.linearise import entity_words
 from agggen.verification.normal import MONTHS, OMITTED, LetterIndex, Span, Word, letters, words
 
 MatchKind = Literal["literal", "rule", "lexicon", "phrase"]
+MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 
 FUNCTION_WORDS = frozenset(
     re.findall(
@@ -86,7 +87,6 @@ class TextIndex:
     """A text in which wordings are searched for.
 
     Args:
-        text: any text.
         initial: whether `text` begins a sentence.
 
     Attributes:
@@ -134,10 +134,10 @@ class TextIndex:
 
         In a text without capitals, ``uk``, ``u.s.`` and ``the us`` are abbreviations of countries.
         """
-        found, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
-        if wording.how == "rule" and found == exact.lower() and self.text.islower():
+        surface, exact, word = "".join(word.raw for word in match), "".join(wording.exact), match[0]
+        if wording.how == "rule" and surface == exact.lower() and self.text.islower():
             return word.form not in FUNCTION_WORDS or self.text[: word.start].endswith("the ")
-        if found != exact or word.kind == "unit":
+        if surface != exact or word.kind == "unit":
             return False
         if len(wording.exact) > 1:
             return True

@@ -72,7 +72,6 @@ def task_of(
     limit: int = 0,
     protocol: str | None = None,
     metrics: tuple[str, ...] | None = None,
-    meteor: bool = True,
     run_archives: bool = False,
     device: str = "cpu",
     reading: Mapping[str, Any] = MappingProxyType({}),
@@ -85,7 +84,7 @@ def task_of(
         corpus, split, reading: see `records_to_evaluate`.
         overrides: inference settings that differ from the bundle's own.
         limit: only the first so many records (0: all).
-        protocol: whose scorer (None: as the corpus is scored in print); `metrics` and `meteor`, see `TextMetrics`.
+        protocol: whose scorer (None: as the corpus is scored in print); `metrics`: see `TextMetrics`.
         run_archives: see `Bundle.fact_segmenter`.
         device: see `agggen.tensors.device_of`.
         note: is told of records that cannot be read.
@@ -110,7 +109,7 @@ def task_of(
         records=records,
         whole=whole,
         config=config,
-        metrics=TextMetrics(protocol or protocol_of(named), metrics, meteor),
+        metrics=TextMetrics(protocol or protocol_of(named), metrics),
         command=command_line(),
         segmenter=loaded.fact_segmenter(run_archives),
         device=device,

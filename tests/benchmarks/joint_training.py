@@ -44,7 +44,7 @@ def examples_of(share: float, constraints: Constraints = "release") -> tuple[lis
     train = [record for record in load("webnlg", "train") if isinstance(record, Record)]
     vocabulary = Vocabulary.build(train)
     encoder = Encoder(vocabulary, Encoder.predicate_table(train), ModelConfig().max_group_size)
-    sample = segmented(train[:: max(round(1 / share), 1)], segmenter("clauses"))
+    sample = segmented(train[:: max(round(1 / share), 1)], segmenter("clauses"), [])
     return list(training_examples(sample, encoder, constraints)), encoder
 
 

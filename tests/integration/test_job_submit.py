@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agggen import load_dataset
 from agggen.bundle import fingerprint
-from agggen.corpora.catalogue import prepare
 from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import read_records
 from agggen_platform.storage.bundles import get_bundle
@@ -48,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_segment(head: Head, tmp_path: Path) -> None:
-    prepare("elements", tmp_path / "corpus", splits=["dev"])
+    load_dataset("elements", splits=["dev"]).save(tmp_path / "corpus")
     head.submit("segment", tmp_path / "corpus", "--out", tmp_path / "facts", "--runs", tmp_path / "runs")
     ids = [record.id for record in read_records(tmp_path / "corpus" / "dev.parquet")]
     assert [record.id for record in read_records(tmp_path / "facts" / "dev")] == ids

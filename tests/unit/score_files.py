@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from agggen.evaluation import Score
 from agggen.evaluation.protocols import measure
-from agggen.scores import Score
 
 
 def write(path: str, lines: list[Any]) -> None:

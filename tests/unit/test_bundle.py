@@ -123,7 +123,7 @@ def test_a_bundle_is_json_and_safetensors_and_nothing_else(saved: Path) -> None:
     assert describe_bundle(saved)["config"] == {"training": {"seed": 3}, "note": "Ålesund"}
 
 
-def test_others_may_read_it(saved: Path) -> None:
+def test_a_bundle_is_readable_by_others(saved: Path) -> None:
     assert saved.stat().st_mode & 0o055 == 0o055
 
 
@@ -186,7 +186,7 @@ def test_a_missing_file_is_named(own: Path, name: str) -> None:
 def test_a_path_without_a_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"there is no bundle at .*none; `agggen train` writes one"):
         load_bundle(tmp_path / "none")
-    with pytest.raises(BundleError, match=r"is no bundle: it lacks manifest\.json"):
+    with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest\.json"):
         load_bundle(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(BundleError, match="there is no bundle at"):

@@ -40,6 +40,8 @@ def test_prepare_writes_parquet_and_counts_rejects(toy_home: Path, tmp_path: Pat
     assert (code, out.splitlines()) == (0, ["split\trecords\treferences\trejects", "dev\t2\t2\t1"])
     assert f"rejected: 1, see {tmp_path / 'out' / 'rejects.jsonl'}" in err
     assert len(read_records(tmp_path / "out" / "dev.parquet")) == 2
+    code, _, err = run("corpora", "prepare", "e2e", "--split", "dev", "-o", str(tmp_path), "--max-reject-share", "0.1")
+    assert code == 2 and "e2e dev: 1 of 3 records were rejected (33.3%, at most 10.0% allowed)" in err
 
 
 @pytest.mark.parametrize(

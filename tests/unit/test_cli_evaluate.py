@@ -16,7 +16,7 @@ from agggen.corpora.elements import elements_records
 from agggen.corpora.prepared import write_records
 from agggen.errors import ConfigError
 from agggen.evaluation.values import VALUES
-from agggen.records import Plan, Record
+from agggen.records import Record
 from agggen.report.folder import FILES
 from agggen_platform import evaluation
 from agggen_platform.cli.options import warn_if_temporary
@@ -119,18 +119,6 @@ def test_a_report_holds_scores_records_and_what_was_run(run: Run, bundle: Path, 
         assert report["run"][what] not in (None, "")
 
 
-def test_records_are_written_in_order_with_their_plans_and_errors(run: Run, bundle: Path, tmp_path: Path) -> None:
-    evaluated(run, bundle)
-    expected = list(elements_records("dev"))[:4]
-    for line, record in zip(lines(tmp_path / "report"), expected, strict=True):
-        assert line["id"] == record.id
-        assert sorted(Plan.parse(line["plan"]).predicates) == sorted(record.predicates)
-        assert "".join(fact["text"] for fact in line["facts"]) == line["text"]
-        assert set(line["not_mentioned_lenient"]) | set(line["not_whole"]) <= set(record.predicates)
-        assert len(line["faults"]) >= len(line["not_whole"]) + len(line["invented"])
-        assert line["scores"]
-
-
 def test_the_texts_of_a_report_are_scored_again_without_writing_them(run: Run, bundle: Path, tmp_path: Path) -> None:
     evaluated(run, bundle)
     records = list(elements_records("dev"))[:4]
@@ -146,7 +134,7 @@ def test_the_texts_of_a_report_are_scored_again_without_writing_them(run: Run, b
 
 
 def test_slots_are_checked_where_the_corpus_has_them(run: Run, bundle: Path, restaurants: Path, tmp_path: Path) -> None:
-    code, out, err = run("evaluate", bundle, "--corpus", restaurants, "--no-meteor")
+    code, out, err = run("evaluate", bundle, "--corpus", restaurants, "--metrics", "bleu,nist")
     assert code == 0, err
     folder = Path(err.split("Report: ")[1].splitlines()[0]).parent
     assert folder.parent == bundle.parent / "evaluation"
@@ -199,17 +187,11 @@ def test_a_model_of_e2e_stands_beside_the_published_ones(run: Run, data_home: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--corpus", "elemnts"), "no corpus 'elemnts'; did you mean elements?"),
         (("--corpus", "elements", "--split", "tset"), "elements has no split 'tset'"),
-        (("--corpus", "elements", "--ablation", "x"), "'ablation' must be one of"),
-        (("--corpus", "elements", "--planner", "x"), "'planner' must be one of"),
-        (("--corpus", "elements", "--protocol", "webnlg"), "webnlg-2017"),
+        (("--corpus", "elements", "--ablation", "x"), "'ablation' must be 'none'"),
         (("--corpus", "elements", "--metrics", "blue"), "has no metric 'blue'; it has bleu, chrf, ter"),
-        (("--corpus", "elements", "--metrics", ","), "no metric is requested; protocol plain has"),
-        (("--corpus", "elements", "--protocol", "e2e", "--metrics", "meteor", "--no-meteor"), "exclude each other"),
         (("--corpus", "elements", "-o", "taken"), "cannot write a report to taken: it is a file"),
         (("--corpus", "elements", "--runs", "s3://runs"), "s3://runs: this can only be a folder of this machine"),
-        (("--corpus", "elements", "wdith=3"), "unknown key 'wdith'"),
         (("--corpus", "prepared", "--split", "test"), "the folder prepared has no split 'test'; it has dev"),
         (("--corpus", "empty"), "the folder empty has no prepared corpus"),
         (("--corpus", "elements", "-o", "-"), "the scores go to standard output"),
@@ -313,11 +295,6 @@ def test_a_report_goes_to_a_store_when_it_is_whole(s3: str) -> None:
     assert sorted(Folder(address).names()) == sorted(FILES)
     with report_folder(address) as folder:  # what is there is seen, so that no other report is overwritten
         assert (folder / "report.json").read_text() == "report.json"
-
-
-def test_a_report_in_a_folder_stays_where_it_is_written(tmp_path: Path) -> None:
-    with report_folder(str(tmp_path / "report")) as folder:
-        assert folder == tmp_path / "report"
 
 
 def test_a_folder_in_rays_copy_of_the_working_directory_is_warned_of(

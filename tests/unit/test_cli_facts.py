@@ -70,10 +70,8 @@ def test_a_frame_inside_an_argument_stands_where_it_stands_in_the_text() -> None
         (("A text.", "--corpus", "elements"), "either texts in quotes, or --corpus"),
         (("A text.", "--record", "x"), "--record needs a --corpus"),
         (("--corpus", "elements", "--record", "x"), "elements dev has no record 'x'"),
-        (("A text.", "--facts", "nope"), "'facts.source' must be one of 'embedded', 'allennlp'"),
-        (("A text.", "--level", "half"), "'facts.level' must be one of 'paper', 'full'"),
+        (("A text.", "--facts", "nope"), "'facts.source' must be 'embedded', 'allennlp'"),
         (("A text.", "--facts", "allennlp"), "needs an archive"),
-        (("A text.", "facts.levl=paper"), "unknown key 'facts.levl' in override 'facts.levl=paper'"),
     ],
 )
 def test_invalid_arguments_are_refused(arguments: tuple[str, ...], message: str, run: Run) -> None:

@@ -118,7 +118,7 @@ def test_a_prepared_folder_is_trained_on_and_the_preset_can_be_chosen(run: Run) 
         (("train", "none.csv"), "cannot read none.csv: there is no such file"),
     ],
 )
-def test_what_cannot_be_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_invalid_calls_print_one_error_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "") and err.startswith("error: ") and message in err
     assert not Path("x").exists() and not Path("runs").exists()

@@ -109,7 +109,10 @@ def test_print_config_trains_nothing_and_reads_back(run: Run, folder: Path, tmp_
         (("nowhere.yaml",), "cannot read nowhere.yaml: No such file or directory"),
         (("tiny.yaml", "model.wdith=3"), "unknown key 'model.wdith' in override 'model.wdith=3'; did you mean"),
         (("tiny.yaml", "model.width"), "override 'model.width' is not of the form key=value"),
-        (("tiny.yaml", "model.width=wide"), "'model.width' must be int, not 'wide' (override 'model.width=wide')"),
+        (
+            ("tiny.yaml", "model.width=wide"),
+            "'model.width' must be a valid integer, not 'wide' (override 'model.width=wide')",
+        ),
         (("tiny.yaml", "training.baseline.epochs=-1"), "epochs must be at least 0, not -1"),
         (("tiny.yaml", "--name", "a/b"), "the run name 'a/b' must be letters, digits"),
         (("tiny.yaml", "--name", "a b"), "must be letters, digits"),
@@ -134,7 +137,7 @@ def test_a_configuration_that_cannot_be_is_one_line_and_exit_code_2(
         ("corpus.name=corpsu", "error: no corpus 'corpsu'"),
         ("corpus.train=tarin", "error: the folder corpus has no split 'tarin'; it has dev, train"),
         ("corpus.name=runs", "error: the folder runs has no prepared corpus"),
-        ("facts.source=corpus", "has a reference without facts; have them cut (facts.source=embedded)"),
+        ("facts.source=corpus", "has a reference without facts; set facts.source=embedded"),
     ],
 )
 def test_a_corpus_that_cannot_be_trained_on_is_exit_code_2(run: Run, trained: Path, setting: str, message: str) -> None:

@@ -113,7 +113,7 @@ def test_a_saved_dataset_is_read_back_with_its_rejects_beside(tmp_path: Path) ->
     assert json.loads(line)["line"] == 21
 
 
-def test_left_out_rows_are_a_warning() -> None:
+def test_skipped_rows_are_a_warning() -> None:
     with pytest.warns(
         UserWarning, match="1 rows are invalid and skipped; the first: the data:2: a record must be a mapping"
     ):

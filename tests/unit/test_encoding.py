@@ -181,12 +181,12 @@ def test_the_size_of_states_is_capped_by_the_model(encoder: Encoder) -> None:
 
 
 def test_the_corpus_s_own_facts_are_kept() -> None:
-    assert segmented([record()], None) == [record()]
+    assert segmented([record()], None, []) == [record()]
 
 
 def test_a_corpus_without_facts_needs_a_segmenter() -> None:
-    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; have them cut"):
-        segmented([record(), record(None, identifier="bare")], None)
+    with pytest.raises(RecordError, match="record 'bare' has a reference without facts; set facts"):
+        segmented([record(), record(None, identifier="bare")], None, [])
 
 
 def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -> None:
@@ -207,8 +207,6 @@ def test_references_that_cannot_be_cut_are_left_out_where_rejects_are_wanted() -
         ("e2e/train", "a", "reference 9: RuntimeError: wrong"),
         ("e2e/train", "b", "reference 1: RuntimeError: wrong"),
     ]
-    with pytest.raises(RuntimeError, match="wrong"):
-        segmented([subset], Picky())
 
 
 @pytest.mark.parametrize("name", ["clauses", "embedded", "sentences"])
@@ -216,7 +214,7 @@ def test_a_segmenter_replaces_facts_and_keeps_the_rest(name: str) -> None:
     plan = Plan.parse("[birthPlace] [instrument residence]")
     first = Record("a", record().triples, (Reference(TEXT, (Fact(TEXT),), plan), Reference("Oda is here.")), "Person")
     none = Record("b", record().triples)
-    cut = segmented([first, none, record(None)], segmenter(name))
+    cut = segmented([first, none, record(None)], segmenter(name), [])
     assert [r.id for r in cut] == ["a", "b", "oda"] and cut[0].category == "Person" and cut[1] == none
     assert cut[0].references[0].plan == plan
     facts = [[fact.text for fact in reference.facts or ()] for r in cut for reference in r.references]

@@ -1,19 +1,14 @@
-"""Facts: cutting a text into clauses or sentences loses nothing, and cuts where people would."""
+"""Facts: cutting a text into clauses or sentences loses nothing."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.corpora.segmented import attach_release_facts, release_facts
-from agggen.corpora.webnlg import read_webnlg
 from agggen.errors import AggGenError
-from agggen.facts import FactSegmenter, check_facts, cut
+from agggen.facts import check_facts, cut
 from agggen.facts.config import segmenter
-from agggen.records import Record
 
 PIECES = (
     "Bolt who is and was written by J. R. R. Tolkien , it It serves food; but while which has near U.S. 3.5 . ! \n \t "
@@ -93,14 +88,6 @@ def test_clauses(text: str, clauses: list[str]) -> None:
     assert segmenter("clauses").segment([text]) == [tuple(clauses)]
 
 
-def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None:
-    known = [segmenter(name) for name in NAMES]
-    assert all(isinstance(first, FactSegmenter) for first in known)
-    assert [first.name for first in known] == list(NAMES)
-    assert len({first.fingerprint for first in known}) == len(NAMES)
-    assert segmenter("clauses").fingerprint == segmenter("clauses").fingerprint
-
-
 @pytest.mark.parametrize(
     ("text", "facts", "message"),
     [
@@ -113,24 +100,3 @@ def test_segmenters_keep_the_protocol_and_differ_in_their_fingerprints() -> None
 def test_invalid_segmentations_are_refused(text: str, facts: list[str], message: str) -> None:
     with pytest.raises(AggGenError, match=message):
         check_facts(text, facts)
-
-
-def _boundaries(facts: tuple[str, ...]) -> set[int]:
-    """Positions of the inner boundaries, counted in characters that are no white space."""
-    lengths = [len("".join(fact.split())) for fact in facts]
-    return {sum(lengths[: number + 1]) for number in range(len(lengths) - 1)}
-
-
-def test_clauses_come_near_the_released_facts(data_home: Path) -> None:
-    """Golden: inner boundaries on WebNLG's development texts against the facts from semantic role labels."""
-    records = [item for item in read_webnlg(data_home / "webnlg_2017" / "dev", "dev") if isinstance(item, Record)]
-    records, _ = attach_release_facts(records, release_facts(data_home, "webnlg", "dev"))
-    references = [reference for record in records for reference in record.references if reference.facts]
-    ours = segmenter("clauses").segment([reference.text for reference in references])
-    result = [_boundaries(facts) for facts in ours]
-    gold = [_boundaries(tuple(fact.text for fact in reference.facts or ())) for reference in references]
-    right = sum(len(a & b) for a, b in zip(result, gold, strict=True))
-    precision, recall = right / sum(map(len, result)), right / sum(map(len, gold))
-    assert len(references) == 2268
-    assert precision > 0.90
-    assert recall > 0.79

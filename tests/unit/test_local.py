@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.prepared import write_records
-from agggen.datasets import fingerprint_of
 from agggen.errors import ConfigError, CorpusError
 from agggen.records import Record
 from agggen_platform.local import records_of
@@ -29,14 +28,6 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def test_records_of_the_catalogue_leave_rejects_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "e2e").mkdir()
-    rows = ["mr,ref", '"name[Blue Door], food[Thai]",Blue Door is Thai.', '"?",Bad.']
-    (tmp_path / "e2e" / "devset.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
-    assert [len(result.triples) for result in records_of("e2e", "dev")] == [1]
-
-
 def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who prepares into `./e2e` and forgets a split hears of the catalogue's files, as without the folder."""
     (tmp_path / "e2e").mkdir()
@@ -54,20 +45,13 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
         ("toi", "dev", "no corpus 'toi'"),
     ],
 )
-def test_records_that_are_not_there(
+def test_missing_records_are_refused(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str, split: str, message: str
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     with pytest.raises(CorpusError) as refused:
         records_of(name, split)
     assert message in str(refused.value)
-
-
-def test_the_fingerprint_follows_content_and_order() -> None:
-    assert fingerprint_of(RECORDS) == fingerprint_of([record(each.id) for each in RECORDS])
-    changed = [record("Aromi", "English"), *RECORDS[1:]]
-    prints = {fingerprint_of(each) for each in (RECORDS, RECORDS[::-1], RECORDS[:3], changed, [])}
-    assert len(prints) == 5
 
 
 def test_records_of_a_folder_in_a_store(corpus: Path, s3: str) -> None:

@@ -223,13 +223,6 @@ def test_every_reference_becomes_an_example_and_limit_counts_records() -> None:
     assert len(limited.encoder.vocabulary) < len(data.encoder.vocabulary), "it knows the words of those alone"
 
 
-def test_limit_counts_records_with_texts() -> None:
-    silent = Record("silent", TRAIN[0].triples)
-    limited = prepare(replace(CONFIG, corpus=CorpusConfig(limit=2)), [silent, *TRAIN], [silent, *DEV])
-    assert [example.id for example in limited.train] == ["person-0"] * 2 + ["person-1"] * 2
-    assert len(limited.dev) == 6
-
-
 def test_vocabulary_and_predicates_are_those_of_the_training_records() -> None:
     stranger = Record(
         "s", (Triple("Mo", "hobby", "chess"),), (Reference("Mo likes chess.", (Fact("Mo likes chess."),)),)
@@ -276,7 +269,7 @@ def test_a_record_too_large_and_a_text_without_words_are_rejects_of_their_split(
     assert not prepare(CONFIG, TRAIN, DEV).rejects
 
 
-def test_what_is_left_out_of_training_counts_against_the_share() -> None:
+def test_rejected_texts_count_against_the_share() -> None:
     with pytest.raises(
         CorpusError, match=r"people/train: 2 of 20 texts were rejected \(10\.0%, at most 5\.0% allowed\)"
     ):
@@ -287,7 +280,7 @@ def test_what_is_left_out_of_training_counts_against_the_share() -> None:
         prepare(CONFIG, TRAIN, [VAST], max_reject_share=1)
 
 
-def test_a_device_that_is_not_here_is_refused(tmp_path: Path) -> None:
+def test_an_unavailable_device_is_refused(tmp_path: Path) -> None:
     assert device_of("cpu").type == "cpu" and device_of("auto").type in ("cpu", "cuda")
     for name in ("abacus", "cuda:77"):
         with pytest.raises(ConfigError, match=f"training.device '{name}' is not usable here"):

@@ -109,10 +109,6 @@ def test_any_sequence_a_model_may_write_has_a_text_and_spans(tokens: list[str]) 
     assert all(0 <= start <= end <= len(text) for start, end in spans)
 
 
-def test_joiners_at_the_ends_have_no_effect() -> None:
-    assert detokenise(["￭,", "a", "(￭"]) == ", a ("
-
-
 @settings(deadline=None)
 @given(
     st.sampled_from(["▁" + "20-" * 100_000, "1" * 300_000, "n" * 300_000, " " * 300_000, "1." * 150_000, "'" * 300_000])

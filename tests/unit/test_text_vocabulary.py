@@ -87,12 +87,6 @@ def test_tokens_belong_to_the_fact_they_start_in_and_facts_without_tokens_are_dr
     assert target.kept == [1, 2, 4, 5]
 
 
-def test_a_word_cut_by_a_fact_boundary_belongs_to_the_earlier_fact() -> None:
-    vocabulary = Vocabulary.build(TRAIN)
-    target = vocabulary.encode_target(["Ne", "on", " is"], vocabulary.encode_source(NEW))
-    assert (target.fact, target.kept) == ([0, 1], [0, 2])
-
-
 @given(st.lists(st.text("abcXY1.,'-é (", min_size=1, max_size=25), min_size=1, max_size=4))
 def test_training_texts_come_back_from_their_ids(texts: list[str]) -> None:
     texts = [text for text in texts if text.strip()] or ["a"]
@@ -148,9 +142,3 @@ def test_a_text_without_words_is_refused() -> None:
     vocabulary = Vocabulary.build(TRAIN)
     with pytest.raises(RecordError, match="contains no words"):
         vocabulary.encode_target([" \n"], vocabulary.encode_source(NEW))
-
-
-def test_an_id_of_another_record_is_refused() -> None:
-    vocabulary = Vocabulary.build(TRAIN)
-    with pytest.raises(IndexError, match=r"id 17 is beyond 16 words and 1 extras"):
-        vocabulary.decode([17], ["Zinc"])

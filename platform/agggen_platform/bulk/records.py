@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from agggen.corpora.delimited import Row, RowGroup, identifier_of
+from agggen.corpora.delimited import Row, identifier_of
 from agggen.corpora.prepared import schema
 from agggen.corpora.rejects import Reject
-from agggen.corpora.tables import record_of_row
+from agggen.corpora.tables import REJECTED_ROW, read_table, record_of_row
 from agggen.errors import AggGenError, RecordError
 from agggen.records import Plan, Record
 from agggen_platform.sharded.shards import bare_record
@@ -148,22 +148,15 @@ def triple_rows(items: Iterator[tuple[int, Any] | Reject]) -> Iterator[dict[str,
 
 
 def _record_of(rows: Sequence[Row]) -> dict[str, Any]:
-    group, errors = RowGroup(identifier_of(rows[0][1])), list[tuple[int, str]]()
-    for line, row in rows:
-        try:
-            "".join(row.values()).encode()
-            group.take(line, row)
-        except UnicodeEncodeError as error:
-            errors.append((line, f"not UTF-8 (byte 0x{ord(error.object[error.start]) & 0xFF:02x})"))
-        except RecordError as error:
-            errors.append((line, str(error)))
-    if not errors:
-        try:
-            return _row(group.record(), group.line, group.plan)
-        except AggGenError as error:
-            errors.append((group.line, str(error)))
-    reason = "; ".join([errors[0][1], *(f"line {line}: {error}" for line, error in errors[1:])])
-    return _invalid_row(errors[0][0], group.identifier or None, reason)
+    table = read_table(((line, row | {"split": ""}) for line, row in rows), "")
+    if table.rejects:
+        # A rejected row rejects its whole record, whose own reject says no more.
+        first, *others = [reject for reject in table.rejects if reject.reason != REJECTED_ROW] or table.rejects
+        reason = "; ".join([first.reason, *(f"line {reject.line}: {reject.reason}" for reject in others)])
+        return _invalid_row(first.line, identifier_of(rows[0][1]) or None, reason)
+    ((record,),) = table.records.values()
+    plans = (row.get("plan", "").strip() for _, row in rows)
+    return _row(record, rows[0][0], next(filter(None, plans), None))
 
 
 def grouped_by_record(items: Iterator[Row | Reject]) -> Iterator[Row | Reject]:

@@ -49,9 +49,6 @@ def prepare(
     name: Name,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the Parquet files.")],
     split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated. [default: all]")] = None,
-    facts: Annotated[
-        str | None, typer.Option(metavar="release", help="Attach the facts published with the AggGen paper.")
-    ] = None,
     max_reject_share: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Fail if more than this share of a split cannot be read.")
     ] = 1.0,
@@ -63,10 +60,17 @@ def prepare(
     \b
         agggen corpora prepare elements --out prepared/elements
     """
-    from agggen.corpora.catalogue import prepare as prepare_corpus
+    from agggen.corpora.catalogue import get_corpus
+    from agggen.corpora.rejects import check_reject_share
+    from agggen.datasets import catalogue_dataset
 
-    report = prepare_corpus(name, out, splits=split, facts=facts, max_reject_share=max_reject_share)
-    rows = [(part, counts.records, counts.references, counts.rejects) for part, counts in report.splits.items()]
+    data = catalogue_dataset(name, split or get_corpus(name).splits)
+    rows = []
+    for part, records in data.splits.items():
+        rejects = data.rejects.get(part, [])
+        check_reject_share(len(records), rejects, max_reject_share, f"{name} {part}")
+        rows.append((part, len(records), sum(len(record.references) for record in records), len(rejects)))
+    data.save(out)
     console.print_table(("split", "records", "references", "rejects"), rows)
-    rejects = sum(counts.rejects for counts in report.splits.values())
-    console.note(f"Written to {out}" + (f"; rejected: {rejects:,}, see {out / 'rejects.jsonl'}" if rejects else ""))
+    rejected = sum(map(len, data.rejects.values()))
+    console.note(f"Written to {out}" + (f"; rejected: {rejected:,}, see {out / 'rejects.jsonl'}" if rejected else ""))

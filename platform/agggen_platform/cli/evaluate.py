@@ -39,7 +39,6 @@ def evaluate(
     metrics: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Metrics of the protocol, say bleu,ter. [default: all]")
     ] = None,
-    meteor: Annotated[bool, typer.Option("--meteor/--no-meteor", help="Compute METEOR, which needs Java.")] = True,
     planner: Annotated[str | None, typer.Option(metavar="exact|two-stage", help="The plan search.")] = None,
     ablation: Annotated[
         str | None, typer.Option(metavar="random-order|no-aggregation|plain", help="The paper's ablations.")
@@ -93,7 +92,6 @@ def evaluate(
         limit=limit,
         protocol=protocol,
         metrics=None if metrics is None else _names(metrics),
-        meteor=meteor,
         run_archives=run_archives,
         device=device,
         reading={"seed": division_seed, **columns},

@@ -208,10 +208,7 @@ def _scored_records(path: Path) -> list[Record]:
     """
     from agggen.corpora.rejects import Reject
     from agggen.errors import CorpusError
-    from agggen.evaluation.files import read_scored_records
 
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        return read_scored_records(path)
     records: list[Record] = []
     for item in read_records(str(path)):
         if isinstance(item, Reject):
@@ -220,7 +217,7 @@ def _scored_records(path: Path) -> list[Record]:
             raise CorpusError(f"{path}, record {item.id!r}: there is no reference text to score against")
         records.append(item)
     if not records:
-        raise CorpusError(f"{path} holds no record")
+        raise CorpusError(f"{path} has no record")
     return records
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from agggen.config import flatten
 from agggen.errors import ConfigError
+from agggen.evaluation import method
 from agggen.generation.generator import InferenceConfig
-from agggen.scores import method
 from agggen_platform.mlflow_client import mlflow_client
 from agggen_platform.registry.client import registry_errors
 from agggen_platform.registry.store import EVALUATION, Version

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from agggen.errors import ConfigError
+from agggen.evaluation import method
 from agggen.report.build import source_of
-from agggen.scores import method
 from agggen_platform.reproduction.records import RunRecord, Score
 from agggen_platform.reproduction.tables import Line, Table
 

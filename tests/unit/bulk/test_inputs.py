@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from agggen.corpora.delimited import read_csv
 from agggen.corpora.prepared import write_records
+from agggen.datasets import read_file
 from agggen.errors import AggGenError, CorpusError
 from agggen.records import Record
 from agggen_platform.bulk.inputs import check_in_place, find_inputs, plan_shards, read_records, ready
@@ -89,7 +89,7 @@ def test_csv_rows_of_a_record_are_brought_together_as_in_memory(tmp_path: Path) 
     path.write_text(text)
     rows = rows_of(shards_of(path, tmp_path / "work"))
     good = [read_record(row)[0] for row in rows if not row.get("error")]
-    expected = [item for item in read_csv(path) if isinstance(item, Record)]
+    (expected,) = read_file(path).records.values()
     assert [(record.id, record.triples) for record in good] == [(record.id, record.triples) for record in expected]
     assert [(row["line"], row["plan"]) for row in rows if not row.get("error")] == [(2, "[area food]"), (4, None)]
     assert sorted(said for said in ids_or_errors(rows) if said[1] not in "13") == [
@@ -256,9 +256,9 @@ def test_a_csv_row_that_is_not_utf8_rejects_its_record_only(tmp_path: Path) -> N
     (tmp_path / "in.csv").write_bytes(b"\n".join([b"id,subject,predicate,object", *lines]))
     rows = rows_of(shards_of(tmp_path / "in.csv", tmp_path / "work"))
     assert [(row["line"], row["id"], row.get("error")) for row in rows] == [
-        (2, "1", "not UTF-8 (byte 0xe7); line 3: the triple's object is empty"),
+        (2, "1", "not UTF-8: byte 0xe7 in 'Fran\\udce7ais'; line 3: the triple's object is empty"),
         (4, "2", None),
-        (5, "\\udcff", "not UTF-8 (byte 0xff)"),
+        (5, "\\udcff", "not UTF-8: byte 0xff in '\\udcff'"),
     ]
 
 

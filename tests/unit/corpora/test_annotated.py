@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, read_annotated
+from agggen.corpora.annotated import PLANS, SOURCES, TEXTS, letters, read_annotated
 from agggen.corpora.catalogue import load
 from agggen.corpora.rejects import Reject, split_rejects
-from agggen.corpora.segmented import letters
 from agggen.errors import CorpusError
 from agggen.evaluation.alignments import alignment_scores
 from agggen.evaluation.held_out import alignments
@@ -74,7 +73,7 @@ def test_texts_and_predicates_are_the_records_own(tmp_path: Path) -> None:
     assert str(door.references[0].plan) == "[has is]"
 
 
-def test_a_text_that_the_record_has_not_is_the_releases(tmp_path: Path) -> None:
+def test_an_unmatched_text_is_that_of_the_release(tmp_path: Path) -> None:
     records, _ = read(tmp_path, (DOOR_SOURCE, "is|has", "The Door is red ,\tand locked ."))
     assert records[0].references[0].text == "The Door is red , and locked ."
     assert [fact.text for fact in records[0].references[0].facts or ()] == ["The Door is red , ", "and locked ."]

@@ -75,11 +75,6 @@ def test_rows_of_one_meaning_form_one_record_wherever_they_stand() -> None:
     assert [reference.text for reference in records[0].references] == ["First,\nin two lines.", "Second."]
 
 
-def test_a_repeated_slot_has_unique_predicates() -> None:
-    records, _ = read('mr,ref\n"name[A], eatType[pub], eatType[bar]",A is a pub and bar.\n')
-    assert records[0].predicates == ("eatType", "eatType_2")
-
-
 def test_bad_rows_are_rejected_with_the_line_they_start_at() -> None:
     records, rejects = read(
         'mr,ref\n"name[A], area[x]","Two\nlines."\nfood,No value.\n'

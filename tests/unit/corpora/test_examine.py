@@ -29,7 +29,7 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
     said = {finding.what: finding for finding in result.findings}
     assert "record '41': a cell has the type bytes" in str(said["rows that could not be read"])
     assert said["records without a text"].examples == ("33",)
-    assert said["values of which a text has no word"].examples == ("director 'Scott' (record 30)",)
+    assert said["values without a word in a text"].examples == ("director 'Scott' (record 30)",)
     own = said["numbers and names in texts that the record lacks"]
     assert {example.partition(" ")[0] for example in own.examples} >= {"'Malta'", "'1977'"}
     assert said["predicates with fewer than 20 training texts"].examples == ("genre (1)",)
@@ -38,6 +38,6 @@ def test_what_looks_wrong_is_named_with_examples() -> None:
     assert said["texts in several splits"].count == 1
 
 
-def test_nothing_is_found_in_clean_data() -> None:
+def test_clean_data_have_no_findings() -> None:
     rows = [row(number, f"Film {number} is by Scott.") for number in range(25)]
     assert examine(load_dataset({"train": rows[:20], "dev": rows[20:]})).findings == ()

@@ -88,10 +88,6 @@ def test_a_file_without_a_known_hash_is_fetched_once_and_not_verified(files: Fil
     assert (tmp_path / "a.csv").read_bytes() == CONTENT
 
 
-def test_a_corpus_that_is_part_of_agggen_needs_no_download(tmp_path: Path) -> None:
-    assert fetch("elements", tmp_path) == FetchReport(tmp_path, 0, 0)
-
-
 def test_a_corpus_that_users_copy_themselves_says_from_where_and_to_where(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be downloaded, since its release states no licence") as error:
         fetch("webnlg-plans", tmp_path)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from agggen.corpora.lines import open_source, read_lines
-from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
+from agggen.corpora.rejects import Reject, check_reject_share, write_rejects
 from agggen.errors import CorpusError
-from agggen.records import Record, Triple
 
 
 class CountingStream(io.BytesIO):
@@ -29,7 +28,7 @@ def test_lines_are_numbered_and_keep_their_ends() -> None:
     assert list(read_lines(io.BytesIO("a\nbé\r\nc".encode()), "f")) == [(1, "a\n"), (2, "bé\r\n"), (3, "c")]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_line() -> None:
     assert list(read_lines(io.BytesIO(b"\xef\xbb\xbfid\n"), "f")) == [(1, "id\n")]
 
 
@@ -50,31 +49,7 @@ def test_a_long_line_is_rejected_without_being_held(end: bytes) -> None:
     assert stream.longest <= 1 << 20
 
 
-def test_a_line_of_exactly_the_limit_passes() -> None:
-    assert list(read_lines(io.BytesIO(b"x" * 9 + b"\n" + b"y" * 10), "f", max_bytes=10)) == [
-        (1, "x" * 9 + "\n"),
-        (2, "y" * 10),
-    ]
-
-
-def test_bytes_that_are_not_utf8_name_the_line() -> None:
-    with pytest.raises(CorpusError, match=r"f\.csv, line 2: not UTF-8 \(byte 0xe9 at position 4\)"):
-        list(read_lines(io.BytesIO(b"a\ncaf\xe9\n"), "f.csv"))
-
-
-def test_an_empty_stream_is_an_error() -> None:
-    with pytest.raises(CorpusError, match=r"^f is empty$"):
-        list(read_lines(io.BytesIO(b""), "f"))
-
-
-def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"nothing\.csv: No such file"), open_source(tmp_path / "nothing.csv"):
-        pass
-    with pytest.raises(CorpusError, match="cannot read"), open_source(tmp_path):
-        pass
-
-
-def test_a_given_stream_stays_open() -> None:
+def test_a_passed_stream_stays_open() -> None:
     stream = io.BytesIO(b"a")
     with open_source(stream, "standard input") as (opened, name):
         assert (opened, name) == (stream, "standard input")
@@ -99,8 +74,3 @@ def test_too_large_a_share_of_rejects_is_an_error() -> None:
     ) as error:
         check_reject_share(3, rejects, 0.2, "mine")
     assert "the first: f.csv:7: record 'b': the ref is empty" in str(error.value)
-
-
-def test_records_and_rejects_are_told_apart() -> None:
-    record, reject = Record("1", (Triple("a", "b", "c"),)), Reject("f", 1, None, "x")
-    assert split_rejects([reject, record, reject]) == ([record], [reject, reject])

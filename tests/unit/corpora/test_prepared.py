@@ -85,16 +85,6 @@ def test_the_file_says_what_it_is(tmp_path: Path) -> None:
     assert (expected["format"], expected["corpus"], expected["split"]) == ("1", "mine", "dev")
 
 
-def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("a", "b", "c")]
-    write_records(paths[0], RECORDS[:3], "mine", "dev")
-    write_records(paths[1], RECORDS[:3], "other", "train")
-    write_records(paths[2], RECORDS[:2], "mine", "dev")
-    first, same, second = map(fingerprint, paths)
-    assert first == same != second
-    assert len(first) == 64
-
-
 def test_a_changed_record_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     write_records(path, RECORDS[:3], "mine", "dev")
@@ -126,7 +116,7 @@ def test_foreign_parquet_is_refused(tmp_path: Path, metadata: dict[str, str], me
         read_records(path)
 
 
-def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="does not exist; make it with: agggen corpora prepare"):
         read_records(tmp_path / "nothing.parquet")
     (tmp_path / "x.parquet").write_text("id,text")

@@ -29,7 +29,7 @@ def test_texts_of_one_triple_are_references_of_one_record(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"data": '])
-def test_a_file_that_is_no_split_is_named(tmp_path: Path, content: str) -> None:
+def test_an_invalid_split_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "dev.json").write_text(content, encoding="utf-8")
     with pytest.raises(CorpusError, match=r"dev\.json is not a split of Rel2Text"):
         list(read_rel2text(tmp_path / "dev.json", "dev"))

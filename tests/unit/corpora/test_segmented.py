@@ -1,16 +1,14 @@
-"""Facts cut by someone else: boundaries carried to raw texts, and the released files as they are."""
+"""Facts of tokenised texts: boundaries carried over to raw texts, and rows of the release."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agggen.corpora.segmented import aligned_reference, attach_facts, attach_release_facts, release_facts
-from agggen.errors import CorpusError, RecordError
-from agggen.records import Fact, Plan, Record, Reference, Triple
+from agggen.corpora.annotated import aligned_reference, attach_facts
+from agggen.errors import RecordError
+from agggen.records import Fact
 
 
 @pytest.mark.parametrize(
@@ -61,24 +59,6 @@ def test_facts_of_the_text_itself_are_found_again(facts: list[str]) -> None:
     assert ["".join(piece.split()) for piece in pieces] == ["".join(fact.split()) for fact in facts]
 
 
-def test_records_get_the_facts_of_their_texts() -> None:
-    plan = Plan.parse("[b]")
-    texts = (
-        Reference("It's red, and it's big.", plan=plan),
-        Reference("Something else."),
-        Reference("The 1 big house is very red."),
-    )
-    record = Record("1", (Triple("a", "b", "c"),), texts, "Things")
-    facts = [("It 's red ,", "and it 's big ."), ("big house is", "very red ."), ("An unused text .",)]
-    (got,), missing = attach_release_facts([record], facts)
-    assert missing == 1
-    assert got.references[0] == Reference(texts[0].text, (Fact("It's red, "), Fact("and it's big.")), plan)
-    assert got.references[1] == texts[1]
-    # The segmenter lost words: found by similarity.
-    assert got.references[2].facts == (Fact("The 1 big house is "), Fact("very red."))
-    assert (got.id, got.triples, got.category) == (record.id, record.triples, record.category)
-
-
 def test_a_row_of_the_release_has_facts_with_their_predicates() -> None:
     columns = ["(S)", "part&&part_2||league", "In A B and C .", "indeed", "it plays ."]
     assert aligned_reference(columns).facts == (
@@ -95,10 +75,3 @@ def test_a_row_of_the_release_has_facts_with_their_predicates() -> None:
 def test_a_bad_row_of_the_release_is_refused(columns: list[str], message: str) -> None:
     with pytest.raises(RecordError, match=message):
         aligned_reference(columns)
-
-
-def test_a_split_without_released_facts_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="no facts for e2e test; it has webnlg train"):
-        release_facts(tmp_path, "e2e", "test")
-    with pytest.raises(CorpusError, match=r"e2e_dev_tgt\.jsonl is missing; released facts cannot be downloaded"):
-        release_facts(tmp_path, "e2e", "dev")

@@ -46,7 +46,7 @@ def test_a_column_is_a_predicate_and_the_title_the_subject() -> None:
     assert triples(record) == ["Alien | release_year | 1979", "Alien | director | Scott", "Alien | seen | yes"]
 
 
-def test_empty_cells_are_no_triples() -> None:
+def test_empty_cells_are_skipped() -> None:
     row = {"name": "Alien", "a": "", "b": None, "c": float("nan"), "d": " ", "": "index", "e": 0}
     assert triples(only(read(row))) == ["Alien | e | 0"]
 
@@ -79,7 +79,7 @@ def test_nested_objects_and_lists_are_flattened() -> None:
     ]
 
 
-def test_a_misspelt_key_of_triples_is_no_predicate() -> None:
+def test_a_misspelt_triples_key_is_not_a_predicate() -> None:
     (reject,) = read({"id": "1", "tripels": [["Aromi", "food", "English"]]}).rejects
     assert reject.reason == "'tripels' has a list in a list, which is not a value; triples belong under 'triples'"
 
@@ -134,7 +134,7 @@ def test_a_bad_triple_rejects_its_whole_record() -> None:
     assert [(reject.line, reject.id) for reject in table.rejects] == [(3, "Alien"), (1, "Alien")]
 
 
-def test_two_columns_of_the_long_form_are_no_wide_form() -> None:
+def test_an_incomplete_long_form_is_not_read_as_wide() -> None:
     with pytest.raises(CorpusError, match=r"no column predicate; it needs .* and has subject, object"):
         read({"subject": "a", "object": "b"})
 
@@ -165,7 +165,7 @@ def test_cells_become_text(cell: object, text: str | None) -> None:
     assert text_of(cell) == text
 
 
-def test_a_cell_that_is_no_text_is_refused() -> None:
+def test_a_cell_of_another_type_is_refused() -> None:
     with pytest.raises(RecordError, match="a cell has the type bytes"):
         text_of(b"x")
 
@@ -235,6 +235,6 @@ def test_one_object_is_a_record_in_either_form() -> None:
         (reduce(lambda value, _: {"a": value}, range(5000), "x"), "'a' is nested too deeply"),
     ],
 )
-def test_an_object_that_is_no_record_by_itself_is_refused(row: Any, message: str) -> None:
+def test_an_invalid_object_is_refused(row: Any, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         record_of_row(row, "1")

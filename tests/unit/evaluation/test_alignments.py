@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agggen.errors import AggGenError, PlanError
+from agggen.errors import AggGenError
 from agggen.evaluation.adherence import adherence, text_adherence
 from agggen.evaluation.alignments import Positions, alignment_scores, positions
 from agggen.evaluation.segments import SegmentStatistics
@@ -34,9 +34,7 @@ def test_nothing_aligned_scores_zero() -> None:
     assert set(rounded([{}], [{"a": 0}]).values()) == {0}
 
 
-def test_alignments_of_different_texts_are_refused() -> None:
-    with pytest.raises(AggGenError, match="1 texts are aligned but 0 have gold alignments"):
-        alignment_scores([{"a": 0}], [])
+def test_an_empty_gold_alignment_is_refused() -> None:
     with pytest.raises(AggGenError, match="are empty"):
         alignment_scores([{"a": 0}], [{"a": None}])
 
@@ -93,19 +91,6 @@ def test_the_rules_read_the_text() -> None:
     assert [(first["exact"], first["order"]) for first in result] == [(1, 1), (0, 0), (0, 0)]
     assert [first["said"] for first in result] == pytest.approx([1, 1, 2 / 3])
     assert "aligner:rules" in text_adherence([RECORD], [PLAN], [followed])["said"].signature
-
-
-def test_plans_that_no_text_can_follow_are_refused() -> None:
-    with pytest.raises(AggGenError, match="1 records, 1 plans, the facts of 0 texts"):
-        text_adherence([RECORD], [PLAN], [])
-    with pytest.raises(PlanError, match="record 'r': the plan has 'price'"):
-        text_adherence([RECORD], [Plan.parse("[price]")], [["a"]])
-    with pytest.raises(AggGenError, match="1 plans but 0 aligned texts"):
-        adherence([PLAN], [], "x")
-    with pytest.raises(AggGenError, match="no plans that texts could follow"):
-        adherence([], [], "x")
-    with pytest.raises(AggGenError, match="no facts to align"):
-        text_adherence([RECORD], [PLAN], [[]])
 
 
 def test_texts_follow_the_plans_that_people_read_out_of_them_as_far_as_the_rules_can_tell(data_home: Path) -> None:

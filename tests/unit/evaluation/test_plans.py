@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 
-from agggen.errors import AggGenError, PlanError
+from agggen.errors import PlanError
 from agggen.evaluation.plans import plan_scores
 from agggen.records import Plan
 
@@ -43,20 +43,6 @@ def test_measures_equal_the_reference_libraries(labels: tuple[list[int], list[in
     assert scores["ami"] == pytest.approx(adjusted_mutual_info_score(first, second), abs=1e-7)
 
 
-def test_a_plan_agrees_with_itself() -> None:
-    plan = Plan.parse("[a b] [c] [d e]")
-    assert agreement(plan, plan) == pytest.approx({"nmi": 1, "ami": 1, "ari": 1, "tau": 1})
-
-
-def test_the_same_groups_in_reverse_order_agree_in_groups_only() -> None:
-    scores = agreement(*plans("[a b] [c] [d]", "[d] [c] [b a]"))
-    assert scores == pytest.approx({"nmi": 1, "ami": 1, "ari": 1, "tau": -1})
-
-
-def test_a_single_group_has_no_order() -> None:
-    assert math.isnan(agreement(*plans("[a b]", "[a] [b]"))["tau"])
-
-
 def test_nmi_flatters_plans_that_never_aggregate_but_the_adjusted_scores_do_not() -> None:
     references = [[Plan.parse("[a b] [c d]")]] * 2
     apart = plan_scores([Plan.parse("[a] [b] [c] [d]")] * 2, references)
@@ -71,19 +57,6 @@ def test_inputs_with_a_single_group_count_for_nmi_but_not_for_tau() -> None:
     scores = plan_scores([Plan.parse("[a b]"), Plan.parse("[a] [b]")], references)
     values = [scores[name].value for name in ("nmi_max", "nmi_avg", "tau_max", "tau_avg")]
     assert values == pytest.approx([0.5, 0.5, 1, 0])
-
-
-@pytest.mark.parametrize(
-    ("plans", "references", "message"),
-    [
-        ([], [], "no plans to compare"),
-        (["[a]"], [], "1 plans but references for 0 inputs"),
-        (["[a]", "[b]"], [["[a]"], []], "input 2 has no reference plan"),
-    ],
-)
-def test_bad_input_is_refused(plans: list[str], references: list[list[str]], message: str) -> None:
-    with pytest.raises(AggGenError, match=message):
-        plan_scores([Plan.parse(p) for p in plans], [[Plan.parse(p) for p in group] for group in references])
 
 
 def test_an_omitted_predicate_is_a_cluster_of_its_own() -> None:
@@ -120,8 +93,6 @@ def test_exact_match_looks_at_the_groups_and_exact_partition_not_at_their_order(
 def test_placed_is_the_share_of_the_records_predicates_that_have_a_group() -> None:
     ours, names = plans("[a b] [c]", "[d]"), [("a", "b", "c"), ("d", "e")]
     assert plan_scores(ours, [[plan] for plan in ours], names)["placed"].value == pytest.approx(4 / 5)
-    with pytest.raises(AggGenError, match="1 plans but predicates of 0 inputs"):
-        plan_scores(plans("[a]"), [plans("[a]")], [])
 
 
 def test_plan_scores_name_every_measure_and_what_was_computed() -> None:

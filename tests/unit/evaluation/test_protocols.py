@@ -9,7 +9,6 @@ import pytest
 import sacrebleu
 
 from agggen.errors import AggGenError
-from agggen.evaluation import Score
 from agggen.evaluation.protocols import PROTOCOLS, challenge_tokens, measure
 from agggen.evaluation.text_metrics import bleu_statistics, multi_bleu_statistics
 from tests.unit.score_files import score_texts
@@ -50,7 +49,7 @@ def test_a_perfect_text_scores_best(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_empty_texts_score_what_they_score(protocol: str) -> None:
+def test_empty_texts_have_finite_scores(protocol: str) -> None:
     for texts in (["", "", ""], [TEXTS[0], "", " "]):
         result = measure(protocol, texts, RAGGED, LIGHT[protocol])
         for statistics in result.values():
@@ -139,8 +138,6 @@ def test_the_score_of_a_part_of_the_corpus() -> None:
         assert statistics.corpus(slice(1, None)).value == expected
         assert statistics.corpus([2, 1]).value == expected
         assert statistics.corpus([1]).signature.endswith("|texts:1of3")
-        with pytest.raises(AggGenError, match="no texts to score in the requested part"):
-            statistics.corpus([])
 
 
 @pytest.mark.parametrize(
@@ -163,12 +160,6 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str) -> None:
         measure(**arguments)
 
 
-def test_a_text_equal_to_a_reference_scores_100() -> None:
-    equal = [[text, *group] for group, text in zip(RAGGED, TEXTS, strict=True)]
-    assert multi_bleu_statistics(TEXTS, equal).corpus().value == pytest.approx(100)
-    assert multi_bleu_statistics(TEXTS, RAGGED).corpus().signature.endswith("|missing:blank")
-
-
 def test_blank_references_flatter_short_texts_in_multi_bleu() -> None:
     short, references = ["the fig is a"], [["the fig is a pub near the river and cheap", ""]]
     plain = bleu_statistics(short, references, tokenised=True).corpus()
@@ -182,8 +173,3 @@ def test_case_counts_unless_it_is_lowered() -> None:
     assert bleu_statistics(upper, RAGGED, lowercase=True).corpus().value == lower.value
     assert bleu_statistics(upper, RAGGED).corpus().value < bleu_statistics(TEXTS, RAGGED).corpus().value
     assert "case:lc" in lower.signature
-
-
-def test_a_score_shows_value_and_signature() -> None:
-    assert str(Score(12.346, "x:1")) == "12.35 (x:1)"
-    assert float(Score(0.5, "x")) == 0.5

@@ -117,13 +117,13 @@ def test_the_number_of_inputs_is_that_of_the_test_set(result: Board, data_home: 
         (("e2e", "test", 630, "e2e", "e2e-cleaned"), "trained on e2e; this one on e2e-cleaned"),
     ],
 )
-def test_what_does_not_compare_is_not_compared(asked: tuple[str, str, int, str, str | None], why: str) -> None:
+def test_incomparable_evaluations_have_no_board(asked: tuple[str, str, int, str, str | None], why: str) -> None:
     result, expected = board_for(*asked)
     assert result is None
     assert why in expected
 
 
-def test_each_board_is_found_by_what_it_is() -> None:
+def test_each_board_is_found_by_its_own_properties() -> None:
     for each in BOARDS:
         assert board_for(each.corpus, each.split, each.inputs, each.protocol, each.trained_on) == (each, "")
 

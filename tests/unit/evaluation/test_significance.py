@@ -43,12 +43,6 @@ def test_the_interval_of_a_mean_is_the_one_of_statistics() -> None:
     assert wider.low < result.low < result.high < wider.high
 
 
-def test_a_corpus_of_equal_texts_has_a_point_for_an_interval() -> None:
-    result = confidence_interval(means([3.0, 3.0, 3.0]))
-    assert (result.low, result.value, result.high) == pytest.approx((3, 3, 3))
-    assert confidence_interval(means([3.0])).low == pytest.approx(3)
-
-
 def test_the_interval_of_bleu_is_sacrebleus(references: list[list[str]]) -> None:
     texts = noisy(references, 0.3, seed=1)
     theirs = BLEU(tokenize="none", force=True).corpus_score(
@@ -59,7 +53,7 @@ def test_the_interval_of_bleu_is_sacrebleus(references: list[list[str]]) -> None
     assert (ours.high - ours.low) / 2 == pytest.approx(theirs._ci, rel=0.15)
 
 
-def test_systems_that_differ_do_and_equal_ones_do_not(references: list[list[str]]) -> None:
+def test_only_different_systems_differ_significantly(references: list[list[str]]) -> None:
     texts = {
         "good": noisy(references, 0.1, 1),
         "as good": noisy(references, 0.1, 2),
@@ -91,7 +85,7 @@ def test_p_values_are_those_of_sacrebleu(references: list[list[str]], share: flo
     assert paired_bootstrap(one, two, resamples=2000).p_value == pytest.approx(theirs.p_value, abs=0.06)
 
 
-def test_a_seed_gives_the_same_and_another_one_another(references: list[list[str]]) -> None:
+def test_intervals_depend_on_the_seed(references: list[list[str]]) -> None:
     bleu = measure("plain", noisy(references, 0.3, 1), references, ["bleu"])["bleu"]
     assert confidence_interval(bleu) == confidence_interval(bleu)
     assert confidence_interval(bleu, seed=1).low != confidence_interval(bleu, seed=2).low
@@ -110,7 +104,3 @@ def test_bad_input_is_refused() -> None:
         paired_bootstrap(first, two)
     with pytest.raises(AggGenError, match=r"measured differently: mean.* and another"):
         paired_bootstrap(first, second)
-    with pytest.raises(AggGenError, match="between 0 and 1, not 95"):
-        confidence_interval(first, level=95)
-    with pytest.raises(AggGenError, match="at least one bootstrap sample, not 0"):
-        confidence_interval(first, resamples=0)

@@ -34,51 +34,36 @@ def errors(result: SlotErrors) -> dict[str, list[tuple[str, str | None, str | No
         ("food", "Fast food", "fast-food"),
         ("food", "English", "British dishes"),
         ("food", "Japanese", "japanese cuisine"),
-        ("priceRange", "cheap", "cheap"),
         ("priceRange", "cheap", "low-priced"),
         ("priceRange", "cheap", "the price range is low"),
-        ("priceRange", "less than £20", "less than £20"),
         ("priceRange", "less than £20", "less than £ 20"),
         ("priceRange", "less than £20", "under 20 pounds"),
         ("priceRange", "less than £20", "inexpensive"),
-        ("priceRange", "£20-25", "£20-25"),
         ("priceRange", "£20-25", "£ 20 - 25"),
         ("priceRange", "£20-25", "20\N{EN DASH}25"),
         ("priceRange", "£20-25", "moderately priced"),
         ("priceRange", "£20-£25", "£20-25"),
-        ("priceRange", "moderate", "moderate prices"),
         ("priceRange", "moderate", "average-priced"),
-        ("priceRange", "high", "expensive"),
-        ("priceRange", "more than £30", "more than £30"),
         ("priceRange", "more than £30", "over £ 30"),
         ("priceRange", "more than £30", "high prices"),
-        ("customerRating", "5 out of 5", "customer rating of 5 out of 5"),
         ("customerRating", "5 out of 5", "five star"),
         ("customerRating", "5 out of 5", "highly rated"),
-        ("customerRating", "3 out of 5", "3 star"),
         ("customerRating", "3 out of 5", "three out of five stars"),
         ("customerRating", "1 out of 5", "poorly rated"),
         ("customerRating", "low", "a low customer rating"),
         ("customerRating", "low", "one-star"),
         ("customerRating", "average", "its customer rating is average"),
-        ("customerRating", "high", "rated high"),
         ("area", "riverside", "by the river"),
         ("area", "riverside", "in the Riverside area"),
-        ("area", "city centre", "in the city center"),
         ("area", "city center", "in the centre of the city"),
-        ("familyFriendly", "yes", "kid friendly"),
         ("familyFriendly", "yes", "child - friendly"),
         ("familyFriendly", "yes", "families are welcome"),
-        ("familyFriendly", "yes", "children are welcome"),
-        ("familyFriendly", "no", "not family-friendly"),
         ("familyFriendly", "no", "is n't kid friendly"),
         ("familyFriendly", "no", "non-child-friendly"),
         ("familyFriendly", "no", "adult only"),
         ("familyFriendly", "no", "no kids allowed"),
         ("near", "Café Rouge", "near cafe rouge"),
-        ("near", "The Portland Arms", "near the Portland Arms"),
         ("near", "Joe's Diner & Grill", "close to joe \u2019s diner & grill"),
-        ("food", "Thai", "thai food"),
     ],
 )
 def test_phrases(slot: str, value: str, phrase: str, reading: Reading) -> None:
@@ -191,7 +176,7 @@ def test_a_denial_of_something_else() -> None:
     assert errors(slot_errors(zizzi, text, "plain")) == {}
 
 
-def test_figures_of_something_else_are_no_prices() -> None:
+def test_numbers_of_other_kinds_are_not_prices() -> None:
     text = "Zizzi opened in 2025, takes 20-25 minutes to reach and seats over 30 people."
     for reading in READINGS:
         assert errors(slot_errors(record(("name", "Zizzi")), text, reading)) == {}
@@ -221,19 +206,6 @@ def test_any_text_is_read(text: str, reading: Reading) -> None:
     assert len(result.missed) + len(result.wrong) <= result.slots == 4
     normal = unicodedata.normalize("NFC", text)
     assert all(error.span and normal[slice(*error.span)] == error.phrase for error in (*result.added, *result.wrong))
-
-
-def test_the_rate_is_a_share_of_all_values() -> None:
-    records = [record(("food", "Italian"), ("area", "riverside")), record(("eatType", "pub"))]
-    texts = ["Zizzi serves Italian food in a restaurant.", "Zizzi is a coffee shop."]
-    scores = {name: statistics.corpus() for name, statistics in slot_statistics(records, texts).items()}
-    assert {name: float(score) for name, score in scores.items()} == {
-        "ser.add": pytest.approx(20),
-        "ser.miss": pytest.approx(20),
-        "ser.wrong": pytest.approx(20),
-        "ser.ser": pytest.approx(60),
-    }
-    assert scores["ser.ser"].signature == "ser.ser|patterns:1|reading:published|slots:5|texts:2"
 
 
 def test_bad_input_is_refused() -> None:

@@ -41,7 +41,7 @@ def test_edits(hypothesis: str, reference: str, expected: int) -> None:
     assert edits(hypothesis.split(), reference.split()) == expected
 
 
-def test_a_run_of_more_than_ten_words_is_no_single_shift() -> None:
+def test_more_than_ten_words_are_not_shifted_at_once() -> None:
     run, rest = [f"r{i}" for i in range(11)], [f"s{i}" for i in range(12)]
     assert edits(rest[:10] + run, run + rest[:10]) == 1  # the ten others move
     assert edits(rest + run, run + rest) == 2

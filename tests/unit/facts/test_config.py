@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agggen.config import flatten, load_config, overrides_of
-from agggen.errors import AggGenError, ConfigError
+from agggen.config import load_config
+from agggen.errors import ConfigError
 from agggen.facts.config import AllenNLPConfig, SegmenterConfig, segmenter
-from agggen.facts.framed import FrameSegmenter
 from agggen.run import FactsConfig, RunConfig
 from agggen_platform.segmentation.config import SegmentConfig
 from agggen_platform.srl.process import AllenNLPError
@@ -19,32 +17,9 @@ from agggen_platform.srl.process import AllenNLPError
 TEXT = "Bolt, who was drawn by Gary Cohn, is a comic character."
 
 
-@pytest.fixture
-def frames_file(tmp_path: Path) -> Path:
-    words = ["Bolt", ",", "who", "was", "drawn", "by", "Gary", "Cohn", ",", "is", "a", "comic", "character", "."]
-    drawn = ["B-ARG1", "O", "B-R-ARG1", "O", "B-V", "B-ARG0", "I-ARG0", "I-ARG0", "O", "O", "O", "O", "O", "O"]
-    path = tmp_path / "frames.jsonl"
-    path.write_text(json.dumps([{"words": words, "verbs": [{"tags": drawn}]}]) + "\n", encoding="utf-8")
-    return path
-
-
 def test_embedded_is_the_default_everywhere() -> None:
     assert RunConfig().facts.source == SegmentConfig().facts.source == SegmenterConfig().source == "embedded"
     assert segmenter(SegmenterConfig()).fingerprint == segmenter("embedded").fingerprint
-
-
-def test_a_level_is_part_of_the_fingerprint() -> None:
-    full, paper = segmenter(SegmenterConfig()), segmenter(SegmenterConfig(level="paper"))
-    assert isinstance(paper, FrameSegmenter) and paper.level == "paper"
-    assert full.fingerprint != paper.fingerprint
-    assert segmenter(SegmenterConfig(source="clauses", level="paper")).name == "clauses"
-
-
-def test_precomputed_frames_by_name(frames_file: Path) -> None:
-    cut = segmenter(SegmenterConfig(source="precomputed", precomputed=str(frames_file)))
-    assert (cut.name, cut.segment([TEXT])) == ("precomputed", [(TEXT,)])
-    with pytest.raises(AggGenError, match="has no frames for the text 'Bolt is new'"):
-        cut.segment(["Bolt is new"])
 
 
 def test_allennlp_by_name_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +78,3 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     here = SegmenterConfig(precomputed="frames.jsonl", allennlp=allennlp).absolute
     assert here.precomputed == str(tmp_path / "frames.jsonl")
     assert here.allennlp == AllenNLPConfig(str(tmp_path / "a.tar.gz"), bert=str(tmp_path / "bert"), environment="/srl")
-
-
-def test_a_configuration_is_read_back_from_its_overrides() -> None:
-    given = load_config(
-        SegmentConfig, None, ["facts.source=allennlp", "facts.allennlp.archive=a.tar.gz", "facts.allennlp.threads=2"]
-    )
-    assert flatten(given)["facts.allennlp.threads"] == 2
-    assert load_config(SegmentConfig, None, overrides_of(given)) == given
-    plain = load_config(SegmentConfig, None, ["facts.source=clauses"])
-    assert load_config(SegmentConfig, None, overrides_of(plain)) == plain

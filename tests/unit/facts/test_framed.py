@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agggen.errors import AggGenError, CorpusError
-from agggen.facts import FactSegmenter
 from agggen.facts.framed import FrameSegmenter
-from agggen.facts.frames import Frame, FrameSource, Phrase, SentenceSource, Words
+from agggen.facts.frames import Frame, Phrase, Words
 from agggen.facts.precomputed import PrecomputedFrames
 from tests.sent import sent
 from tests.unit.facts.role_notation import tags_of
@@ -46,14 +45,6 @@ class VerbsOfAList:
 class Silent(VerbsOfAList):
     def frames(self, sentences: Sequence[Words]) -> list[tuple[Frame, ...]]:
         return []
-
-
-def test_sources_keep_their_protocols(tmp_path: Path) -> None:
-    (tmp_path / "frames.jsonl").write_text("[]\n", encoding="utf-8")
-    stored = PrecomputedFrames(tmp_path / "frames.jsonl")
-    assert isinstance(VerbsOfAList(), FrameSource) and not isinstance(VerbsOfAList(), SentenceSource)
-    assert isinstance(stored, SentenceSource) and not isinstance(stored, FrameSource)
-    assert isinstance(FrameSegmenter(VerbsOfAList()), FactSegmenter)
 
 
 def test_a_fingerprint_is_not_asked_for_to_cut_texts() -> None:
@@ -193,17 +184,6 @@ def test_a_broken_line_is_named(tmp_path: Path, content: str, message: str) -> N
     (tmp_path / "frames.jsonl").write_bytes(f"{BOLT}\n{content}".encode("utf-8", "surrogateescape"))
     with pytest.raises(CorpusError, match=message):
         PrecomputedFrames(tmp_path / "frames.jsonl")
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"none\.jsonl: cannot be read"):
-        PrecomputedFrames(tmp_path / "none.jsonl")
-
-
-def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
-    before = stored(tmp_path, BOLT)
-    assert stored(tmp_path, BOLT).fingerprint == before.fingerprint
-    assert stored(tmp_path, BOLT, BOLT).fingerprint != before.fingerprint
 
 
 def test_a_segmenter_can_be_sent_to_a_worker(tmp_path: Path) -> None:

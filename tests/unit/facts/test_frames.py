@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agggen.errors import AggGenError
-from agggen.facts.frames import Frame, Phrase, Sentence, Words, frame_of_tags, parse_allennlp
+from agggen.facts.frames import Frame, Phrase, frame_of_tags, parse_allennlp
 
 
 @pytest.mark.parametrize(
@@ -29,50 +29,23 @@ def test_tags_spell_phrases(tags: str, phrases: list[tuple[str, int, int]]) -> N
     assert (frame.start, frame.end) == (phrases[0][1], phrases[-1][2])
 
 
-def test_tags_without_a_predicate_are_no_frame() -> None:
+def test_tags_without_a_predicate_have_no_frame() -> None:
     assert frame_of_tags(["O", "O"]) is None
     assert frame_of_tags(["B-ARG0", "O"]) is None
 
 
 @pytest.mark.parametrize("tag", ["", "B", "B-", "X-ARG0", "ARG0", "o"])
-def test_what_is_no_tag_is_refused(tag: str) -> None:
+def test_an_invalid_tag_is_refused(tag: str) -> None:
     with pytest.raises(AggGenError, match="tag 2 is"):
         frame_of_tags(["B-V", tag])
-
-
-def test_a_bare_predicate_has_no_arguments() -> None:
-    assert not Frame(0, (Phrase("V", 0, 1), Phrase("C-V", 2, 3))).has_arguments
-    assert Frame(0, (Phrase("V", 0, 1), Phrase("ARGM-NEG", 2, 3))).has_arguments
-
-
-@pytest.mark.parametrize(
-    ("role", "is_core"),
-    [("ARG0", True), ("ARG5", True), ("ARGM-LOC", False), ("R-ARG0", False), ("C-ARG1", False), ("V", False)],
-)
-def test_core_roles_are_the_numbered_ones(role: str, is_core: bool) -> None:
-    assert Phrase(role, 0, 1).is_core is is_core
 
 
 @pytest.mark.parametrize(
     "phrases", [[("V", 0, 0)], [("V", 1, 2), ("ARG0", 0, 1)], [("ARG0", 0, 2), ("V", 1, 2)], [("ARG0", 1, 2)], []]
 )
-def test_phrases_that_are_no_frame_are_refused(phrases: list[tuple[str, int, int]]) -> None:
+def test_invalid_phrases_are_refused(phrases: list[tuple[str, int, int]]) -> None:
     with pytest.raises(AggGenError):
         Frame(1, tuple(Phrase(*phrase) for phrase in phrases))
-
-
-def test_words_need_their_places_in_order() -> None:
-    with pytest.raises(AggGenError, match="2 words have 1 spans"):
-        Words(("a", "b"), ((0, 1),))
-    with pytest.raises(AggGenError, match="'b'"):
-        Words(("a", "b"), ((0, 2), (1, 3)))
-    with pytest.raises(AggGenError, match="'a'"):
-        Words(("a",), ((1, 1),))
-
-
-def test_frames_stay_within_their_sentence() -> None:
-    with pytest.raises(AggGenError, match="extends to word 2 of a sentence of 1 words"):
-        Sentence(Words(("a",), ((0, 1),)), (Frame(0, (Phrase("V", 0, 2),)),))
 
 
 def test_allennlp_is_read_as_it_is() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from agggen.errors import BundleError
 from agggen.facts.embedded import SHIPPED, EmbeddedFrames
 from agggen.facts.frames import FrameSource, Sentence, parse_allennlp
 from agggen.facts.grouping import fact_starts
@@ -66,18 +62,6 @@ def test_the_shipped_tables_hold_no_addresses() -> None:
     assert [word for word in words if ADDRESS.search(word)] == []
 
 
-def test_a_changed_copy_is_refused_and_has_no_fingerprint(tmp_path: Path) -> None:
-    copy = tmp_path / "tagger"
-    shutil.copytree(SHIPPED, copy)
-    assert EmbeddedFrames(copy).fingerprint == EmbeddedFrames().fingerprint
-    with (copy / "tagger.json").open("a") as file:
-        file.write(" ")
-    with pytest.raises(BundleError, match=r"tagger\.json is not what manifest\.json says"):
-        _ = EmbeddedFrames(copy).fingerprint
-    with pytest.raises(BundleError):
-        EmbeddedFrames(copy).frames([joined(["is"])])
-
-
 def test_who_did_what() -> None:
     [frames] = EmbeddedFrames().frames([joined(ALAN)])
     said = {
@@ -101,13 +85,6 @@ def test_odd_sentences_have_well_formed_frames() -> None:
             check_bio(role.tags)
             assert [place for place, tag in enumerate(role.tags) if tag == "B-V"] == [role.predicate]
     assert len(tagged[8]) > 60, "the end of a long sentence is tagged too"
-
-
-@settings(max_examples=25)
-@given(st.lists(st.text(min_size=1, max_size=8), max_size=12))
-def test_any_words_have_valid_frames(words: list[str]) -> None:
-    for role in shipped().tag([words])[0]:
-        check_bio(role.tags)
 
 
 def test_a_batch_is_tagged_as_its_sentences_are_alone_and_twice_alike() -> None:

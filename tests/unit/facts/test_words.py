@@ -42,7 +42,7 @@ def test_every_visible_character_is_in_one_word(text: str) -> None:
 
 
 @given(text=st.lists(PIECES, max_size=20).map(" ".join))
-def test_words_of_a_text_are_found_where_they_were_cut(text: str) -> None:
+def test_split_words_are_aligned_to_their_offsets(text: str) -> None:
     sentences = split_sentences(text)
     assert align_words(text, [sentence.words for sentence in sentences], "t") == sentences
 
@@ -68,7 +68,7 @@ def test_words_of_a_text_are_found_where_they_were_cut(text: str) -> None:
         ("the -LRB- token", "the -LRB- token", ["the", "-LRB-", "token"]),
     ],
 )
-def test_words_are_found_again_whatever_was_done_to_them(text: str, words: str, pieces: list[str]) -> None:
+def test_words_that_a_tokeniser_changed_are_aligned(text: str, words: str, pieces: list[str]) -> None:
     (result,) = align_words(text, [words.split()], "t")
     assert result.words == tuple(words.split())
     assert [text[start:end] for start, end in result.spans] == pieces

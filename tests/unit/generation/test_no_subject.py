@@ -12,18 +12,19 @@ import pytest
 
 from agggen.alignment import align
 from agggen.corpora.catalogue import load
-from agggen.corpora.delimited import read_csv
 from agggen.corpora.json_lines import read_jsonl
 from agggen.corpora.prepared import read_records, write_records
 from agggen.corpora.rejects import Reject
+from agggen.datasets import load_records
 from agggen.errors import RecordError
+from agggen.evaluation.values import read_values
 from agggen.generation.truth import sentence
 from agggen.records import NO_SUBJECT, Record, Reference, Triple
 from agggen.text.linearise import linearise
-from agggen.verification.check import Checker, whole_values
+from agggen.verification.check import Checker
 from agggen.verification.e2e import slot_errors
 from agggen.verification.learning import learn
-from agggen.verification.lenient import mentioned_values, verify
+from agggen.verification.lenient import verify
 from agggen.verification.lexicon import Lexicon
 from tests.unit.generation.test_generator import TRAIN, generator
 
@@ -47,8 +48,8 @@ def test_every_form_of_a_record_keeps_that_there_is_no_subject(tmp_path: Path) -
     assert list(read_jsonl(io.BytesIO(line))) == [PUB]
     write_records(tmp_path / "dev.parquet", [PUB], "mine", "dev")
     assert read_records(tmp_path / "dev.parquet") == [PUB]
-    (row,) = read_csv(io.BytesIO(b"id,subject,predicate,object\npub,,eatType,pub\n"))
-    assert row == Record("pub", PUB.triples[:1])
+    (tmp_path / "pub.csv").write_text("id,subject,predicate,object\npub,,eatType,pub\n")
+    assert load_records(tmp_path / "pub.csv") == [Record("pub", PUB.triples[:1])]
     assert Triple.of({"subject": "", "predicate": "eatType", "object": "pub"}) == PUB.triples[0]
 
 
@@ -121,5 +122,7 @@ def test_it_has_no_name_to_miss_and_one_that_is_said_is_added(reading: Any) -> N
 def test_its_coverage_counts_all_its_triples() -> None:
     text = "The pub serves Thai food."
     assert [check.mentioned for check in verify(PUB, text).checks] == [True, True, False]
-    for score, _ in (mentioned_values([PUB], [text]), whole_values(Checker(), [PUB], [text])):
-        assert score.value == pytest.approx(200 / 3)
+    statistics = read_values([PUB], [text]).statistics
+    assert [statistics[name].corpus().value for name in ("values_whole", "values_lenient")] == pytest.approx(
+        [200 / 3] * 2
+    )

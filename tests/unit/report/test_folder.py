@@ -78,14 +78,6 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path, name: str) -> None:
     assert files(tmp_path / "r") == {name: b"{}"}
 
 
-def test_a_file_of_ones_own_in_the_folder_is_kept(tmp_path: Path) -> None:
-    write_report(tmp_path / "r", report(ROWS))
-    (tmp_path / "r" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"has notes\.txt"):
-        write_report(tmp_path / "r", report(ROWS))
-    assert (tmp_path / "r" / "notes.txt").read_text() == "mine"
-
-
 def test_an_empty_folder_is_taken_and_a_file_or_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write_report(tmp_path / "empty", report(ROWS))

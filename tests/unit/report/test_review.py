@@ -63,7 +63,7 @@ def test_corrected_texts_are_training_data(table: Path) -> None:
     assert sum(len(record.references) for split in splits.values() for record in split) == 3
 
 
-def test_a_cell_that_is_no_json_is_a_reject(table: Path) -> None:
+def test_an_invalid_json_cell_is_a_reject(table: Path) -> None:
     done = reviewed(table, {f"r{n}": f"Text {n}." for n in range(4)})
     done.write_text(done.read_text().replace('""b"", ""2""]]', '""b"", ""2""'), encoding="utf-8")
     with pytest.warns(UserWarning, match="'triples' must be a JSON list"):

@@ -68,8 +68,8 @@ def test_an_invalid_dimension_is_refused(described: dict[str, Any], said: str) -
     [
         ({"model.predicat_dim": {"choice": [8]}}, "did you mean 'model.predicate_dim'?"),
         ({"cluster.workers": {"choice": [1]}}, "unknown key 'cluster.workers'"),
-        ({"model.width": {"choice": [64, "wide"]}}, "'model.width' must be int, not 'wide'"),
-        ({"model.width": {"uniform": [64, 128.5]}}, "'model.width' must be int, not 64.0"),
+        ({"model.width": {"choice": [64, "wide"]}}, "'model.width' must be a valid integer, not 'wide'"),
+        ({"model.width": {"uniform": [64, 128.5]}}, "'model.width' must be a valid integer, not 64.0"),
         ({"model.width": {"choice": [128, 130]}}, "heads"),
         ({"model": {"choice": [1]}}, "'model' is a section"),
         ({"training.joint.epochs": {"int": [-1, 3]}}, "epochs must be at least 0, not -1"),

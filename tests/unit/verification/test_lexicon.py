@@ -59,11 +59,6 @@ def test_a_wording_of_one_subject_is_not_learned() -> None:
     assert learn(records).variants == {}
 
 
-def test_a_wording_of_other_values_is_not_learned() -> None:
-    records = corpus({"Netherlands": ("nice", 6), "Norway": ("nice", 6), "Peru": ("nice", 6)})
-    assert learn(records).variants == {}
-
-
 def test_a_wording_that_is_common_where_the_value_is_said_is_not_learned() -> None:
     records = corpus({"Netherlands": ("Netherish", 6)})
     more = [
@@ -99,11 +94,6 @@ def test_wordings_that_a_user_gives_count_as_lexicon() -> None:
     assert value_check("Peru", "A Peruvian city.", checker).how == "lexicon"
     assert value_check("Norway", "A city of Norges.", checker).how == "missing"
     assert checker.check(record("country = Norway"), "Zyx is in Norge.").faults == ()
-
-
-def test_nothing_is_learned_from_texts_that_say_their_values() -> None:
-    lexicon = learn([told(city, "country", f"{city}land", f"{city} lies in {city}land.") for city in CITIES])
-    assert (lexicon.variants, lexicon.booleans, lexicon.wordings) == ({}, {}, {})
 
 
 def test_records_without_references_teach_nothing() -> None:
@@ -229,7 +219,7 @@ def test_a_lexicon_comes_back_from_json(elements: Learned, tmp_path: Path) -> No
     assert Lexicon.of({"lower": ["a"]}) == Lexicon(lower=frozenset("a")), "parts may be left out"
 
 
-def test_a_lexicon_takes_in_another(elements: Learned) -> None:
+def test_lexicons_are_merged(elements: Learned) -> None:
     old = Lexicon({"US": ("American",)}, {"kids": {"yes": ("for kids",)}}, {"p": ("a",)}, {"p": "{subject}: {object}."},
                   {"p": {"L1 in": 4, "": 8}}, frozenset(("pilot", "thai")), frozenset(("city",)))  # fmt: skip
     new = Lexicon({"US": ("States", "American")}, {"kids": {"yes": ("no", "for kids")}}, {"q": ("b",)},
@@ -248,34 +238,34 @@ def test_the_same_texts_give_the_same_lexicon(elements: Learned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "part"),
     [
-        ([], "a file must be a JSON object, not list"),
-        (None, "a file must be a JSON object, not NoneType"),
-        ({"variant": {}}, "a file: unknown part 'variant'; it has variants, booleans, wordings"),
-        ({"variants": ["Peru"]}, "a file is not a valid lexicon"),
-        ({"variants": {"Peru": "Peruvian"}}, "Peruvian is not a list"),
-        ({"variants": {"Peru": [5]}}, "5 is not a string"),
-        ({"variants": {"Peru": None}}, "a file is not a valid lexicon"),
-        ({"booleans": {"friendly": ["yes"]}}, "a file is not a valid lexicon"),
-        ({"booleans": {"friendly": {"yes": "kind"}}}, "kind is not a list"),
-        ({"wordings": {"code": "ICAO"}}, "ICAO is not a list"),
-        ({"templates": {"code": 5}}, "5 is not a string"),
-        ({"templates": ["code"]}, "a file is not a valid lexicon"),
-        ({"contexts": {"code": {"L1 code": "many"}}}, "a file is not a valid lexicon"),
-        ({"value_words": "words"}, "words is not a list"),
-        ({"lower": 5}, "a file is not a valid lexicon"),
+        ([], "the whole"),
+        ({"variant": {}}, "variant"),
+        ({"variants": ["Peru"]}, "variants"),
+        ({"variants": {"Peru": "Peruvian"}}, "variants.Peru"),
+        ({"variants": {"Peru": [5]}}, "variants.Peru.0"),
+        ({"booleans": {"friendly": {"yes": "kind"}}}, "booleans.friendly.yes"),
+        ({"templates": {"code": 5}}, "templates.code"),
+        ({"contexts": {"code": {"L1 code": "many"}}}, "contexts.code.L1 code"),
+        ({"value_words": "words"}, "value_words"),
     ],
 )
-def test_what_is_no_lexicon_is_refused(data: object, message: str) -> None:
-    with pytest.raises(BundleError) as error:
+def test_an_invalid_lexicon_is_refused(data: object, part: str) -> None:
+    with pytest.raises(
+        BundleError, match=f"a file is not a valid lexicon: {part}: .*; its parts are variants, booleans"
+    ):
         Lexicon.of(data, "a file")
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"{\n'a'", "line 2 is not JSON"), (b"", "line 1 is not JSON"), (b"\xff\xfe{}", "cannot read"), (b"5", "not int")],
+    [
+        (b"{\n'a'", "line 2 is not JSON"),
+        (b"", "line 1 is not JSON"),
+        (b"\xff\xfe{}", "cannot read"),
+        (b"5", "not a valid lexicon"),
+    ],
 )
 def test_a_file_that_holds_no_lexicon_is_refused_by_its_name(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "lexicon.json"
@@ -327,7 +317,7 @@ def test_a_users_sentences_for_predicates_are_read_or_refused(tmp_path: Path) ->
         read_templates(tmp_path / "absent.tsv")
 
 
-def test_phrases_keep_who_is_who() -> None:
+def test_phrases_do_not_exchange_subject_and_object() -> None:
     """Texts that exchange subject and object, or say more than the predicate, are not learned."""
     texts = {
         "place of birth": ("{s} was born in {o}.", "{s} was born in {o}.", "The place of birth of {s} is {o}."),

@@ -58,7 +58,7 @@ def checker(request: pytest.FixtureRequest, elements: Learned) -> Checker:
         ("In 1964 it was found. It is a solid. The symbol is Rf.", []),
     ],
 )
-def test_numbers_and_names_from_nowhere_are_invented(checker: Checker, text: str, invented: list[str]) -> None:
+def test_numbers_and_names_that_the_record_lacks_are_invented(checker: Checker, text: str, invented: list[str]) -> None:
     assert list(checker.check(RF, text).invented) == invented
 
 
@@ -222,15 +222,6 @@ def test_a_record_without_a_subject_needs_none() -> None:
     pub = Record("p", (Triple(NO_SUBJECT, "eatType", "pub"), Triple(NO_SUBJECT, "food", "Thai")))
     assert PLAIN.check(pub, "The pub has Thai food.").faults == ()
     assert PLAIN.check(pub, "The pub has food.").faults == ("'Thai' (food) is missing",)
-
-
-def test_a_record_without_references_is_read_like_any(checker: Checker) -> None:
-    assert RF.references == ()
-    text = (
-        "Rutherfordium, a solid with the symbol Rf, was named after Ernest Rutherford. It was found in the Soviet "
-        "Union in 1964, melts at 2400 K and belongs to period 7 and group 4."
-    )
-    assert checker.check(RF, text).faults == ()
 
 
 def test_an_empty_text_says_nothing(checker: Checker) -> None:
