@@ -1,19 +1,18 @@
-"""The catalogue of corpora: descriptions, files, readers, and preparation as Parquet.
+"""The catalogue of corpora: descriptions, files and readers.
 
 Files are below the data home (``AGGGEN_DATA_HOME``, by default ``~/.cache/agggen/data``), one folder per corpus.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from agggen.corpora.rejects import Reject, check_reject_share, split_rejects, write_rejects
+from agggen.corpora.rejects import Reject, split_rejects
 from agggen.errors import CorpusError
 from agggen.records import Record
 
@@ -39,26 +38,6 @@ class Corpus:
     def splits(self) -> tuple[str, ...]:
         """The names of the splits."""
         return tuple(self.files)
-
-
-@dataclass(frozen=True, slots=True)
-class SplitCounts:
-    """Counts of one prepared split; `without_facts` counts references without released facts, if requested."""
-
-    records: int
-    references: int
-    rejects: int
-    fingerprint: str
-    without_facts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareReport:
-    """The result of `prepare`, which writes ``OUT/{split}.parquet``, ``OUT/rejects.jsonl`` and ``OUT/corpus.json``."""
-
-    corpus: str
-    out: Path
-    splits: dict[str, SplitCounts] = field(default_factory=dict)
 
 
 def _elements(_: Path, split: str) -> Items:
@@ -253,61 +232,3 @@ def load(name: str, split: str, home: Path | str | None = None) -> Items:
             "AGGGEN_DATA_HOME to the folder that contains it"
         )
     return corpus.read(path, split)
-
-
-def prepare(
-    name: str,
-    out: Path | str,
-    splits: Sequence[str] | None = None,
-    home: Path | str | None = None,
-    facts: str | None = None,
-    max_reject_share: float = 1.0,
-) -> PrepareReport:
-    """Reads a corpus and writes it as Parquet, with its rejects and counts.
-
-    Args:
-        name: of the corpus.
-        out: the output folder.
-        splits: by default all.
-        home: the data home.
-        facts: ``release`` attaches the segmentation published with the AggGen paper to the splits that have one.
-        max_reject_share: the fraction of a split's records that may be rejected, in [0, 1].
-
-    Raises:
-        CorpusError: as `load`; too many records are rejected; or none of the splits has released facts.
-    """
-    from agggen.corpora.prepared import fingerprint, write_records
-    from agggen.corpora.segmented import attach_release_facts, has_release_facts, release_facts
-
-    corpus = get_corpus(name)
-    chosen = tuple(splits or corpus.splits)
-    if facts not in (None, "release"):
-        raise CorpusError(f"unknown facts {facts!r}; use 'release'")
-    if facts and not any(has_release_facts(name, split) for split in chosen):
-        raise CorpusError(f"the release has no facts for {name} {', '.join(chosen)}")
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    report = PrepareReport(name, out)
-    all_rejects: list[Reject] = []
-    for split in chosen:
-        records, rejects = split_rejects(load(name, split, home))
-        check_reject_share(len(records), rejects, max_reject_share, f"{name} {split}")
-        without = None
-        if facts and has_release_facts(name, split):
-            records, without = attach_release_facts(records, release_facts(data_home(home), name, split))
-        path = out / f"{split}.parquet"
-        write_records(path, records, name, split)
-        references = sum(len(record.references) for record in records)
-        report.splits[split] = SplitCounts(len(records), references, len(rejects), fingerprint(path), without)
-        all_rejects += rejects
-    write_rejects(out / "rejects.jsonl", all_rejects)
-    summary = {
-        "corpus": name,
-        "licence": corpus.licence,
-        "citation": corpus.citation,
-        "splits": {split: asdict(counts) for split, counts in report.splits.items()},
-    }
-    temporary = out / f"corpus.json.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(out / "corpus.json")
-    return report

@@ -37,11 +37,6 @@ _FILES = {
 }
 
 
-def has_release_facts(corpus: str, split: str) -> bool:
-    """Whether the release has facts for this split."""
-    return (corpus, split) in _FILES
-
-
 def release_facts(data_home: Path | str, corpus: str, split: str) -> list[tuple[str, ...]]:
     """The released facts (tokenised) of each text of `split`; empty texts are skipped.
 

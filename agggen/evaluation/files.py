@@ -1,4 +1,4 @@
-"""Reads files to be scored: records as JSON lines; texts as plain lines, or as JSON lines with ids.
+"""Reads texts to be scored: plain lines, or JSON lines with ids.
 
 Unlike the corpus readers, these do not skip invalid input, since a score over a part of it would be misleading: the
 first error is raised with its file and line.
@@ -13,8 +13,7 @@ from typing import Any
 from agggen.corpora.json_lines import read_values
 from agggen.corpora.lines import open_source, read_lines
 from agggen.corpora.rejects import Reject
-from agggen.errors import CorpusError, PlanError, RecordError
-from agggen.records import Record
+from agggen.errors import CorpusError
 
 
 def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -31,30 +30,6 @@ def json_objects(source: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             if not isinstance(value, Mapping):
                 raise CorpusError(f"{name}, line {line}: must be a JSON object, not {type(value).__name__}")
             yield line, value
-
-
-def read_scored_records(source: Path) -> list[Record]:
-    """The records of a JSON-lines file, with their references.
-
-    Raises:
-        CorpusError: the file cannot be read, or a line is not a record, repeats an id, or has no reference text.
-    """
-    seen: dict[str, int] = {}
-    records: list[Record] = []
-    for line, data in json_objects(source):
-        try:
-            record = Record.of(data, str(line))
-        except (RecordError, PlanError) as error:
-            raise CorpusError(f"{source}, line {line}: {error}") from error
-        if record.id in seen:
-            raise CorpusError(f"{source}, line {line}, record {record.id!r}: line {seen[record.id]} has the same id")
-        if not record.references:
-            raise CorpusError(f"{source}, line {line}, record {record.id!r}: there is no reference text")
-        seen[record.id] = line
-        records.append(record)
-    if not records:
-        raise CorpusError(f"{source} contains no record")
-    return records
 
 
 def read_texts(source: Path, ids: Sequence[str], records_name: object) -> list[str]:

@@ -95,11 +95,20 @@ def test_bad_texts_exit_with_2_and_leave_the_output_alone(system: Run, option: s
     assert not list(Path().glob("*.tmp"))
 
 
-def test_records_in_csv_need_references_too(system: Run) -> None:
-    Path("records.csv").write_text("id,subject,predicate,object\n1,Mill,food,Thai\n", encoding="utf-8")
-    code, _, err = system("score", "--records", "records.csv", "--hypotheses", "texts.txt")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.csv", "id,subject,predicate,object\n1,Mill,food,Thai\n", "r.csv, record '1': there is no reference text"),
+        ("r.jsonl", "\n\n", "r.jsonl holds no record"),
+        ("r.jsonl", f"{json.dumps(RECORDS[0])}\n{{bad\n", "r.jsonl:2: not JSON at column 2"),
+        ("r.jsonl", f"{json.dumps(RECORDS[0])}\n" * 2, "r.jsonl:2: record '1': line 1 has the same id"),
+    ],
+)
+def test_every_record_must_be_valid(system: Run, name: str, content: str, message: str) -> None:
+    Path(name).write_text(content, encoding="utf-8")
+    code, _, err = system("score", "--records", name, "--hypotheses", "texts.txt")
     assert code == 2
-    assert "records.csv, record '1': there is no reference text" in err
+    assert message in err
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def test_results_are_those_of_the_records(capsys: pytest.CaptureFixture[str]) ->
     assert len(rows) > 20
     number = r"\d*\.\d+"
     for name in {name for name, _ in rows}:
-        _, out, _ = command(capsys)("reproduce", name, "--markdown")
+        _, out, _ = command(capsys)("reproduce", name)
         known = [float(found) for found in re.findall(number, out)]
         for cell in (cell for of, cells in rows if of == name for cell in cells):
             for found in re.findall(number, cell):

@@ -29,14 +29,6 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def test_records_of_the_catalogue_leave_rejects_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "e2e").mkdir()
-    rows = ["mr,ref", '"name[Blue Door], food[Thai]",Blue Door is Thai.', '"?",Bad.']
-    (tmp_path / "e2e" / "devset.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path))
-    assert [len(result.triples) for result in records_of("e2e", "dev")] == [1]
-
-
 def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who prepares into `./e2e` and forgets a split hears of the catalogue's files, as without the folder."""
     (tmp_path / "e2e").mkdir()
@@ -44,23 +36,6 @@ def test_a_folder_named_like_a_corpus_does_not_hide_it(tmp_path: Path, monkeypat
     monkeypatch.setenv("AGGGEN_DATA_HOME", str(tmp_path / "home"))
     with pytest.raises(CorpusError, match="agggen corpora fetch e2e"):
         records_of("e2e", "dev")
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "message"),
-    [
-        ("toy", "test", "the folder toy has no split 'test'; it has dev, train"),
-        (".", "dev", "the folder . has no prepared corpus"),
-        ("toi", "dev", "no corpus 'toi'"),
-    ],
-)
-def test_records_that_are_not_there(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str, split: str, message: str
-) -> None:
-    monkeypatch.chdir(corpus.parent)
-    with pytest.raises(CorpusError) as refused:
-        records_of(name, split)
-    assert message in str(refused.value)
 
 
 def test_the_fingerprint_follows_content_and_order() -> None:

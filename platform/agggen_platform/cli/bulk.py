@@ -95,7 +95,7 @@ def bulk(
     if (done := report.progress) is not None:
         retries = f"; {report.redone:,} were retried" if report.redone else ""
         console.note(f"Written in {report.seconds:.0f} s ({_speed(done)} at work{reused(done)}{retries})")
-    log.finish(out, counts.rejects, "rejects")
+    log.finish(out, counts.rejects)
 
 
 def _speed(now: Progress) -> str:

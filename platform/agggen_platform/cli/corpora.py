@@ -1,17 +1,14 @@
-"""`agggen corpora`: list, fetch and prepare the corpora of the catalogue."""
+"""`agggen corpora`: lists and fetches the corpora of the catalogue."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agggen_platform.cli import console
 
-app = typer.Typer(no_args_is_help=True, help="List, fetch and prepare corpora.", rich_markup_mode=None)
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A corpus that `agggen corpora list` names.")]
+app = typer.Typer(no_args_is_help=True, help="List and fetch corpora.", rich_markup_mode=None)
 
 
 @app.command("list")
@@ -29,7 +26,9 @@ def list_() -> None:
 
 
 @app.command()
-def fetch(name: Name) -> None:
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A corpus that `agggen corpora list` names.")],
+) -> None:
     """Download a corpus into the data home (AGGGEN_DATA_HOME), checking each file's SHA-256.
 
     Files that are there already are kept, so the same command continues an interrupted download.
@@ -42,31 +41,3 @@ def fetch(name: Name) -> None:
     report = fetch_corpus(name, progress=console.byte_progress())
     console.note(f"{report.downloaded} files downloaded, {report.present} already present")
     console.say(str(report.folder))
-
-
-@app.command()
-def prepare(
-    name: Name,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder for the Parquet files.")],
-    split: Annotated[list[str] | None, typer.Option(help="Only this split; can be repeated. [default: all]")] = None,
-    facts: Annotated[
-        str | None, typer.Option(metavar="release", help="Attach the facts published with the AggGen paper.")
-    ] = None,
-    max_reject_share: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Fail if more than this share of a split cannot be read.")
-    ] = 1.0,
-) -> None:
-    """Read a corpus and write it as Parquet, one file per split.
-
-    Records that cannot be read go to DIR/rejects.jsonl with file, line, id and reason.
-
-    \b
-        agggen corpora prepare elements --out prepared/elements
-    """
-    from agggen.corpora.catalogue import prepare as prepare_corpus
-
-    report = prepare_corpus(name, out, splits=split, facts=facts, max_reject_share=max_reject_share)
-    rows = [(part, counts.records, counts.references, counts.rejects) for part, counts in report.splits.items()]
-    console.print_table(("split", "records", "references", "rejects"), rows)
-    rejects = sum(counts.rejects for counts in report.splits.values())
-    console.note(f"Written to {out}" + (f"; rejected: {rejects:,}, see {out / 'rejects.jsonl'}" if rejects else ""))

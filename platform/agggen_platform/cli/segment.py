@@ -33,7 +33,7 @@ def segment(
     DIR/rejects.
 
     \b
-        agggen corpora prepare e2e --out prepared/e2e
+        agggen prepare e2e --out prepared/e2e
         agggen segment prepared/e2e --out segmented/e2e
         agggen train e2e corpus.name=segmented/e2e facts.source=corpus
         agggen segment prepared/e2e --out allennlp/e2e --facts allennlp facts.allennlp.archive=srl.tar.gz
@@ -71,7 +71,7 @@ def segment(
                 f"The cache in {config.cache_folder} failed (the workers' logs have the reason); "
                 "texts were segmented without it"
             )
-    log.finish(out, sum(counts.rejects for counts in report.splits.values()), "rejects")
+    log.finish(out, sum(counts.rejects for counts in report.splits.values()))
 
 
 def _speed(now: Progress) -> str:

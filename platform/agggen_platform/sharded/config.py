@@ -9,7 +9,7 @@ from agggen.errors import AggGenError, ConfigError
 SMALLEST_SHARD = 64
 """Rows: the smallest default of `shard_rows`."""
 ALL_FAILED = 20
-"""From so many inputs on of which every one failed, the model or device is taken to be broken, not the inputs."""
+"""If at least so many inputs all fail, the fault lies in the model or the device, not in the inputs."""
 
 
 class JobError(AggGenError):
@@ -48,7 +48,7 @@ class ShardedConfig:
 def check_unchanged(address: str, before: str, now: str) -> None:
     """Raises JobError if the fingerprint of the input at `address` is not what it was."""
     if now != before:
-        raise JobError(f"{address} changed while it was read; with --fresh it is read again, when it stays as it is")
+        raise JobError(f"{address} changed while it was read; once it no longer changes, read it again with --fresh")
 
 
 def check_rejects(rejects: int, total: int, limit: float, what: str, where: str) -> None:

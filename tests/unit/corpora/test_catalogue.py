@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from agggen.corpora.catalogue import data_home as find_data_home
-from agggen.corpora.catalogue import get_corpus, list_corpora, load, prepare
-from agggen.corpora.prepared import fingerprint, read_records
+from agggen.corpora.catalogue import get_corpus, list_corpora, load
 from agggen.corpora.rejects import split_rejects
-from agggen.corpora.segmented import attach_release_facts, has_release_facts, release_facts
+from agggen.corpora.segmented import attach_release_facts, release_facts
 from agggen.errors import CorpusError
-
-
-@pytest.fixture
-def toy_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data home with small E2E files of our own making, and released facts for one of them."""
-    home = tmp_path / "home"
-    (home / "e2e").mkdir(parents=True)
-    rows = ['"name[Mill], area[city]",The Mill is in the city and it is old.', "?,Bad.", "name[Door],A door."]
-    for name in ("trainset.csv", "devset.csv", "testset_w_refs.csv"):
-        (home / "e2e" / name).write_text("\n".join(["mr,ref", *rows]) + "\n", encoding="utf-8")
-    aligned = home / "agggen_release" / "aligned" / "e2e"
-    aligned.mkdir(parents=True)
-    text = "(S)\tarea|\tThe Mill is in the city\tand it is old .\n"
-    (aligned / "e2e_dev_tgt.jsonl").write_text(text, encoding="utf-8")
-    monkeypatch.setenv("AGGGEN_DATA_HOME", str(home))
-    return home
 
 
 def test_the_catalogue_names_what_it_has() -> None:
@@ -70,45 +52,6 @@ def test_elements_need_no_files(tmp_path: Path) -> None:
     records, rejects = split_rejects(load("elements", "dev", tmp_path))
     assert records
     assert rejects == []
-
-
-def test_prepare_writes_splits_rejects_and_counts(toy_home: Path, tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "out"
-    report = prepare("e2e", out, ["dev", "test"], facts="release")
-    names = {path.name for path in out.iterdir()}
-    assert names == {"corpus.json", "dev.parquet", "rejects.jsonl", "test.parquet"}
-    assert report.splits["test"].without_facts is None
-    counts = report.splits["dev"]
-    assert (counts.records, counts.references, counts.rejects, counts.without_facts) == (2, 2, 1, 1)
-    records = read_records(out / "dev.parquet")
-    assert [fact.text for fact in records[0].references[0].facts or ()] == [
-        "The Mill is in the city ",
-        "and it is old.",
-    ]
-    rejects = [json.loads(line) for line in (out / "rejects.jsonl").read_text().splitlines()]
-    assert [(Path(row["file"]).name, row["line"]) for row in rejects] == [("devset.csv", 3), ("testset_w_refs.csv", 3)]
-    summary = json.loads((out / "corpus.json").read_text())
-    assert summary["licence"] == "CC BY-SA 4.0"
-    assert summary["splits"]["dev"]["fingerprint"] == fingerprint(out / "dev.parquet")
-
-
-def test_prepare_again_gives_the_same_bytes(toy_home: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        prepare("e2e", tmp_path / name, ["dev"])
-    first, second = ([path.read_bytes() for path in sorted((tmp_path / name).iterdir())] for name in ("one", "two"))
-    assert first == second
-
-
-def test_prepare_refuses_too_many_rejects(toy_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"e2e dev: 1 of 3 records were rejected \(33\.3%, at most 10\.0% allowed\)"):
-        prepare("e2e", tmp_path / "out", ["dev"], max_reject_share=0.1)
-
-
-def test_prepare_refuses_facts_that_nobody_has(toy_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="unknown facts 'srl'; use 'release'"):
-        prepare("e2e", tmp_path / "out", ["dev"], facts="srl")
-    with pytest.raises(CorpusError, match="the release has no facts for e2e test"):
-        prepare("e2e", tmp_path / "out", ["test"], facts="release")
 
 
 # Golden: the real corpora. Records, references, rejects; references and rejects together are the rows of the file.
@@ -184,7 +127,6 @@ def test_released_facts_attach_to_the_raw_texts(data_home: Path, corpus: str, sp
     assert [[r.text for r in record.references] for record in attached] == [
         [r.text for r in record.references] for record in records
     ]
-    assert has_release_facts(corpus, split)
 
 
 def test_the_release_averages_2_44_facts_a_webnlg_training_text(data_home: Path) -> None:

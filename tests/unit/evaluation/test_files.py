@@ -1,38 +1,11 @@
-"""Records and texts to be scored: the first thing that is wrong is an error with its file and line."""
+"""Texts to be scored: the first thing that is wrong is an error with its file and line."""
 
 from pathlib import Path
 
 import pytest
 
 from agggen.errors import CorpusError
-from agggen.evaluation.files import read_scored_records, read_texts
-
-RECORD = '{"id": "r%d", "triples": [["Aromi", "food", "Thai"]], "references": ["Aromi is Thai."]}'
-
-
-def test_records(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    path.write_text("\n".join([RECORD % 1, "", RECORD % 2]), encoding="utf-8")
-    assert [record.id for record in read_scored_records(path)] == ["r1", "r2"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b"\n\n", "contains no record"),
-        (f"{RECORD % 1}\n{{bad\n".encode(), "records.jsonl, line 2: not JSON at column 2"),
-        (f"\n{RECORD % 1}\n{RECORD % 1}\n".encode(), "line 3, record 'r1': line 2 has the same id"),
-        (b'\n{"id": "x", "triples": [["a", "b", "c"]]}', "line 2, record 'x': there is no reference text"),
-        (b'{"id": "x", "triples": [["a", "b"]]}', "line 1: record 'x': a triple needs 3 parts"),
-        (b'{"id": "x", "triples": [["a", "b", "\xff"]]}', "line 1: not UTF-8"),
-    ],
-)
-def test_bad_records_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "records.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(CorpusError, match=message):
-        read_scored_records(path)
+from agggen.evaluation.files import read_texts
 
 
 @pytest.mark.parametrize(
