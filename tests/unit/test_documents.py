@@ -98,7 +98,7 @@ def check_settings(name: str, given: dict[str, Any]) -> None:
 
     kinds: dict[str, Any] = dict.fromkeys(("train", "adapt", "sweep", "doctor", "demo", "reproduce"), JobConfig)
     kinds |= {"segment": SegmentConfig, "bulk": BulkConfig, "serve": ServeConfig, "studio": ServeConfig}
-    kinds |= {"evaluate": InferenceConfig, "adjust": InferenceConfig}
+    kinds |= dict.fromkeys(("generate", "plan", "evaluate", "adjust"), InferenceConfig)
     settings = [
         re.sub(r"=\.\.\.$", "=PLACE", each)
         for each in given.get("overrides") or given.get("settings") or ()

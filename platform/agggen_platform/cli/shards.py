@@ -24,7 +24,6 @@ Say = Callable[["Progress[Any]"], str]
 Actors = Annotated[
     int | None, typer.Option(help="The largest number of workers; 0: without Ray. [default: one per CPU]")
 ]
-Preset = Annotated[str | None, typer.Option(metavar="FILE", help="Settings from a YAML file.")]
 
 
 class RunLog:

@@ -22,10 +22,9 @@ from tests.unit.cli_write.examples import (
         (("--plan", "[food near] [food]"), "column 14 of plan '[food near] [food]': 'food' occurs a second time"),
         (("--plan", "[fod]", "--complete"), "did you mean food?"),
         (("--complete",), "--complete goes with --plan"),
-        (("--plan", "[food] [near]", "--level", "1"), "--level does not go with --plan"),
-        (("--plan", "[food] [near]", "--ablation", "plain"), "--ablation does not go with --plan"),
-        (("--level", "4"), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
-        (("--planner", "exakt"), "'planner' must be one of 'exact', 'two-stage', 'sample', not 'exakt'"),
+        (("--plan", "[food] [near]", "level=1"), "level=1 does not go with --plan"),
+        (("level=4",), "aggregation level 4 exceeds this model's largest group of 3 predicates"),
+        (("planner=exakt",), "'planner' must be one of 'exact', 'two-stage', 'sample', not 'exakt'"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_one_line_and_exit_code_2(
