@@ -49,8 +49,8 @@ def test_one_worker_makes_the_model_that_this_process_makes(config: JobConfig, t
     assert [(event.stage, event.kind, event.step, event.samples) for event in remote_events] == [
         (event.stage, event.kind, event.step, event.samples) for event in events
     ]
-    events = [json.loads(line) for line in (tmp_path / "there" / "tracking.jsonl").read_text().splitlines()]
-    logged = {name for event in events if event["event"] == "metrics" for name in event["values"]}
+    log = [json.loads(line) for line in (tmp_path / "there" / "tracking.jsonl").read_text().splitlines()]
+    logged = {name for entry in log if entry["event"] == "metrics" for name in entry["values"]}
     assert {"baseline/train_loss", "joint/dev_loss", "train_seconds"} <= logged
     assert (tmp_path / "there" / "samples" / "joint-002.txt").read_text() == events[-2].samples
     again = train_job(on(config, 1), "there", runs_dir=tmp_path, show=lambda _: pytest.fail("it trains"))

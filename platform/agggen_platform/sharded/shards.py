@@ -196,25 +196,25 @@ def cut(
             Shard(index, folder.address, name, output, groups, skip, first, rows, original, inside, rows_before)
         )
 
-    first, waiting, held = 0, [], 0  # the next row; small groups of the next shard and their rows
+    first, waiting, waiting_rows = 0, [], 0  # the next row; small groups of the next shard and their rows
     for group, size in enumerate(sizes):
-        if held + size <= rows_a_shard:
+        if waiting_rows + size <= rows_a_shard:
             waiting.append(group)
-            held += size
+            waiting_rows += size
             continue
-        if held:
-            add(tuple(waiting), 0, first, held)
-            first, waiting, held = first + held, [], 0
+        if waiting_rows:
+            add(tuple(waiting), 0, first, waiting_rows)
+            first, waiting, waiting_rows = first + waiting_rows, [], 0
         if size <= rows_a_shard:
-            waiting, held = [group], size
+            waiting, waiting_rows = [group], size
             continue
         parts = min(_PARTS_OF_A_GROUP, -(-size // rows_a_shard))
         bounds = [size * number // parts for number in range(parts + 1)]
         for begin, end in pairwise(bounds):
             add((group,), begin, first + begin, end - begin)
         first += size
-    if held:
-        add(tuple(waiting), 0, first, held)
+    if waiting_rows:
+        add(tuple(waiting), 0, first, waiting_rows)
     return shards
 
 

@@ -246,7 +246,7 @@ class _Run:
         content = self.folder.read(_RUN)
         if content is None:
             return
-        check_same(json.loads(content), self._asked(data), f"the run {self.name}", "another --name, or --fresh")
+        check_same(json.loads(content), self._identity(data), f"the run {self.name}", "another --name, or --fresh")
 
     def begin(self, data: Data, prepared: Prepared, say: Callable[[str], None]) -> None:
         """Writes the configuration and fingerprints, and the records and texts that are left out."""
@@ -257,9 +257,9 @@ class _Run:
         if all_rejects := list(chain(*data.rejects.values(), *prepared.rejects.values())):
             self.runs_folder.mkdir(parents=True, exist_ok=True)
             write_rejects(self.runs_folder / _REJECTS, all_rejects)
-        self.folder.write(_RUN, (json.dumps(self._asked(data), indent=1, ensure_ascii=False) + "\n").encode())
+        self.folder.write(_RUN, (json.dumps(self._identity(data), indent=1, ensure_ascii=False) + "\n").encode())
 
-    def _asked(self, data: Data) -> dict[str, Any]:
+    def _identity(self, data: Data) -> dict[str, Any]:
         return flatten(result_of(self.config)) | data.decisive
 
     def describe(self, data: Data) -> None:
