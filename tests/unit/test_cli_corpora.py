@@ -104,34 +104,24 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert err.splitlines()[-1].startswith("error: no corpus 'e2f'")
 
 
-def test_help_shows_commands_and_keeps_the_brackets_of_plans(run: Run) -> None:
-    code, out, _ = run("--help")
-    assert code == 0
-    assert "corpora" in out
-    assert "[eatType] [near customerRating]" in out
-
-
 def test_a_download_is_told_at_its_start_and_end(capsys: pytest.CaptureFixture[str]) -> None:
     advance = console.byte_progress()
     for done in range(0, 5001, 10):
         advance("trainset.csv [x]", done, 5000)
     advance("unknown length", 10, None)
-    told = ["trainset.csv [x]: 0 of 5,000 bytes", "trainset.csv [x]: 5,000 of 5,000 bytes", "unknown length: 10 bytes"]
-    assert capsys.readouterr().err.splitlines() == told
+    lines = ["trainset.csv [x]: 0 of 5,000 bytes", "trainset.csv [x]: 5,000 of 5,000 bytes", "unknown length: 10 bytes"]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
-def test_the_commands_to_begin_with_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_keeps_the_brackets_of_plans_and_lists_the_commands_to_begin_with_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for arguments in ((), ("--help",)):
         _, out, err = command(capsys)(*arguments)
+        assert "[eatType] [near customerRating]" in out + err
         first, _, others = (out + err).partition("Commands to begin with:")[2].partition("More commands:")
-        assert [line.split()[0] for line in first.split("\n") if line] == [
-            "demo",
-            "studio",
-            "prepare",
-            "train",
-            "generate",
-            "evaluate",
-        ]
+        names = [line.split()[0] for line in first.split("\n") if line]
+        assert names == ["demo", "studio", "prepare", "train", "generate", "evaluate"]
         assert "  doctor" in others and "  models" in others and "  train " not in others
 
 
